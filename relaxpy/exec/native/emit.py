@@ -228,6 +228,8 @@ def _count(buffer: Buffer, rows: Tile | None) -> IndexPoly:
     sizes = [as_poly(size) for size in buffer.shape]
     if rows is not None and rows.size is not None:
         sizes[rows.rows[buffer].axis] = as_poly(rows.size)
+        if buffer in rows.single:
+            sizes[rows.single[buffer]] = as_poly(1)
     return math.prod(sizes, start=as_poly(1))
 
 

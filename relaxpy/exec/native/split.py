@@ -14,6 +14,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.exec.native.trees import cost
+from relaxpy.exec.native.trees.batches import within_batch
 from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import Product, product_of
@@ -83,6 +84,12 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
             time = time_of(tree, program.plan, [axis])
             if not _is_worth(time * axis.extent):
                 return tree
+            if axis.extent.constant is None and _is_worth(time):
+                inner = within_batch(tree, program)
+                if inner is not None:
+                    rows = replace(inner, axis=Axis(inner.axis.var, low, high))
+                    time = time_of(inner, program.plan, [inner.axis])
+                    return Tasks((axis,), inner.axis, 1, low, high, rows, time)
             rows = replace(tree, axis=Axis(axis.var, low, high))
             return Tasks((), axis, size, low, high, rows, time * size)
         case Run():

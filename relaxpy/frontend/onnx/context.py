@@ -59,6 +59,10 @@ if TYPE_CHECKING:
     from relaxpy.frontend.onnx.view import Graph, Node
 
 
+_NO_EXPRESSION = "its value depends on sizes in a way that has no expression"
+_ARITHMETIC = {tir.Add: R.add, tir.Sub: R.subtract, tir.Mul: R.multiply, tir.Div: R.divide}
+
+
 class BranchesNeededError(Exception):
     """The function that is built has branches, so it is no dataflow block."""
 
@@ -144,9 +148,12 @@ class Context:
             return const(np.array(elements).reshape(contents.array.shape), contents.dtype)
         ratios = [ratio_of(element) for element in elements]
         known = [ratio for ratio in ratios if ratio is not None]
-        if len(known) < len(ratios) or contents.dtype == "bool":
-            raise UnsupportedError("its value depends on sizes in a way that has no expression")
         shape = contents.array.shape
+        if len(known) < len(ratios) and "float" in contents.dtype:
+            floats = [self._float(element, contents.dtype) for element in elements]
+            return self.emit(reshaped(R.stack(floats), shape), "sizes")
+        if len(known) < len(ratios) or contents.dtype == "bool":
+            raise UnsupportedError(_NO_EXPRESSION)
         flat = R.shape_to_tensor(ShapeExpr(tuple(as_size(above) for above, _ in known)))
         result = flat if len(shape) == 1 else reshaped(flat, shape)
         if contents.dtype != "int64":
@@ -155,6 +162,21 @@ class Context:
             below = const(np.array([below for _, below in known]).reshape(shape), contents.dtype)
             result = R.divide(result, below)
         return self.emit(result, "sizes")
+
+    def _float(self, element: Element, dtype: str) -> Expr:
+        """A number that sizes are computed to, as a tensor of rank 0.
+
+        Errors:
+            UnsupportedError: it is more than a sum, a product or a quotient.
+        """
+        if ratio_of(element) is not None:
+            return self._materialized(Contents(np.array(element, object), dtype))
+        match element:
+            case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b) | tir.Mul(a=a, b=b) | tir.Div(a=a, b=b):
+                sides = [self._float(side, dtype) for side in (a, b)]
+                return self.emit(_ARITHMETIC[type(element)](*sides))
+            case _:
+                raise UnsupportedError(_NO_EXPRESSION)
 
     def array(self, value: Value) -> Array | None:
         """The elements of a tensor that is constant, or None."""

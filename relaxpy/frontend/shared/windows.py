@@ -75,7 +75,7 @@ class Windows:
         kernel: Sequence[int],
         strides: Sequence[int] | None,
         dilations: Sequence[int] | None,
-        pads: Sequence[int] | None,
+        pads: Sequence[Size] | None,
         auto_pad: str,
     ) -> Windows:
         """The windows that attributes describe.

@@ -2,143 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import field
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from relaxpy.dataclass import dataclass
 from relaxpy.frontend.shared.tensors import Size, as_size
 from relaxpy.frontend.torch.context import Context
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.te import tensor as te
-from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Buffer, decl_buffer
-from relaxpy.ir.tir.stmt import (
-    Allocate,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    SeqStmt,
-    Stmt,
-    While,
-)
-
-#: A number of a kernel, as an expression.
-Number: TypeAlias = Any
-
-
-def whole(value: Any) -> Any:
-    """An index: a Python int as a literal of int64."""
-    return ops.const(value, "int64") if isinstance(value, int) else value
-
-
-@dataclass(eq=False)
-class Loops:
-    """Gathers the statements of a kernel; those made in a `with` block are in its body."""
-
-    _open: list[list[Stmt | Buffer]] = field(default_factory=lambda: [[]])
-
-    def body(self) -> Stmt:
-        """All statements."""
-        return _sequence(self._open[0])
-
-    def store(self, buffer: Buffer, index: Any, value: Any) -> None:
-        """Store a value, in the datatype of the buffer."""
-        indices = index if isinstance(index, tuple) else (index,)
-        dtype = str(buffer.dtype)
-        converted = ops.cast_to(ops.convert(value), DataType(dtype))
-        if isinstance(value, (bool, int, float)):
-            converted = ops.const(value, dtype)
-        self._open[-1].append(BufferStore(buffer, converted, tuple(map(whole, indices))))
-
-    def array(self, shape: Sequence[Any], dtype: str, name: str = "local") -> Any:
-        """A buffer of the kernel's own, whose elements are undefined at first."""
-        buffer = decl_buffer([whole(size) for size in shape], dtype, name)
-        self._open[-1].append(buffer)
-        return buffer
-
-    def local(self, value: Any, dtype: str | None = None, name: str = "local") -> Any:
-        """A variable, which is `buffer[0]`, with a first value."""
-        buffer = self.array([1], dtype or str(value.dtype), name)
-        self.store(buffer, 0, value)
-        return buffer
-
-    @contextmanager
-    def _block(self) -> Iterator[list[Stmt | Buffer]]:
-        inner: list[Stmt | Buffer] = []
-        self._open.append(inner)
-        yield inner
-        self._open.pop()
-
-    @contextmanager
-    def loop(self, extent: Any, start: Any = 0, name: str = "i") -> Iterator[tir.Var]:
-        """Repeat for each integer from `start` on, `extent` times."""
-        var = tir.Var(name, "int64")
-        with self._block() as inner:
-            yield var
-        self._open[-1].append(
-            For(var, whole(start), whole(extent), ForKind.SERIAL, _sequence(inner))
-        )
-
-    @contextmanager
-    def when(self, condition: Number) -> Iterator[None]:
-        """Do it if the condition holds."""
-        with self._block() as inner:
-            yield
-        self._open[-1].append(IfThenElse(condition, _sequence(inner)))
-
-    @contextmanager
-    def otherwise(self) -> Iterator[None]:
-        """Do it if the condition of the statement before does not hold."""
-        with self._block() as inner:
-            yield
-        before = self._open[-1].pop()
-        assert isinstance(before, IfThenElse)
-        self._open[-1].append(IfThenElse(before.condition, before.then_case, _sequence(inner)))
-
-    @contextmanager
-    def repeat(self, condition: Number) -> Iterator[None]:
-        """Do it as long as the condition holds."""
-        with self._block() as inner:
-            yield
-        self._open[-1].append(While(condition, _sequence(inner)))
-
-    @contextmanager
-    def every(self, sizes: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-        """Repeat for each index of a shape."""
-        if not sizes:
-            yield ()
-            return
-        with self.loop(sizes[0]) as i, self.every(sizes[1:]) as rest:
-            yield (i, *rest)
-
-
-def _sequence(items: Sequence[Stmt | Buffer]) -> Stmt:
-    """The statements one after another; a buffer is allocated for those behind it."""
-    following: list[Stmt] = []
-    for item in reversed(items):
-        if isinstance(item, Buffer):
-            inside = DeclBuffer(item, _joined(following))
-            true = ops.const(1, "bool")
-            following = [Allocate(item.data, item.dtype, item.shape, true, inside)]
-        else:
-            following.insert(0, item)
-    return _joined(following)
-
-
-def _joined(statements: Sequence[Stmt]) -> Stmt:
-    match statements:
-        case []:
-            return Evaluate(ops.const(0, "int32"))
-        case [only]:
-            return only
-        case _:
-            return SeqStmt(tuple(statements))
+from relaxpy.ir.te.loops import Loops as Loops, Number as Number, whole as whole
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.stmt import Stmt
 
 
 def kernel(

@@ -10,6 +10,7 @@ from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax import transform
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.op.definition.sharding import repeated_axes, reshaped_axes
+from relaxpy.ir.relax.op.selection import topk_in_loops
 from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
 from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
 from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
@@ -17,6 +18,7 @@ from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view impo
 )
 from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
+from relaxpy.ir.relax.transform.fusion.fuse_zero_points import FuseZeroPoints
 from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding
 from relaxpy.ir.relax.transform.layout.channels_last import ChannelsLast
 
@@ -100,23 +102,25 @@ def default_pipeline(target: object = None) -> Pass:
     Bindings without effects go into dataflow blocks, equal ones are computed once, and what depends
     on constants only is computed now. Kernels compute only the outputs that are used, read
     transposed operands as they are, leave new layouts of weights to other kernels, and are fused as
-    `fusion_pays` decides. For the target "native", products decode weights in few bits, and images
-    have their channels last where filters are constant. The target "reference" runs the program as
-    it is written, so that it shows what the passes have to preserve: its pipeline is `legalize`.
+    `fusion_pays` decides. For the target "native", products decode weights in few bits and multiply
+    bytes without their zero points, images have their channels last where filters are constant, and
+    loops select the largest elements. The target "reference" runs the program as it is written, so
+    that it shows what the passes have to preserve: its pipeline is `legalize`.
     """
     facts = TARGETS.get(target_kind(target))
     if facts is not None and facts.runs_as_written:
         return legalize_pipeline()
     is_native = facts is not None and facts.is_native
     decoding = (InlineDecoding(),) if is_native else ()
-    layouts = (ChannelsLast(),) if is_native else ()
+    rewriting = (FuseZeroPoints(), ChannelsLast()) if is_native else ()
+    loops = {"relax.topk": topk_in_loops} if is_native else None
     steps = (
         transform.Normalize(),
         transform.ConvertToDataflow(min_size=1),
         transform.ShareSums(),
         transform.EliminateCommonSubexpr(),
-        *layouts,
-        transform.LegalizeOps(),
+        *rewriting,
+        transform.LegalizeOps(loops),
         transform.RemoveUnusedKernelOutputs(),
         transform.FoldViews(),
         transform.SplitLayoutRewritePreproc(),

@@ -252,3 +252,28 @@ def test_an_image_is_divided_if_the_batch_is_of_unknown_size(
     for batch in (0, 1, 5):
         x = floats(batch, channels, 56, 56)
         np.testing.assert_array_equal(executable["main"](x), x.transpose(0, 2, 3, 1))
+
+
+IMAGES = {
+    "R.nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))": True,
+    "R.nn.avg_pool2d(x, pool_size=(3, 3), padding=(1, 1))": True,
+    "R.nn.softmax(x, axis=-1)": True,
+    "R.nn.softmax(x, axis=2)": True,
+    "R.exp(R.subtract(x, R.max(x, axis=[3], keepdims=True)))": True,
+    "R.nn.softmax(x, axis=1)": True,
+    "R.exp(R.subtract(x, R.max(x, axis=[1, 2, 3], keepdims=True)))": False,
+}
+
+
+@pytest.mark.parametrize("body", IMAGES)
+def test_blocks_of_rows_are_within_a_batch_of_unknown_size(body: str) -> None:
+    """The rows of its elements are divided, and need memory for one element of the batch only."""
+    text = graph('x: R.Tensor(("n", 6, 20, 33), "float32")', body)
+    executable = relaxpy.compile(from_source(text), target="native")
+    tree = tree_of(from_source(text))
+    assert ("tasks of i0 < n, i1 < " in tree) == IMAGES[body]
+    for batch in (0, 1, 2, 7):
+        x = floats(batch, 6, 20, 33)
+        fixed = text.replace('"n"', str(batch))
+        expected = relaxpy.compile(from_source(fixed), target="reference")["main"](x)
+        np.testing.assert_allclose(executable["main"](x), expected, rtol=2e-6, atol=1e-6)

@@ -26,6 +26,7 @@ def whole(*shape: int) -> Array:
     return RNG.integers(0, 256, shape).astype(np.uint8)
 
 
+TOKENS = np.array([[1, 2, 3, 1, 2, 5, 1, 1, 2], [0, 0, 0, 4, 0, 0, 4, 0, 0]])
 SCALE, ZERO = np.float32(0.02), np.uint8(120)
 OUT = {"ys": np.float32(0.01), "yz": np.uint8(7)}
 X, W, B = rand(2, 5, 12), rand(12, 24), rand(24)
@@ -145,6 +146,16 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], int | tuple[int, ...]]] =
     ("ExpandDims", {"x": rand(2, 3), "axis": np.array(-1, np.int32)}, {}, 1),
     ("CDist", {"a": rand(4, 3), "b": rand(5, 3)}, {"metric": "euclidean"}, 1),
     ("CDist", {"a": rand(4, 3), "b": rand(1, 3)}, {"metric": "sqeuclidean"}, 1),
+    *(
+        ("NGramRepeatBlock", {"ids": TOKENS[:, :length], "s": rand(2, 6)}, {"ngram_size": size}, 1)
+        for length, size in ((9, 3), (9, 2), (9, 1), (2, 3), (3, 3))
+    ),
+    (
+        "ConvTransposeWithDynamicPads",
+        {"x": rand(1, 2, 4, 4), "w": rand(2, 3, 3, 3), "pads": np.array([1, 0, 2, 1])},
+        {"strides": [2, 2], "output_padding": [1, 0]},
+        1,
+    ),
     ("QLinearSigmoid", QUANTISED, {}, 1),
     ("QLinearLeakyRelu", QUANTISED, {"alpha": 0.3}, 1),
     ("QLinearGlobalAveragePool", QUANTISED, {}, 1),

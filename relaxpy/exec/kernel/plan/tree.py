@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.dataclass import dataclass
@@ -161,7 +162,8 @@ class Tile(Tree):
     buffers of which only those rows are accessed; the live range of those in `local` is one block.
 
     Where a back end has chosen the `size` of blocks, one of size 1 has no such axes: the variable
-    of `axis` takes their place.
+    of `axis` takes their place. Buffers in `local` may have one more axis, in `single`, along which
+    the tree is in one iteration of an enclosing loop.
     """
 
     axis: Axis
@@ -171,6 +173,7 @@ class Tile(Tree):
     rows: Mapping[Buffer, Row]
     local: frozenset[Buffer]
     size: int | None = None
+    single: Mapping[Buffer, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

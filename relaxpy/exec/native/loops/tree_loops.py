@@ -197,6 +197,9 @@ class TreeLoops(RunLoops):
             strides: list[IndexPoly] = []
             stride = as_poly(1)
             for axis, size in reversed(list(enumerate(buffer.shape))):
+                if axis == tile.single.get(buffer):
+                    strides.insert(0, as_poly(0))
+                    continue
                 strides.insert(0, stride)
                 stride = stride * (as_poly(count) if axis == row.axis else as_poly(size))
             first = (as_poly(tile.low) + row.offset) * strides[row.axis] * -1

@@ -97,7 +97,7 @@ def conv_transpose(
     kernel_shape: Sequence[int] | None = None,
     output_padding: Sequence[int] | None = None,
     output_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
+    pads: Sequence[Size] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Expr:
     count = spatial(x)

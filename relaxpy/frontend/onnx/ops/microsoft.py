@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.attention import rotary_embedding
-from relaxpy.frontend.onnx.ops.conv import conv
+from relaxpy.frontend.onnx.ops.conv import conv, conv_transpose
 from relaxpy.frontend.onnx.ops.creation import trilu as triangle
 from relaxpy.frontend.onnx.ops.linear import gemm
 from relaxpy.frontend.onnx.ops.movement import unsqueeze
@@ -24,6 +24,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.shared.windows import simple
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
@@ -71,6 +72,57 @@ def cdist(cx: Context, a: Expr, b: Expr, *, metric: str = "sqeuclidean") -> Expr
     difference = cx.emit(R.subtract(R.expand_dims(a, 1), R.expand_dims(b, 0)))
     squares = R.sum(R.multiply(difference, difference), 2)
     return squares if metric == "sqeuclidean" else R.sqrt(squares)
+
+
+@converter("NGramRepeatBlock", domain=DOMAIN)
+def ngram_repeat_block(cx: Context, ids: Expr, scores: Expr, *, ngram_size: int) -> Expr:
+    """The scores, -inf for each token that would repeat `ngram_size` tokens in order."""
+    batch, length = shape_of(ids, 2)
+    count = simple(length - (ngram_size - 1))
+    if isinstance(count, int) and count <= 0:
+        return scores
+
+    def tokens(first: Size, size: Size) -> Expr:
+        return cx.emit(R.strided_slice(ids, [1], [first], [simple(first + size)]))
+
+    repeats = cx.emit(R.ones((batch, count), "bool"))
+    for k in range(ngram_size - 1):
+        same = R.equal(tokens(k, count), tokens(simple(count + k), 1))
+        repeats = cx.emit(R.logical_and(repeats, same))
+    none = R.zeros(tuple(map(as_size, shape_of(scores, 2))), "int8")
+    marks = R.astype(repeats, "int8")
+    blocked = R.scatter_elements(none, tokens(ngram_size - 1, count), marks, 1, "max")
+    return R.where(R.astype(blocked, "bool"), scalar(-math.inf, scores), scores)
+
+
+@converter("ConvTransposeWithDynamicPads", domain=DOMAIN)
+def conv_transpose_with_pads(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    pads: Value = None,
+    b: Expr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Expr:
+    return conv_transpose(
+        cx,
+        x,
+        w,
+        b,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        output_padding=output_padding,
+        pads=None if pads is None else cx.sizes(pads, "pad"),
+        strides=strides,
+    )
 
 
 @converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)

@@ -155,12 +155,12 @@ def dynamic_quantize_lstm(
         return cx.emit(R.permute_dims(dequantized(values, scale, zero, "float32"), [0, 2, 1]))
 
     every, scale, zero = dynamic_quantize_linear(cx, x)
-    operands = [
+    operands = (
         dequantized(cx.emit(every), scale, zero, "float32"),
         weights(w, w_scale, w_zero_point),
         weights(r, r_scale, r_zero_point),
         *(b, sequence_lens, initial_h, initial_c),
-    ]
+    )
     functions = activations, activation_alpha, activation_beta
     return lstm_layer(
         cx, operands, p, direction, functions, clip, 0, bool(input_forget), quantized=True

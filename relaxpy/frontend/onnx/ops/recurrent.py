@@ -19,6 +19,8 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 
 Activation: TypeAlias = Callable[[PrimExpr], PrimExpr]
 Element: TypeAlias = Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]
+#: The inputs, the two weights, the bias, the lengths of sequences, and the initial states.
+Operands: TypeAlias = tuple[Expr, Expr, Expr, Expr | None, Expr | None, *tuple[Expr | None, ...]]
 
 
 def _number(value: float, like: PrimExpr) -> PrimExpr:
@@ -375,7 +377,7 @@ def _columns(x: Expr, begin: Size, end: Size) -> Expr:
 
 def _layer(
     cx: Context,
-    operands: Sequence[Expr | None],
+    operands: Operands,
     options: _Options,
     gates: int,
     kernel: Callable[..., Sequence[Expr]],
@@ -384,8 +386,6 @@ def _layer(
 ) -> list[Expr]:
     """The outputs of a layer: `kernel` walks one direction from what was computed of its inputs."""
     x, w, r, bias, _, *first = operands
-    if x is None or w is None or r is None:
-        raise UnsupportedError("X, W and R are needed")
     if options.layout:
         x = R.permute_dims(x, [1, 0, 2])
         first = [None if s is None else R.permute_dims(s, [1, 0, 2]) for s in first]
@@ -478,7 +478,7 @@ def _rnn(
             clip=clip,
         )
 
-    return _layer(cx, [X, W, R, B, sequence_lens, initial_h], options, 1, kernel, 1)
+    return _layer(cx, (X, W, R, B, sequence_lens, initial_h), options, 1, kernel, 1)
 
 
 converter("RNN", ignored=["output_sequence"])(_rnn)
@@ -524,7 +524,7 @@ def gru(
             clip=clip,
         )
 
-    operands = [X, W, R, B, sequence_lens, initial_h]
+    operands = X, W, R, B, sequence_lens, initial_h
     return _layer(cx, operands, options, 3, kernel, 1, bool(linear_before_reset))
 
 
@@ -549,14 +549,14 @@ def lstm(
     input_forget: int = 0,
     layout: int = 0,
 ) -> list[Expr]:
-    operands = [X, W, R, B, sequence_lens, initial_h, initial_c]
+    operands = X, W, R, B, sequence_lens, initial_h, initial_c
     functions = activations, activation_alpha, activation_beta
     return lstm_layer(cx, operands, P, direction, functions, clip, layout, bool(input_forget))
 
 
 def lstm_layer(
     cx: Context,
-    operands: Sequence[Expr | None],
+    operands: Operands,
     peepholes: Expr | None,
     direction: str,
     functions: tuple[list[str] | None, list[float] | None, list[float] | None],

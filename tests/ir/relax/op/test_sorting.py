@@ -16,6 +16,7 @@ from relaxpy.exec.compile import compile
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.tir import ops
 from tests.ir.relax.op.cases.case import Case
 from tests.ir.relax.op.test_kernels import program
 
@@ -92,9 +93,11 @@ def _best(data: np.ndarray[Any, Any], k: int, *, largest: bool) -> list[list[int
     return [sorted(range(len(row)), key=lambda n: key(row[n]))[:k] for row in rows]
 
 
-def _called(make: Callable[..., rx.Expr], x: np.ndarray[Any, Any]) -> list[Any]:
+def _called(
+    make: Callable[..., rx.Expr], x: np.ndarray[Any, Any], target: str | None = None
+) -> list[Any]:
     module = program(Case("relax.sort", "rows", (x,), make, np.sort), symbolic=False)
-    found: list[Any] = compile(module)["main"](x).tolist()
+    found: list[Any] = compile(module, target)["main"](x).tolist()
     return found
 
 
@@ -104,8 +107,9 @@ def test_few_elements_of_long_rows(dtype: str, largest: bool) -> None:
     random = np.random.default_rng(1)
     for shape, k in (((3, 2001), 5), ((2, 5000), 1), ((40, 300), 7), ((700, 8), 2), ((1, 999), 30)):
         x = (random.standard_normal(shape) * 30).astype(dtype)
-        found = _called(partial(op.topk, k=k, ret_type="indices", largest=largest), x)
-        assert found == _best(x, k, largest=largest)
+        for target in ("native", "numpy"):
+            make = partial(op.topk, k=k, ret_type="indices", largest=largest)
+            assert _called(make, x, target) == _best(x, k, largest=largest)
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -116,8 +120,40 @@ def test_few_elements_of_long_rows_with_nan_and_equal_elements(largest: bool) ->
     x[2] = np.inf
     x[3, 3] = -np.inf
     for rows in (x, x[1:]):
-        found = _called(partial(op.topk, k=4, ret_type="indices", largest=largest), rows)
-        assert found == _best(rows, 4, largest=largest)
+        for target in ("native", "numpy"):
+            make = partial(op.topk, k=4, ret_type="indices", largest=largest)
+            assert _called(make, rows, target) == _best(rows, 4, largest=largest)
+
+
+@pytest.mark.parametrize("kind", ["both", "values", "indices"])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "bool"),
+        *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    ],
+)
+def test_loops_select_the_same_bits_as_a_sort(dtype: str, largest: bool, kind: Any) -> None:
+    rng, info = np.random.default_rng(6), DataType(dtype)
+    if info.is_float:
+        special = [0.0, -0.0, np.nan, -np.nan, *([] if info.bits == 8 else [np.inf, -np.inf])]
+        values = np.array([*special, *rng.standard_normal(20)]).astype(info.numpy())
+    else:
+        ends = ops.int_range(info)
+        drawn = rng.integers(*ends, 20, info.numpy(), endpoint=True)
+        values = np.concatenate([np.array(ends, info.numpy()), drawn])
+    for shape, axis in (((3, 70), 1), ((2, 100, 3), -2), ((28,), 0)):
+        x = rng.choice(values, shape)
+        make = partial(op.topk, k=7, axis=axis, ret_type=kind, largest=largest)
+        module = program(Case("relax.topk", "bits", (x,), make, np.sort), symbolic=False)
+        executable = compile(module, "native")
+        has_loops = info.bits in (16, 32) if info.is_float else info.bits <= 32
+        assert bool(executable.report().rows) == has_loops
+        assert all(row.backend == "native" for row in executable.report())
+        found, expected = executable["main"](x), compile(module, "reference")["main"](x)
+        pairs: Any = zip(found, expected, strict=True) if kind == "both" else [(found, expected)]
+        assert all(a.tobytes() == b.tobytes() for a, b in pairs)
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -136,14 +172,15 @@ def test_few_elements_and_their_positions(axis: int, dtype: str, largest: bool) 
         for k_text, found in (("both", None), ("values", values), ("indices", places)):
             make = partial(op.topk, k=3, axis=axis, ret_type=k_text, largest=largest, dtype="int64")
             module = program(Case("relax.topk", "axis", (x,), make, np.sort), symbolic=False)
-            result: Any = compile(module)["main"](x)
-            pairs = (
-                [(result, found)]
-                if found is not None
-                else list(zip(result, (values, places), strict=True))
-            )
-            for one, expected in pairs:
-                np.testing.assert_array_equal(np.moveaxis(one, axis, -1), expected)
+            for target in ("native", "numpy"):
+                result: Any = compile(module, target)["main"](x)
+                pairs = (
+                    [(result, found)]
+                    if found is not None
+                    else list(zip(result, (values, places), strict=True))
+                )
+                for one, expected in pairs:
+                    np.testing.assert_array_equal(np.moveaxis(one, axis, -1), expected)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])

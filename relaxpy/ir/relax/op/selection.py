@@ -1,0 +1,45 @@
+"""The legalisation of `relax.topk` for targets that run loops natively."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleGetItem
+from relaxpy.ir.relax.op.definition import rules
+from relaxpy.ir.relax.op.sorting import FEW
+from relaxpy.ir.te.topi.selection import KEY_BITS, selected
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+_IN_HEAP: Final = 128
+"""Up to so many elements, a heap is faster than to find the last of them first."""
+_FIELDS: Final = {"values": 0, "indices": 1}
+
+
+def topk_in_loops(builder: BlockBuilder, call: Call) -> Expr:
+    """The kernel that selects a few of many elements; others are a call of the runtime."""
+    attrs: Any = call.attrs
+    [data], k = call.args, attrs["k"]
+    sinfo = builder.struct_info_of(data)
+    assert isinstance(sinfo, TensorStructInfo)
+    shape = rules.literal_shape(sinfo)
+    if shape is None or not _has_key(sinfo.dtype) or not 0 < k <= _IN_HEAP:
+        return call
+    axis = rules.normal_axis(attrs["axis"], len(shape))
+    size = shape[axis]
+    if not isinstance(size, IntImm) or size.value < FEW * k:
+        return call
+    options = {"largest": attrs["largest"], "dtype": str(attrs["dtype"])}
+    operands = data, ops.const(k, "int64"), axis
+    both = rules.te_kernel(builder, selected, "topk", *operands, **options)
+    field = _FIELDS.get(attrs["ret_type"])
+    return both if field is None else TupleGetItem(builder.emit(both), field)
+
+
+def _has_key(dtype: DataType) -> bool:
+    """Whether native code compares elements by integers; it has no floats of a byte."""
+    return dtype.bits <= KEY_BITS and (not dtype.is_float or dtype.bits >= 16)

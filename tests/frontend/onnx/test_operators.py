@@ -1,0 +1,379 @@
+"""What the tests of the ONNX project leave out: attributes, versions, operands, and refusals.
+
+ONNX Runtime is the oracle, or the reference of the package onnx where that has no such operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import relaxpy
+from relaxpy.relax.frontend.onnx import from_onnx
+
+ort = pytest.importorskip("onnxruntime")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+RNG = np.random.default_rng(11)
+
+
+def rand(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def whole(*shape: int, dtype: str = "uint8") -> Array:
+    return RNG.integers(0, 100, shape).astype(dtype)
+
+
+def ints(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
+def model(
+    op: str,
+    opset: int,
+    operands: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    outputs: int | list[str] = 1,
+    sizes: Mapping[str, Any] | None = None,
+    domain: str = "",
+) -> onnx.ModelProto:
+    """A model of one node. Operands are inputs, or constants where their names begin with "c"."""
+    names = [f"y{k}" for k in range(outputs)] if isinstance(outputs, int) else outputs
+    given = ["" if x is None else name for name, x in operands.items()]
+    code = helper.np_dtype_to_tensor_dtype
+    graph = helper.make_graph(
+        [helper.make_node(op, given, names, domain=domain, **attributes)],
+        "graph",
+        [
+            helper.make_tensor_value_info(n, code(x.dtype), (sizes or {}).get(n, x.shape))
+            for n, x in operands.items()
+            if x is not None and not n.startswith("c")
+        ],
+        [onnx.ValueInfoProto(name=name) for name in names if name],
+        [
+            numpy_helper.from_array(x, n)
+            for n, x in operands.items()
+            if x is not None and n.startswith("c")
+        ],
+    )
+    imports = [helper.make_opsetid("", opset)]
+    imports += [helper.make_opsetid(domain, 1)] if domain else []
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+IMAGE = rand(1, 2, 4, 5)
+LAYER = {"x": rand(4, 2, 3), "w": rand(1, 5, 3), "r": rand(1, 5, 5)}
+GATED = {"x": rand(4, 2, 3), "w": rand(1, 15, 3), "r": rand(1, 15, 5)}
+CELL = {"x": rand(4, 2, 3), "w": rand(1, 20, 3), "r": rand(1, 20, 5)}
+HEADS = {"q": rand(1, 2, 3, 4), "k": rand(1, 2, 5, 4), "v": rand(1, 2, 5, 4)}
+X3 = rand(1, 3, 4)
+
+#: The operator, its version, the operands, the attributes, and the number of outputs.
+CASES: list[tuple[str, int, dict[str, Any], dict[str, Any], int]] = [
+    ("Attention", 23, HEADS, {"is_causal": 1, "qk_matmul_output_mode": 1}, 4),
+    ("Attention", 23, HEADS, {"is_causal": 1, "softcap": 2.0}, 1),
+    ("Concat", 4, {"x": rand(2, 3), "y": rand(2, 4)}, {"axis": 1}, 1),
+    ("ConvInteger", 10, {"x": whole(1, 2, 4, 4), "w": whole(3, 2, 2, 2), "p": whole()}, {}, 1),
+    ("GatherND", 12, {"x": rand(3, 4), "c": ints(1, 0)[None]}, {}, 1),
+    ("GlobalLpPool", 2, {"x": IMAGE}, {"p": 1}, 1),
+    ("GlobalLpPool", 2, {"x": IMAGE}, {"p": 3}, 1),
+    ("GRU", 14, {**GATED, "b": rand(1, 30)}, {"hidden_size": 5, "linear_before_reset": 1}, 2),
+    ("GRU", 14, {**GATED, "b": rand(1, 30)}, {"hidden_size": 5}, 2),
+    ("GRU", 14, GATED, {"hidden_size": 5, "linear_before_reset": 1, "clip": 0.4}, 2),
+    ("GroupNormalization", 18, {"x": IMAGE, "s": rand(2), "b": rand(2)}, {"num_groups": 2}, 1),
+    ("LpPool", 18, {"x": IMAGE}, {"kernel_shape": [2, 2], "p": 1}, 1),
+    ("LSTM", 14, CELL, {"hidden_size": 5, "clip": 0.5, "input_forget": 1}, 3),
+    (
+        "LSTM",
+        14,
+        CELL,
+        {
+            "hidden_size": 5,
+            "activations": ["HardSigmoid", "Affine", "ScaledTanh"],
+            "activation_alpha": [0.3, 0.8, 1.5],
+            "activation_beta": [0.4, 0.1, 0.6],
+        },
+        3,
+    ),
+    ("MatMulInteger", 10, {"a": whole(3, 4), "b": whole(4, 5)}, {}, 1),
+    (
+        "QLinearConv",
+        10,
+        {
+            "x": whole(1, 2, 4, 4),
+            "xs": np.float32(0.02),
+            "xz": np.uint8(9),
+            "w": whole(3, 2, 2, 2),
+            "ws": np.float32(0.03),
+            "wz": np.uint8(5),
+            "ys": np.float32(0.5),
+            "yz": np.uint8(3),
+            "b": whole(3, dtype="int32"),
+        },
+        {},
+        1,
+    ),
+    ("Range", 11, {"ca": np.float32(1), "cb": np.float32(3), "cc": np.float32(0.5)}, {}, 1),
+    ("ReduceMean", 18, {"x": whole(3, 4, dtype="int32"), "c": ints(1)}, {}, 1),
+    ("RMSNormalization", 23, {"x": rand(2, 4), "s": rand(1)}, {}, 1),
+    (
+        "RNN",
+        14,
+        LAYER,
+        {"hidden_size": 5, "activations": ["LeakyRelu"], "activation_alpha": [0.2]},
+        2,
+    ),
+    (
+        "RNN",
+        14,
+        LAYER,
+        {"hidden_size": 5, "activations": ["ThresholdedRelu"], "activation_alpha": [0.7]},
+        2,
+    ),
+    ("RNN", 14, LAYER, {"hidden_size": 5, "activations": ["Elu"]}, 2),
+    ("RNN", 14, LAYER, {"hidden_size": 5, "activations": ["Softsign"], "clip": 0.3}, 2),
+    (
+        "RoiAlign",
+        10,
+        {"x": rand(1, 2, 6, 6), "r": np.array([[0, 0, 4, 4]], np.float32), "b": ints(0)},
+        {"output_height": 2, "output_width": 3},
+        1,
+    ),
+    ("STFT", 17, {"x": rand(2, 16), "c": np.int64(4), "": None, "cl": np.int64(8)}, {}, 1),
+    ("Split", 18, {"x": rand(4, 3)}, {"num_outputs": 1}, 1),
+    (
+        "Slice",
+        13,
+        {"x": rand(4, 3), "cs": ints(2**31 - 1), "ce": ints(-9), "ca": ints(0), "ct": ints(-1)},
+        {},
+        1,
+    ),
+    ("TopK", 11, {"x": rand(4, 9), "c": ints(3)}, {"largest": 0}, 2),
+    ("TopK", 11, {"x": rand(4, 9), "c": ints(0)}, {}, 2),
+    ("Upsample", 7, {"x": IMAGE}, {"scales": [1.0, 1.0, 2.0, 3.0]}, 1),
+    (
+        "Resize",
+        11,
+        {"x": IMAGE, "c": rand(0), "cs": np.array([1, 1, 0.6, 0.6], np.float32)},
+        {"mode": "nearest", "coordinate_transformation_mode": "tf_half_pixel_for_nn"},
+        1,
+    ),
+    (
+        "Resize",
+        18,
+        {"x": IMAGE, "": None, " ": None, "cs": ints(3, 3)},
+        {"mode": "linear", "antialias": 1, "axes": [2, 3]},
+        1,
+    ),
+    (
+        "Resize",
+        18,
+        {"x": IMAGE, "": None, " ": None, "cs": ints(7, 9)},
+        {"mode": "linear", "keep_aspect_ratio_policy": "not_larger", "axes": [2, 3]},
+        1,
+    ),
+    (
+        "Resize",
+        13,
+        {"x": IMAGE, "": None, "cs": np.array([1, 1, 0.5, 0.5], np.float32)},
+        {"mode": "cubic", "exclude_outside": 1},
+        1,
+    ),
+    ("Pow", 15, {"x": whole(5, dtype="int32"), "y": np.array([2, 1, 0, 3, 1], np.int64)}, {}, 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "operands", "attributes", "outputs"),
+    CASES,
+    ids=[f"{case[0]}{k}" for k, case in enumerate(CASES)],
+)
+def test_operators_return_what_the_oracle_does(
+    op: str, opset: int, operands: dict[str, Any], attributes: dict[str, Any], outputs: int
+) -> None:
+    arrays = {name: np.asarray(x) for name, x in operands.items() if x is not None}
+    given = {name: x for name, x in arrays.items() if not name.startswith("c")}
+    proto = model(op, opset, {n: arrays.get(n) for n in operands}, attributes, outputs)
+    try:
+        expected = ort.InferenceSession(proto.SerializeToString()).run(None, given)
+    except Exception:
+        expected = ReferenceEvaluator(proto).run(None, given)
+    mod = from_onnx(proto)
+    for target in ("native", "numpy"):
+        found = relaxpy.compile(mod, target)["main"](*given.values())
+        for a, b in zip(found if outputs > 1 else [found], expected, strict=True):
+            assert np.asarray(a).dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+#: What is not imported, and a part of the reason.
+REFUSED: list[tuple[str, int, dict[str, Any], dict[str, Any], str]] = [
+    ("AffineGrid", 20, {"x": rand(1, 4, 5), "c": ints(1, 1, 2, 2)}, {}, "affine maps of 4 axes"),
+    ("Attention", 23, {n: rand(1, 3, 4) for n in "qkv"}, {}, "need q_num_heads"),
+    (
+        "Attention",
+        23,
+        {"q": rand(1, 3, 2, 4), "k": rand(1, 2, 2, 4), "v": rand(1, 2, 2, 4)},
+        {"softcap": 2.0},
+        "3 heads of queries for 2 heads of keys",
+    ),
+    (
+        "DeformConv",
+        19,
+        {"x": rand(1, 1, 2, 2, 2, 2), "w": rand(1, 1, 1, 1, 1, 1), "o": rand(1, 4, 2, 2, 2, 2)},
+        {},
+        "4 axes of space are more than 3",
+    ),
+    (
+        "GRU",
+        14,
+        {"": None, "w": GATED["w"], "r": GATED["r"]},
+        {"hidden_size": 5},
+        "operand X is missing",
+    ),
+    ("GridSample", 16, {"x": rand(1, 1, 3), "g": rand(1, 2, 1)}, {}, "images of rank 3"),
+    ("ImageDecoder", 20, {"x": whole(9)}, {"pixel_format": "CMYK"}, "pixel_format is 'CMYK'"),
+    ("LpNormalization", 1, {"x": IMAGE}, {"p": 3}, "p is 3, expected 1 or 2"),
+    ("RNN", 14, LAYER, {"hidden_size": 5, "activations": ["Swish"]}, "activation 'Swish'"),
+    ("RNN", 14, LAYER, {"hidden_size": 5, "direction": "both"}, "direction 'both'"),
+    ("RNN", 14, LAYER, {"hidden_size": 5, "activations": ["Tanh"] * 2}, "do not fit"),
+    ("Resize", 18, {"x": IMAGE, "": None, "c": np.ones(3, np.float32)}, {}, "3 scales for 4 axes"),
+    ("Resize", 18, {"x": IMAGE, "": None, " ": None, "c": ints(3, 3)}, {}, "2 sizes for 4 axes"),
+    ("Resize", 18, {"x": IMAGE}, {}, "neither scales nor sizes"),
+    *(
+        ("Resize", 18, {"x": IMAGE, "": None, " ": None, "c": ints(1, 2, 3, 3)}, attributes, reason)
+        for attributes, reason in (
+            ({"keep_aspect_ratio_policy": "crop"}, "keep_aspect_ratio_policy is 'crop'"),
+            ({"coordinate_transformation_mode": "tf_crop_and_resize"}, "needs a region"),
+            ({"coordinate_transformation_mode": "none"}, "coordinate_transformation_mode is"),
+            ({"nearest_mode": "up"}, "nearest_mode is 'up'"),
+            ({"mode": "area"}, "mode is 'area'"),
+        )
+    ),
+    ("RotaryEmbedding", 23, {"x": X3, "c1": rand(2, 2), "c2": rand(2, 2)}, {}, "needs num_heads"),
+    ("STFT", 17, {"x": rand(1, 16, 3), "c": np.int64(4), "": None, "cl": np.int64(8)}, {}, "parts"),
+    ("Sum", 13, {}, {}, "it has no operands"),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "operands", "attributes", "reason"),
+    REFUSED,
+    ids=[f"{case[0]}{k}" for k, case in enumerate(REFUSED)],
+)
+def test_what_is_not_imported_is_told(
+    op: str, opset: int, operands: dict[str, Any], attributes: dict[str, Any], reason: str
+) -> None:
+    arrays = {name: None if x is None else np.asarray(x) for name, x in operands.items()}
+    with pytest.raises(NotImplementedError, match=reason):
+        from_onnx(model(op, opset, arrays, attributes))
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "operands", "open_sizes", "attributes", "reason"),
+    [
+        ("Attention", 23, HEADS, {n: [1, 2, 3, "w"] for n in "qkv"}, {}, "there is no scale"),
+        ("Conv", 11, {"x": IMAGE, "w": IMAGE}, {"w": [1, 2, "m", "n"]}, {}, "filter are symbolic"),
+        ("Det", 11, {"x": rand(3, 3)}, {"x": ["n", "n"]}, {}, "whose size is symbolic"),
+        ("GatherND", 13, {"x": IMAGE, "i": ints(1)[None]}, {"i": ["n", "m"]}, {}, "tuple is symb"),
+        (
+            "GroupNormalization",
+            18,
+            {"x": IMAGE, "s": rand(2), "b": rand(2)},
+            {"x": [1, "n", 4, 5]},
+            {"num_groups": 2},
+            "channels is symbolic",
+        ),
+        (
+            "MaxPool",
+            12,
+            {"x": IMAGE},
+            {"x": [1, 2, "n", 5]},
+            {"kernel_shape": [2, 2], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
+            "depends on symbolic sizes",
+        ),
+        (
+            "RotaryEmbedding",
+            23,
+            {"x": IMAGE, "c1": rand(1, 2), "c2": rand(1, 2)},
+            {"x": [1, 2, 4, "n"]},
+            {},
+            "size of heads is symbolic",
+        ),
+    ],
+)
+def test_sizes_that_have_to_be_known_are_told(
+    op: str,
+    opset: int,
+    operands: dict[str, Any],
+    open_sizes: dict[str, Any],
+    attributes: dict[str, Any],
+    reason: str,
+) -> None:
+    outputs = 2 if op == "MaxPool" else 1
+    with pytest.raises(NotImplementedError, match=reason):
+        from_onnx(model(op, opset, operands, attributes, outputs, open_sizes))
+
+
+@pytest.mark.parametrize("points", [None, ints(5), ints(2, 7, 4)])
+def test_zero_points_of_the_rows_of_a_product(points: Array | None) -> None:
+    """No oracle takes a vector of them."""
+    a, b = whole(3, 4), whole(4, 5)
+    operands = {"a": a, "b": b} | ({} if points is None else {"p": points.astype(np.uint8)})
+    mod = from_onnx(model("MatMulInteger", 10, operands, {}))
+    zero = 0 if points is None else points[:, None]
+    for target in ("native", "numpy"):
+        found = relaxpy.compile(mod, target)["main"](*operands.values())
+        np.testing.assert_array_equal(found, (a.astype(int) - zero) @ b.astype(int))
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "attributes", "mean"),
+    [
+        ("RandomNormal", {}, {"shape": [400], "mean": 3.0, "scale": 0.1}, 3.0),
+        ("RandomNormalLike", {"x": rand(400)}, {"mean": 3.0, "scale": 0.1}, 3.0),
+        ("RandomUniform", {}, {"shape": [400], "low": 2.0, "high": 4.0}, 3.0),
+        ("RandomUniformLike", {"x": rand(400)}, {"low": 2.0, "high": 4.0}, 3.0),
+        (
+            "Multinomial",
+            {"x": np.log(np.array([[0.5, 0.0001, 0.5]], np.float32))},
+            {"sample_size": 400},
+            1.0,
+        ),
+    ],
+)
+def test_draws_have_the_mean_that_is_asked_for(
+    op: str, operands: dict[str, Any], attributes: dict[str, Any], mean: float
+) -> None:
+    mod = from_onnx(model(op, 13, operands, {**attributes, "seed": 1.0}))
+    found = np.asarray(relaxpy.compile(mod)["main"](*operands.values()))
+    assert found.size == 400
+    assert abs(found.mean() - mean) < 0.2
+    assert len(np.unique(found)) > (1 if op == "Multinomial" else 350)
+
+
+def test_versions_that_other_packages_do_not_have_any_more() -> None:
+    x = rand(2, 3)
+    reshaped = from_onnx(model("Reshape", 1, {"x": x}, {"shape": [3, -1]}))
+    np.testing.assert_array_equal(relaxpy.compile(reshaped)["main"](x), x.reshape(3, 2))
+    operands = {"x": x, "ct": ints(2), "ca": ints(1)}
+    tiled = from_onnx(model("Tile", 1, operands, {}))
+    np.testing.assert_array_equal(relaxpy.compile(tiled)["main"](x), np.tile(x, (1, 2)))
+    scales = {"height_scale": 2.0, "width_scale": 1.0}
+    larger = from_onnx(model("Upsample", 1, {"x": IMAGE}, scales))
+    np.testing.assert_array_equal(relaxpy.compile(larger)["main"](IMAGE), IMAGE.repeat(2, 2))
+    joined = from_onnx(model("Concat", 1, {"x": x, "y": x}, {}))
+    np.testing.assert_array_equal(relaxpy.compile(joined)["main"](x, x), np.hstack([x, x]))
+    operands = {"x": IMAGE, **{n: rand(*IMAGE.shape[1:]) ** 2 for n in "sbmv"}}
+    normal = from_onnx(model("BatchNormalization", 7, operands, {"spatial": 0}))
+    scale, bias, mean, variance = list(operands.values())[1:]
+    expected = (IMAGE - mean) / np.sqrt(variance + 1e-5) * scale + bias
+    found = relaxpy.compile(normal)["main"](*operands.values())
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
