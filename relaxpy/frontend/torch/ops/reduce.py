@@ -61,8 +61,8 @@ def _itself(cx: Context, x: Expr) -> Expr:
 
 converter("amax", "max")(_extreme(R.max, _itself))
 converter("amin", "min")(_extreme(R.min, _itself))
-converter("any", "any.dim", "any.dims")(_extreme(R.max, truth))
-converter("all", "all.dim", "all.dims")(_extreme(R.min, truth))
+converter("any", "any.dim", "any.dims", "_is_any_true")(_extreme(R.max, truth))
+converter("all", "all.dim", "all.dims", "_is_all_true")(_extreme(R.min, truth))
 
 
 @converter("argmax", "argmin")
