@@ -209,6 +209,11 @@ RARE = {
         lambda x: torch.conv_tbc(x, x[:3, :2].mT.contiguous(), x[0, 0, :2], 1),
         torch.linspace(-1, 1, 40).reshape(5, 2, 4),
     ),
+    "stable": (
+        lambda x: (x.argsort(dim=0, stable=True), x.argsort(descending=True, stable=True)),
+        torch.tensor([[1.0, 2.0, 1.0], [1.0, 0.0, 0.0]]),
+    ),
+    "repeated": (lambda x: x.repeat_interleave(2, 1, output_size=6), torch.ones(2, 3).cumsum(1)),
     "truth": (
         lambda x: (torch.ops.aten._is_all_true(x > 0), torch.ops.aten._is_any_true(x > 0)),
         torch.tensor([[1.0, -1.0]]),

@@ -196,3 +196,8 @@ def stable_sort(
 @converter("argsort")
 def argsort(cx: Context, x: Expr, axis: int = -1, descending: bool = False) -> Expr:
     return sort(cx, x, axis, descending)[1]
+
+
+@converter("argsort.stable")
+def argsort_stable(cx: Context, x: Expr, *, stable: bool, dim: int, descending: bool) -> Expr:
+    return sort(cx, x, dim, descending)[1]
