@@ -14,7 +14,7 @@ from relaxpy.frontend.shared.contents import number
 from relaxpy.frontend.shared.names import Names, identifier
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.arith import Analyzer
-from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir import expr as tir, intrin
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.ops import const, maximum, minimum
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -83,8 +83,21 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "StrictGreaterThan": tir.GT,
     "ToFloat": lambda a: tir.Cast("float64", a),
     "TruncToInt": lambda a: tir.Cast("int64", a),
-    "FloorToInt": lambda a: tir.Cast("int64", a),
+    "FloorToInt": lambda a: tir.Cast("int64", intrin.floor(a)),
+    "CeilToInt": lambda a: tir.Cast("int64", intrin.ceil(a)),
+    "RoundToInt": lambda a: tir.Cast("int64", intrin.nearbyint(a)),
+    "TruncToFloat": intrin.trunc,
+    "FloatPow": intrin.pow,
+    **{
+        f"OpaqueUnaryFn_{name}": getattr(intrin, name)
+        for name in ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "tanh", "asin", "acos")
+    },
     "LShift": lambda a, b: tir.Mul(a, tir.Cast("int64", 1 << b)),
+    "RShift": lambda a, b: a >> b,
+    "BitwiseFn_bitwise_and": intrin.bitwise_and,
+    "BitwiseFn_bitwise_or": intrin.bitwise_or,
+    "BitwiseFn_bitwise_xor": intrin.bitwise_xor,
+    "Abs": intrin.abs,
     "Identity": lambda a: a,
 }
 

@@ -198,6 +198,26 @@ RARE = {
     "linspace": (numbers_of_another_datatype, torch.ones(2)),
     "rsub": (lambda x: torch.rsub(x, x * x, alpha=-3.125), torch.arange(3.0)),
     "logit": (lambda x: torch.logit(x, 0.6), torch.linspace(-0.5, 1.5, 11)),
+    "tables": (
+        lambda x: (
+            *(torch.bartlett_window(6) + x, torch.blackman_window(6), torch.hamming_window(6)),
+            *(torch.kaiser_window(6, True, beta=9.0), torch.fft.fftfreq(6), torch.fft.rfftfreq(10)),
+        ),
+        torch.ones(6),
+    ),
+    "time first": (
+        lambda x: torch.conv_tbc(x, x[:3, :2].mT.contiguous(), x[0, 0, :2], 1),
+        torch.linspace(-1, 1, 40).reshape(5, 2, 4),
+    ),
+    "stable": (
+        lambda x: (x.argsort(dim=0, stable=True), x.argsort(descending=True, stable=True)),
+        torch.tensor([[1.0, 2.0, 1.0], [1.0, 0.0, 0.0]]),
+    ),
+    "repeated": (lambda x: x.repeat_interleave(2, 1, output_size=6), torch.ones(2, 3).cumsum(1)),
+    "truth": (
+        lambda x: (torch.ops.aten._is_all_true(x > 0), torch.ops.aten._is_any_true(x > 0)),
+        torch.tensor([[1.0, -1.0]]),
+    ),
     "signs": (
         lambda x: (x.sign(), x.half().sgn(), x.nan_to_num().int().sign()),
         torch.tensor([float("nan"), -0.0, 3, -2.5, float("-inf")]),

@@ -78,7 +78,14 @@ def a_view_of_what_changes_later(self: Any, x: Any) -> Any:
 def sizes_in_shapes(self: Any, x: Any) -> Any:
     n = x.shape[0]
     y = x.reshape(n * 2, -1)
-    return y[1:], x.expand(3, n, 4).sum(0) / n, torch.arange(n), x.new_zeros(n, 2 * n), n + 1
+    ramps = torch.arange(n), torch.arange(n, -n, -1.0), torch.arange(n, -n, -1.0, dtype=torch.long)
+    return y[1:], x.expand(3, n, 4).sum(0) / n, *ramps, x.new_zeros(n, 2 * n), n + 1, x * abs(n - 5)
+
+
+def images_of_any_number(self: Any, x: Any) -> Any:
+    images = x[:, None, :, None].expand(-1, 2, 4, 3)
+    pools = torch.nn.AdaptiveMaxPool2d((3, 2), return_indices=True), torch.nn.AdaptiveMaxPool2d(1)
+    return *pools[0](images), pools[1](images), pools[1](images.mT[0])
 
 
 def promoted(self: Any, x: Any) -> Any:
@@ -137,6 +144,7 @@ PROGRAMS = {
     "changed before a view": lambda: Module(changed_before_a_view, linear=linear()),
     "a view of what changes later": lambda: Module(a_view_of_what_changes_later),
     "sizes in shapes": lambda: Module(sizes_in_shapes),
+    "images of any number": lambda: Module(images_of_any_number),
     "promoted": lambda: Module(promoted),
     "indexed": lambda: Module(indexed),
     "branched": lambda: Module(branched),
@@ -191,7 +199,8 @@ def test_layers_of_transformers_without_gradients_are_one_operator(norm_first: b
 @pytest.mark.parametrize("target", TARGETS)
 def test_images_of_any_size_are_pooled_along_some_axes(target: str) -> None:
     pools = torch.nn.AdaptiveAvgPool2d((2, None)), torch.nn.AdaptiveAvgPool3d((None, 3, None))
-    model = Module(lambda self, x: (pools[0](x), pools[0](x[0]), pools[1](x[None])))
+    most = torch.nn.AdaptiveMaxPool2d(1, return_indices=True)
+    model = Module(lambda self, x: (pools[0](x), pools[0](x[0]), pools[1](x[None]), *most(x)))
     sizes = [torch.export.Dim(name, min=2, max=64) for name in ("height", "width")]
     program = torch.export.export(
         model, (torch.randn(2, 3, 5, 7),), dynamic_shapes=(({2: sizes[0], 3: sizes[1]},),)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.frontend.shared.tensors import Size, as_size, shape_of
+from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.frontend.torch.symbols import sympy_of
@@ -59,11 +60,26 @@ def arange(cx: Context, *args: Any) -> Expr:
     if "int" in dtype:
         if not any(isinstance(number, float) for number in numbers):
             return R.arange(start, end, step, dtype)
-        start, step = int(start), int(step)  # after it has counted them
-    count = cx.result_shape()[0]
+        # after it has counted them
+        start, step = (int(v) if isinstance(v, float) else v for v in (start, step))
+    return _ramp(cx, cx.result_shape()[0], start, step)
+
+
+@converter("iota", namespace="prims")
+def iota(cx: Context, count: Size, *, start: Any, step: Any, dtype: Value) -> Expr:
+    """`count` numbers from `start` on."""
+    return _ramp(cx, count, start, step)
+
+
+def _ramp(cx: Context, count: Size, start: Any, step: Any) -> Expr:
+    dtype = cx.result_dtype()
     places = R.astype(R.arange(0, count, 1, "int64"), dtype)
-    scaled = places if step == 1 else R.multiply(places, cx.tensor(step, dtype))
-    return scaled if start == 0 else R.add(scaled, cx.tensor(start, dtype))
+    scaled = places if _is(step, 1) else R.multiply(places, cx.tensor(step, dtype))
+    return scaled if _is(start, 0) else R.add(scaled, cx.tensor(start, dtype))
+
+
+def _is(value: Any, number: int) -> bool:
+    return isinstance(value, (int, float)) and value == number
 
 
 @converter("linspace")
@@ -80,6 +96,18 @@ def linspace(cx: Context, start: Any, end: Any, count: Any, *_: Value) -> Expr:
     above = R.subtract(last, R.multiply(R.subtract(steps, places), step))
     is_below = R.less(places, R.divide(cx.tensor(count, wide), const(2.0, wide)))
     return R.astype(R.where(is_below, below, above), dtype)
+
+
+@converter(
+    *("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"),
+    *("fft_fftfreq", "fft_rfftfreq", "range"),
+)
+def table(cx: Context, *numbers: Any) -> Any:
+    """The elements that PyTorch computes, which depend on numbers only."""
+    if not all(isinstance(number, (bool, int, float)) for number in numbers if number is not None):
+        raise UnsupportedError("a table whose size depends on inputs")
+    given = [number for number in numbers if number is not None]
+    return cx.importer.value(cx.node.target(*given, dtype=cx.meta().dtype))
 
 
 @converter("eye", "eye.m")
@@ -117,7 +145,9 @@ def sym_value(cx: Context, x: Expr, *rest: Value) -> Any:
 
 @converter(
     *("_assert_async.msg", "_assert_scalar", "_assert_tensor_metadata", "_assert_async"),
-    *("sym_constrain_range", "sym_constrain_range_for_size", "_functional_assert_scalar.msg"),
+    *("sym_constrain_range", "sym_constrain_range_for_size", "_functional_assert_scalar"),
+    *("_functional_assert_async.msg", "_functional_sym_constrain_range"),
+    *("_functional_sym_constrain_range_for_size", "_make_dep_token"),
 )
 def assertion(cx: Context, *args: Value) -> None:
     return None

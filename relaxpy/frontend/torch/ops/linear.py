@@ -142,6 +142,14 @@ def conv(
     return convolution(cx, x, weight, bias, stride, padding, dilation, False, [0], groups)
 
 
+@converter("conv_tbc")
+def conv_tbc(cx: Context, x: Expr, weight: Expr, bias: Expr, pad: int = 0) -> Expr:
+    """A convolution of (time, batch, channels) with a filter (time, channels, outputs)."""
+    rows, filters = R.permute_dims(x, [1, 2, 0]), R.permute_dims(weight, [2, 1, 0])
+    y = convolution(cx, rows, filters, bias, [1], [pad], [1], False, [0], 1)
+    return R.permute_dims(y, [2, 0, 1])
+
+
 @converter("conv1d.padding", "conv2d.padding", "conv3d.padding")
 def conv_padding(
     cx: Context,

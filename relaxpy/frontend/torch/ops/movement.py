@@ -91,7 +91,9 @@ def repeat(cx: Context, x: Expr, repeats: Sequence[Size]) -> Expr:
 
 
 @converter("repeat_interleave.self_int")
-def repeat_interleave(cx: Context, x: Expr, repeats: Size, axis: int | None = None) -> Expr:
+def repeat_interleave(
+    cx: Context, x: Expr, repeats: Size, axis: int | None = None, *, output_size: Any = None
+) -> Expr:
     y = reshaped(x, [product(shape_of(x))]) if axis is None else x
     at = cx.axis(axis or 0, y)
     if isinstance(repeats, int):

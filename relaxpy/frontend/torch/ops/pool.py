@@ -12,11 +12,11 @@ from relaxpy.frontend.shared.pooling import MAXIMA, max_indices, mean_pooled, po
 from relaxpy.frontend.shared.tensors import (
     Size,
     is_float,
+    product,
     rank_of,
     reshaped,
     scalar,
     shape_of,
-    sizes_known,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import Windows
@@ -192,11 +192,18 @@ def grid_sampler(
 
 
 @converter("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
-def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr, Expr]:
+def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr, ...]:
     count = _spatial(cx)
     wanted = [size for size in cx.result_shape(0)[-count:] if isinstance(size, int)]
-    extents = sizes_known(x)[-count:]
     outer = rank_of(x) - count
+    before, inner_sizes = shape_of(x)[:outer], shape_of(x)[outer:]
+    if wanted == [1] * count:
+        rows = cx.emit(reshaped(x, [*before, product(inner_sizes)]))
+        results = R.max(rows, [outer]), R.argmax(rows, outer, False)
+        return tuple(reshaped(result, [*before, *wanted]) for result in results)
+    extents = [size for size in inner_sizes if isinstance(size, int)]
+    if len(extents) < count or len(wanted) < count:
+        raise UnsupportedError("the greatest of parts of images whose sizes are not known")
     y, number = x, np.zeros((), np.int64)
     for k, (extent, outputs) in enumerate(zip(extents, wanted, strict=True)):
         places = _windows_of(extent, outputs)
@@ -205,9 +212,7 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
     order = [*range(outer), *range(outer, outer + 2 * count, 2)]
     inner = [*range(outer + 1, outer + 2 * count, 2)]
     elements = math.prod(number.shape[1::2])
-    rows = cx.emit(
-        reshaped(R.permute_dims(y, [*order, *inner]), [*shape_of(x)[:outer], *wanted, elements])
-    )
+    rows = cx.emit(reshaped(R.permute_dims(y, [*order, *inner]), [*before, *wanted, elements]))
     table = number.transpose([*range(0, 2 * count, 2), *range(1, 2 * count, 2)])
     numbers = const(table.reshape(*wanted, elements), "int64")
     first = R.expand_dims(R.argmax(rows, rank_of(x), False), rank_of(x))

@@ -61,8 +61,8 @@ def _itself(cx: Context, x: Expr) -> Expr:
 
 converter("amax", "max")(_extreme(R.max, _itself))
 converter("amin", "min")(_extreme(R.min, _itself))
-converter("any", "any.dim", "any.dims")(_extreme(R.max, truth))
-converter("all", "all.dim", "all.dims")(_extreme(R.min, truth))
+converter("any", "any.dim", "any.dims", "_is_any_true")(_extreme(R.max, truth))
+converter("all", "all.dim", "all.dims", "_is_all_true")(_extreme(R.min, truth))
 
 
 @converter("argmax", "argmin")
@@ -196,3 +196,8 @@ def stable_sort(
 @converter("argsort")
 def argsort(cx: Context, x: Expr, axis: int = -1, descending: bool = False) -> Expr:
     return sort(cx, x, axis, descending)[1]
+
+
+@converter("argsort.stable")
+def argsort_stable(cx: Context, x: Expr, *, stable: bool, dim: int, descending: bool) -> Expr:
+    return sort(cx, x, dim, descending)[1]
