@@ -21,11 +21,13 @@ if TYPE_CHECKING:
         relax,
         relay,
         runtime,
+        s_tir,
         script,
         target,
         te,
         testing,
         tir,
+        tirx,
         topi,
         transform,
     )
@@ -80,19 +82,21 @@ __all__ = [
     "relax",
     "relay",
     "runtime",
+    "s_tir",
     "script",
     "target",
     "te",
     "testing",
     "tir",
+    "tirx",
     "topi",
     "transform",
 ]
 
 _LOCATIONS = _located(
     {
-        "relaxpy": "arith distributed dlight error errors ir nd relax relay runtime script target "
-        "te testing tir topi transform",
+        "relaxpy": "arith distributed dlight error errors ir nd relax relay runtime s_tir script "
+        "target te testing tir tirx topi transform",
         "relaxpy.errors": "TVMError=RelaxpyError",
         "relaxpy.exec.compile": "build=compile compile load_executable",
         "relaxpy.exec.doctor": "doctor",

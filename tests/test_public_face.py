@@ -67,7 +67,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error(face: str) -> None:
 
 
 def test_names_that_programs_of_tvm_import() -> None:
-    relax = relaxpy.relax
+    relax, tir = relaxpy.relax, relaxpy.tir
     assert relax.call_tir is relax.op.call_tir
     assert relax.call_dps_packed is relax.op.call_dps_packed
     assert relax.DynTensorType is relax.TensorType
@@ -81,6 +81,15 @@ def test_names_that_programs_of_tvm_import() -> None:
     assert parser.relax.Tensor((2,)).as_struct_info() == relax.TensorStructInfo((2,), None)
     with pytest.raises(relaxpy.errors.MisuseError, match="'n' has a meaning only in a signature"):
         parser.relax.Tensor(("n",)).as_struct_info()
+    assert import_module("relaxpy.tirx") is relaxpy.tirx is relaxpy.tir
+    assert import_module("relaxpy.tirx.stmt_functor").substitute is tir.stmt_functor.substitute
+    assert relaxpy.s_tir.Schedule is tir.Schedule
+    assert relaxpy.s_tir.dlight is relaxpy.dlight
+    with pytest.raises(AttributeError, match="nothing is tuned"):
+        _ = relaxpy.s_tir.meta_schedule
+    assert str(relax.prim_value(3)) == str(relax.PrimValue(3))
+    llm = import_module("relaxpy.relax.frontend.nn.llm")
+    assert llm.llama_rope is llm.position_embedding.llama_rope
     assert str(relaxpy.cpu()) == "cpu:0"
     assert relaxpy.device("cuda:1") == relaxpy.cuda(1)
 

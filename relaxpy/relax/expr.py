@@ -31,3 +31,5 @@ from relaxpy.ir.relax.shapes import get_shape_of as get_shape_of, make_shape as 
 from relaxpy.ir.relax.utils import extern as extern
 
 _update_struct_info = update_struct_info
+prim_value = PrimValue
+"""The name that a value has in TVM after v0.22."""

@@ -273,3 +273,14 @@ def test_types_are_compared_by_structure() -> None:
         with pytest.raises(TypeError):
             wrong()
     assert str(fn(F32, ret=ObjectType())) == str(func(rank(2), ret=Object))
+
+
+def test_a_type_with_a_shape_is_struct_info() -> None:
+    """After v0.22 of TVM, types are struct info."""
+    wanted = tensor(N, 2)
+    for given in ([N, 2], (N, 2), wanted.shape):
+        assert structural_equal(TensorType(given, "float32"), wanted)
+    assert structural_equal(TensorType([], "int8"), tensor(dtype="int8"))
+    assert TensorType(2, "int8") == TensorType(ndim=2, dtype="int8")
+    with pytest.raises(MisuseError, match="ndim is -1"):
+        TensorType("n")  # type: ignore[arg-type]

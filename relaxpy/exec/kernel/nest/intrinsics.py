@@ -78,22 +78,24 @@ def _check_local_buffers(func: PrimFunc, name: str) -> None:
     local = {buffer for buffer in allocated if buffer.scope() == "local"}
     if len(threads) < 2 or not local:
         return
-    written: dict[tuple[Buffer, str], For] = {}
+    written: set[tuple[Buffer, str]] = set()
     for loop in threads:
         blocks = list(occurrences(loop, Block))
         shared = local.difference(*(block.alloc_buffers for block in blocks))
         begun = [s.buffer for b in blocks if b.init for s in occurrences(b.init, BufferStore)]
         first: dict[Buffer, BufferLoad | BufferStore] = {}
+        stored: set[Buffer] = set()
         own = _depends(loop)
         for access in occurrences(loop.body, BufferLoad, BufferStore):
             assert isinstance(access, BufferLoad | BufferStore)
             used = {var for index in access.indices for var in occurrences(index, Var)}
             if access.buffer in shared and own.isdisjoint(used):
                 first.setdefault(access.buffer, access)
+                if isinstance(access, BufferStore):
+                    stored.add(access.buffer)
         for buffer, access in first.items():
-            key = buffer, _thread(loop)
             is_read = isinstance(access, BufferLoad) and buffer not in begun
-            if is_read and key in written:
+            if is_read and (buffer, _thread(loop)) in written:
                 raise CompileError(
                     f"{name}: each thread of {_thread(loop)} has a local buffer {buffer.name}, "
                     "which another loop over these threads has written",
@@ -101,7 +103,7 @@ def _check_local_buffers(func: PrimFunc, name: str) -> None:
                     hint="read it in the loop that writes it, or give it a dimension for "
                     f"the threads and index it by {loop.loop_var.name}",
                 )
-            written.setdefault(key, loop)
+        written.update((buffer, _thread(loop)) for buffer in stored)
 
 
 def _thread(loop: For) -> str:

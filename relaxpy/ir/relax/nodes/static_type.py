@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
@@ -59,11 +59,21 @@ class ShapeType(Type):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DynTensorType(Type):
-    """A tensor of rank `ndim` (-1: unknown) and datatype `dtype` (Void: unknown)."""
+    """A tensor of rank `ndim` (-1: unknown) and datatype `dtype` (Void: unknown).
+
+    With a shape in place of `ndim` it is struct info, as types are in TVM after v0.22.
+    """
 
     _fields = ("ndim", "dtype")
     ndim: int = -1
     dtype: DataType = DataType("float32")
+
+    def __new__(cls, ndim: object = -1, dtype: Any = "float32", vdevice: Any = None) -> Any:
+        """A new type, or struct info if `ndim` is a shape."""
+        shape: Any = ndim
+        if isinstance(ndim, (list, tuple, rx.Expr)):
+            return rx.TensorStructInfo(shape, dtype, vdevice)
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         _check_rank(self.ndim)

@@ -14,7 +14,7 @@ from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
-from relaxpy.ir.relax.op.definition.registry import Operand, register
+from relaxpy.ir.relax.op.definition.registry import Operand, register, renamed
 from relaxpy.ir.relax.op.definition.te_gradients import gradient_of_kernel
 from relaxpy.ir.relax.op.outputs import (
     OutputShape,
@@ -558,10 +558,8 @@ def call_packed(
     func: rx.Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
 ) -> rx.Call:
     """A plain call of a packed function, which counts as impure unless registered otherwise."""
-    call = rx.Call(
-        packed_callee(func),
-        tuple(rx.convert_to_expr(a) for a in args),
-        Attrs(attrs),
-        sinfo_list(sinfo_args),
-    )
+    named = renamed({"sinfo_args": sinfo_args, **attrs})
+    result = sinfo_list(named.pop("sinfo_args"))
+    operands = tuple(rx.convert_to_expr(a) for a in args)
+    call = rx.Call(packed_callee(func), operands, Attrs(named), result)
     return evaluated(call)

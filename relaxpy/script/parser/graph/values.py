@@ -18,7 +18,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh
 from relaxpy.ir.relax.op import operators
-from relaxpy.ir.relax.op.definition.registry import OpDef
+from relaxpy.ir.relax.op.definition.registry import OpDef, renamed
 from relaxpy.ir.relax.op.inspect import (
     NUMBERS,
     PROPERTIES,
@@ -37,7 +37,6 @@ from relaxpy.script.language.annotations import Annotation, DTensor, Tensor, Typ
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.eager import is_helper
 from relaxpy.script.language.legacy import UNSUPPORTED, RuntimeDepShape
-from relaxpy.script.language.relax_directives import call_packed
 from relaxpy.script.language.wording import (
     as_parse_error,
     describe,
@@ -324,7 +323,7 @@ class GraphEvaluator(Evaluator):
         if isinstance(function, OpDef):
             args, kwargs = self._on_listed_devices(function, args, kwargs)
             try:
-                call_kwargs = {"span": self.span(node), **_renamed(kwargs)}
+                call_kwargs = {"span": self.span(node), **kwargs}
                 call = door.call(function.make, args, call_kwargs)
             except MisuseError as error:
                 self.hinted(error)
@@ -345,7 +344,6 @@ class GraphEvaluator(Evaluator):
         if shared and self.host is not None:
             result = self.host.call_helper(function, args, kwargs, node)
         else:
-            kwargs = _renamed(kwargs) if function is call_packed else kwargs
             result = door.call(function, args, kwargs)
         if isinstance(result, Tensor) and isinstance(result.vdevice, str):
             result.vdevice = self.devices.find(result.vdevice)
@@ -383,7 +381,7 @@ class GraphEvaluator(Evaluator):
         self, function: rx.Expr, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> rx.Call:
         """Return a call of a function; for packed functions, with the struct info of the result."""
-        kwargs = _renamed(kwargs)
+        kwargs = renamed(kwargs)
         for keyword in node.keywords:
             if keyword.arg not in ("sinfo_args", "type_args", "pure"):
                 values = [*node.args, *(k.value for k in node.keywords)]
@@ -520,16 +518,6 @@ def _absent(
     values = dict(zip((p.name for p in function.parameters), args, strict=False)) | kwargs
     required = [p.name for p in function.parameters if p.is_operand and p.required]
     return next((nodes[n] for n in required if n in nodes and values.get(n, n) is None), None)
-
-
-def _renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Rename keywords of older and newer versions to the current ones (LEG-12)."""
-    if kwargs.keys().isdisjoint(_OTHER_KEYWORDS):
-        return kwargs
-    return {_OTHER_KEYWORDS.get(name, name): value for name, value in kwargs.items()}
-
-
-_OTHER_KEYWORDS = {"out_ty": "out_sinfo", "type_args": "sinfo_args", "ty_args": "sinfo_args"}
 
 
 def is_plain(value: object) -> bool:

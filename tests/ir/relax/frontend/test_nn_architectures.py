@@ -302,7 +302,8 @@ class Windows(nn.Module):
 
     states: ClassVar[dict[str, Any]] = {"cache": PagedKVCache}
 
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
+        self.options = options
         self.qkv = nn.ModuleList(
             [nn.Linear(WIDTH, (HEADS + 2 * KV_HEADS) * D, bias=False) for _ in range(2)]
         )
@@ -341,13 +342,17 @@ class Windows(nn.Module):
             rope_scale=1,
             rope_theta=10_000,
             dtype="float32",
-            layer_sliding_window_size=WINDOW,
+            **self.options,
         )
 
 
 @TARGETS
-def test_layers_have_windows_sinks_and_keys_of_others(target: str) -> None:
-    session = Session(Windows(), target, ["forward"], WIDTH)
+@pytest.mark.parametrize(
+    "options",
+    [{"layer_sliding_window_size": WINDOW}, {"is_sinks": True, "sliding_window_size": WINDOW}],
+)
+def test_layers_have_windows_sinks_and_keys_of_others(target: str, options: Any) -> None:
+    session = Session(Windows(**options), target, ["forward"], WIDTH)
     texts = {3: random(9, WIDTH, seed=50), 1: random(9, WIDTH, seed=51)}
     found = session.read_all(texts, [("forward", n) for n in (5, 1, 2, 1)])
     w = {name: value.astype("float64") for name, value in session.weights.items()}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from relaxpy import relax
 from relaxpy.errors import MisuseError, RelaxpyError, StructInfoError, StructInfoTypeError
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
@@ -11,6 +12,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module
+from relaxpy.ir.relax.op.call import call_packed
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import decl_buffer
@@ -455,3 +457,30 @@ def test_only_a_packed_function_of_the_module_is_called_as_one(
             bb.emit(call(rx.GlobalVar(name)))
         assert error.value.diagnostic.hint == hint
     bb.end_scope()
+
+
+def test_keywords_of_newer_versions_name_results() -> None:
+    x, kernel_var = var("x", tensor(2)), rx.GlobalVar("kernel")
+    pairs = [
+        (
+            relax.call_tir(kernel_var, (x,), out_ty=tensor(2)),
+            op.call_tir(kernel_var, (x,), tensor(2)),
+        ),
+        (
+            relax.call_dps_packed("f", (x,), out_ty=tensor(2)),
+            op.call_dps_packed("f", (x,), tensor(2)),
+        ),
+        (
+            relax.call_pure_packed("f", x, ty_args=relax.ObjectType()),
+            op.call_pure_packed("f", x, sinfo_args=Object),
+        ),
+        (
+            call_packed("f", x, ty_args=relax.TensorType([2], "float32")),
+            call_packed("f", x, sinfo_args=tensor(2)),
+        ),
+    ]
+    for newer, older in pairs:
+        assert newer.attrs.keys() == older.attrs.keys()
+        assert structural_equal(newer, older, map_free_vars=False)
+    with pytest.raises(MisuseError, match="expected a StructInfo, found int 3"):
+        relax.call_pure_packed("f", x, ty_args=3)

@@ -57,6 +57,16 @@ Operand: TypeAlias = rx.Expr | tir.PrimExpr | bool | int | float | str
 _NO_CONTEXT = Context()
 
 
+_OTHER_KEYWORDS = {"out_ty": "out_sinfo", "type_args": "sinfo_args", "ty_args": "sinfo_args"}
+
+
+def renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Rename keywords of older and newer versions to the current ones (LEG-12)."""
+    if kwargs.keys().isdisjoint(_OTHER_KEYWORDS):
+        return kwargs
+    return {_OTHER_KEYWORDS.get(name, name): value for name, value in kwargs.items()}
+
+
 class OpDef:
     """An operator that Python calls; `record` has everything that is registered for it."""
 
@@ -128,7 +138,7 @@ class OpDef:
             MisuseError (also TypeError): the arguments do not fit the operator's signature.
             StructInfoError: the operator does not take such operands.
         """
-        call, bound = self._call(args, kwargs, span)
+        call, bound = self._call(args, renamed(kwargs), span)
         kind, operands, callee = self.record.calls, call.args, None
         if kind is not None and kind.callee_is_operand:
             callee, operands = operands[0], operands[1:]

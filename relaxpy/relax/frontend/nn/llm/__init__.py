@@ -6,5 +6,6 @@ from relaxpy.relax.frontend.nn.llm import (
     position_embedding as position_embedding,
     tree_attn as tree_attn,
 )
+from relaxpy.relax.frontend.nn.llm.position_embedding import llama_rope as llama_rope
 
 _hint_at_absent(globals())

@@ -222,10 +222,14 @@ class PagedKVCache(Object):
         layer_partition: Sequence[int] | None = None,
         enable_disaggregation: bool = False,
         name: str = "paged_kv_cache",
+        is_sinks: bool = False,
+        sliding_window_size: int = -1,
         *,
         layer_sliding_window_size: int = 1024,
     ) -> PagedKVCache:
         """A new cache, whose kinds of kernels are chosen where the module is compiled.
+
+        The options are those of `TIRPagedKVCache`.
 
         Errors:
             MisuseError (also ValueError): the heads or the kind of attention do not fit.
@@ -259,6 +263,8 @@ class PagedKVCache(Object):
             dtype,
             "cpu",
             name,
+            is_sinks=is_sinks,
+            sliding_window_size=sliding_window_size,
             layer_sliding_window_size=layer_sliding_window_size,
         )
 
@@ -267,10 +273,12 @@ class TIRPagedKVCache(PagedKVCache):
     """A new cache of pages; its options are those of TVM.
 
     A layer of kind mha_sliding sees as many tokens as its window has, or those that
-    `attention_kv_cache_enable_sliding_window_for_seq` lets a sequence keep.
+    `attention_kv_cache_enable_sliding_window_for_seq` lets a sequence keep. A positive
+    `sliding_window_size` is its window; otherwise `layer_sliding_window_size` is.
 
     The module gets the kernel that splits and rotates fused heads, and the one of attention.
-    Appending is a function of the runtime, so `target` has no effect.
+    Appending is a function of the runtime, so `target` has no effect; neither has `is_sinks`, as
+    the kernel takes the sinks that a call has.
 
     Errors:
         MisuseError (also ValueError): the heads or the kind of attention do not fit.
@@ -304,6 +312,8 @@ class TIRPagedKVCache(PagedKVCache):
         target: object = None,
         name: str = "paged_kv_cache",
         *,
+        is_sinks: bool = False,
+        sliding_window_size: int = -1,
         layer_sliding_window_size: int = 1024,
     ) -> None:
         if num_key_value_heads < 1 or num_attention_heads % num_key_value_heads:
@@ -338,11 +348,9 @@ class TIRPagedKVCache(PagedKVCache):
             func = attention_of_rows(num_key_value_heads, qk_head_dim, v_head_dim, dtype)
             gvar = current_builder().add_func(func, "attention_of_rows")
             attention = rx.Tuple((rx.StringImm("relaxpy"), gvar))
-        if layer_sliding_window_size < 1:
-            raise MisuseError(
-                f"a window has at least one token, found {layer_sliding_window_size}",
-                about=layer_sliding_window_size,
-            )
+        window = sliding_window_size if sliding_window_size > 0 else layer_sliding_window_size
+        if window < 1:
+            raise MisuseError(f"a window has at least one token, found {window}", about=window)
         if isinstance(rope_ext_factors, rx.Constant):
             given, pairs = rope_ext_factors.data.size, rotary_dim // 2
             if given not in {pairs, 2 * pairs}:
@@ -353,7 +361,7 @@ class TIRPagedKVCache(PagedKVCache):
                 )
         limits = (max_batch_size, max_total_seq_len, prefill_chunk_size, page_size)
         args: list[rx.Expr] = [
-            _shape((*limits, support_sliding_window, layer_sliding_window_size)),
+            _shape((*limits, support_sliding_window, window)),
             layer_partition,
             *map(_number, (num_attention_heads, num_key_value_heads)),
             *map(_number, (qk_head_dim, v_head_dim)),

@@ -1,0 +1,22 @@
+"""Schedules of kernels, under the name of TVM after v0.22."""
+
+from relaxpy import dlight
+from relaxpy.missing import hint_at_absent as _hint_at_absent
+from relaxpy.tir import Schedule, ScheduleError, analysis, schedule, transform
+from relaxpy.tir.schedule import BlockRV, BlockRV as SBlockRV, Instruction, LoopRV, Trace
+
+__all__ = [
+    "BlockRV",
+    "Instruction",
+    "LoopRV",
+    "SBlockRV",
+    "Schedule",
+    "ScheduleError",
+    "Trace",
+    "analysis",
+    "dlight",
+    "schedule",
+    "transform",
+]
+
+_hint_at_absent(globals())
