@@ -28,7 +28,7 @@ _IMPORTER = (
 #: A module below `tvm`, or a class; its names; and what to use instead of all of them.
 ABSENT: tuple[tuple[str, str, str], ...] = (
     ("relax.frontend", "stablehlo tflite", _IMPORTER),
-    ("tir", "ScheduleState StmtSRef TensorIntrin BlockDependenceInfo tensor_intrin", _NO_STATE),
+    ("tir", "ScheduleState TensorIntrin BlockDependenceInfo tensor_intrin", _NO_STATE),
     ("te", "create_schedule thread_axis", _NO_SCHEDULE),
     ("te", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "hybrid", "write a kernel as a function under @T.prim_func"),

@@ -42,7 +42,6 @@ def split(
     for var, domain in domains.items():
         value = ops.add(ops.mul(value, domain.extent), var)
         analyzer.bind(var, domain)
-    value = analyzer.simplify(value)
     inside = ops.compare(tir.LT, value, loop.extent)
     predicate = None if disable_predication or analyzer.can_prove(inside) else inside
     renewed: dict[Block, Block] = {}

@@ -459,3 +459,7 @@ class Schedule(ScheduledKernels):
         state, node = self._block(block)
         new = padding_module.decompose_padding(state, node, self._loop(loop)[1])
         return self._block_rv(state, new)
+
+    @primitive
+    def enter_postproc(self) -> None:
+        """Mark where the trace goes on with what `Trace.simplified` can leave out."""
