@@ -108,7 +108,7 @@ def iter_map_simplify(
     )
     known = input_iters
     if not simplify_trivial_iterators:
-        known = {var: domain for var, domain in input_iters.items() if not is_number(domain.extent, 1)}
+        known = {v: domain for v, domain in input_iters.items() if not is_number(domain.extent, 1)}
     simplify = analyzer_of(known).simplify
     if result.errors:
         return [simplify(index) for index in indices]

@@ -20,17 +20,27 @@ if TYPE_CHECKING:
     from relaxpy.ir.tir.schedule.schedule import Schedule
 
 
-class BlockRV:
+class _Name:
+    def same_as(self, other: object) -> bool:
+        """Whether both are one name."""
+        return self is other
+
+
+class BlockRV(_Name):
     """A name for a block of a Schedule, which stays valid as the kernel changes."""
 
 
-class LoopRV:
+class LoopRV(_Name):
     """A name for a loop of a Schedule, which stays valid as the kernel changes."""
 
 
-_SPELLED = {"rfactor": "RFactor", "reindex": "ReIndex"}
+_SPELLED = {
+    "rfactor": "RFactor",
+    "reindex": "ReIndex",
+    "unsafe_set_dtype": "UnsafeSetDType",
+}
 #: Parameters that are operands of an instruction although they are not blocks or loops.
-_OPERANDS = {("split", "factors"), ("annotate", "ann_val")}
+_OPERANDS = {("annotate", "ann_val")}
 _OBJECTS = "index_map"
 
 
@@ -121,7 +131,7 @@ class InstructionKind:
 
 def _role(method: str, name: str, parameter: inspect.Parameter) -> str:
     annotation = str(parameter.annotation)
-    if parameter.kind == inspect.Parameter.VAR_POSITIONAL or (method, name) == ("split", "factors"):
+    if parameter.kind == inspect.Parameter.VAR_POSITIONAL or name == "factors":
         return "*"
     if "RV" not in annotation and (method, name) not in _OPERANDS:
         return "attr"
