@@ -8,6 +8,7 @@ from typing import Any
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node, as_attrs
 from relaxpy.ir.core.traverse import map_children
@@ -70,7 +71,8 @@ def _range(item: Any) -> Range:
     match item:
         case (start, stop):
             first = ops.convert(start)
-            return Range.from_min_extent(first, ops.sub(ops.convert(stop), first))
+            extent = Analyzer().simplify(ops.sub(ops.convert(stop), first))
+            return Range.from_min_extent(first, extent)
         case tuple() | list():
             raise unexpected(item, "a range of a region is a value, or a begin and an end")
         case _:
@@ -88,7 +90,7 @@ def annotate_buffer_access(
     if not 0 <= index < len(regions):
         raise refused(f"block {block.name_hint} {kind}s {len(regions)} buffers, not {index}", block)
     regions[index] = BufferRegion(regions[index].buffer, tuple(ranges))
-    marked = tuple(block.annotations.get(_EXPLICIT[kind], ()))  # type: ignore[arg-type]
+    marked = tuple(block.annotations.get(_EXPLICIT[kind], ()))
     if index not in map(ops.as_int, marked):
         marked = (*marked, ops.const(index))
     annotations = as_attrs(dict(block.annotations) | {_EXPLICIT[kind]: marked})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from relaxpy.dataclass import replace
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
@@ -21,6 +22,9 @@ from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute
 
 
+_LIMIT = 2**31 - 1
+
+
 def merge(state: State, loops: Sequence[For]) -> For:
     """Replace loops after each other, with those around them, by one nest."""
     for loop in loops:
@@ -31,9 +35,7 @@ def merge(state: State, loops: Sequence[For]) -> For:
     if len({id(state.scope(loop)) for loop in loops}) > 1:
         raise refused("the loops are in different blocks", loops[1])
     shared = 0
-    while all(
-        len(chain) > shared and chain[shared] is chains[0][shared] for chain in chains
-    ):
+    while all(len(chain) > shared and chain[shared] is chains[0][shared] for chain in chains):
         shared += 1
     own = [chain[shared:] for chain in chains]
     if len({len(chain) for chain in own}) > 1 or not own[0]:
@@ -49,7 +51,7 @@ def merge(state: State, loops: Sequence[For]) -> For:
                     outer,
                 )
     for chain in own:
-        for outer, inner in zip(chain, chain[1:], strict=False):
+        for outer, inner in pairwise(chain):
             if outer.body is not inner:
                 raise refused(
                     f"loop {inner.loop_var.name} is not the only content of loop "
@@ -77,7 +79,8 @@ def merge(state: State, loops: Sequence[For]) -> For:
     state.replace({own[0][0]: nest, **{chain[0]: None for chain in own[1:]}}, renewed)
     merged = state.loop(new_vars[-1])
     outermost = state.loop(new_vars[0])
-    assert merged is not None and outermost is not None
+    assert merged is not None
+    assert outermost is not None
     check_parallel(state, outermost, reductions=True)
     return merged
 
@@ -133,7 +136,7 @@ def _ends(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
         total = total if factor is None else ops.add(total, factor)
     rest = simplify(ops.sub(loop.extent, total))
     analyzer = Analyzer()
-    if not analyzer.can_prove(rest > 0 if None in given else rest >= 0):  # type: ignore[operator]
+    if not analyzer.can_prove(rest > 0 if None in given else rest >= 0):
         raise refused(f"the factors exceed the extent {loop.extent} of the loop", loop)
     if None not in given and not analyzer.can_prove_equal(rest, 0):
         given.append(None)
@@ -146,9 +149,8 @@ def _ends(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
 
 
 def _is_finite(*bounds: ConstIntBound) -> bool:
-    """Whether both ends of all bounds are known."""
-    infinite = {ConstIntBound.NEG_INF, ConstIntBound.POS_INF}
-    return not any({bound.min_value, bound.max_value} & infinite for bound in bounds)
+    """Whether both ends of all bounds are known, and not those of a datatype."""
+    return all(-_LIMIT < bound.min_value <= bound.max_value < _LIMIT for bound in bounds)
 
 
 class _Copied:
@@ -167,9 +169,9 @@ class _Copied:
             return item
         match item:
             case For(loop_var=var):
-                self.names[var] = var.renamed(var.name)
-                self.domains[self.names[var]] = Range.from_min_extent(item.min, item.extent)  # type: ignore[index]
-                return replace(map_children(self.visit, item), loop_var=self.names[var])
+                copy = self.names[var] = var.renamed(var.name)
+                self.domains[copy] = Range.from_min_extent(item.min, item.extent)
+                return replace(map_children(self.visit, item), loop_var=copy)
             case BlockRealize(block=block):
                 values = tuple(self._expr(value) for value in item.iter_values)
                 predicate = self._expr(item.predicate)

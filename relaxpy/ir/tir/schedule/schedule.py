@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.tir.analysis.index_map import IndexMap
@@ -450,7 +451,7 @@ class Schedule(ScheduledKernels):
 
     # --- layouts and padding
 
-    @primitive
+    @user_facing
     def transform_layout(
         self,
         block: BlockRV | str,
@@ -465,12 +466,35 @@ class Schedule(ScheduledKernels):
         A parameter has the new shape, so callers pass an array in the new layout. `buffer` is
         ("read", number), ("write", number), a name, or the buffer. Elements that the map does not
         reach are `pad_value`, a value or a function of their indices, if it is not None: the kernel
-        stores it, or the caller has done so if no block writes the buffer.
+        stores it, or the caller has done so if no block writes the buffer. Axis separators among
+        the results of `index_map` are set by `set_axis_separator`.
 
         Errors:
             ScheduleError: the map is not known to be injective, or the buffer is used as a pointer
                 or through a view.
         """
+        self._separators.clear()
+        self._transform_layout(
+            block,
+            buffer,
+            index_map,
+            pad_value,
+            assume_injective_transform=assume_injective_transform,
+        )
+        if self._separators:
+            buffer = buffer.name if isinstance(buffer, Buffer) else buffer
+            self.set_axis_separator(block, buffer, self._separators)
+
+    @primitive
+    def _transform_layout(
+        self,
+        block: BlockRV | str,
+        buffer: tuple[str, int] | str | Buffer,
+        index_map: IndexMap | Callable[..., Any],
+        pad_value: int | float | PrimExpr | IndexMap | Callable[..., Any] | None = None,
+        *,
+        assume_injective_transform: bool = False,
+    ) -> None:
         state, node = self._block(block)
         layout.transform_layout(
             state,

@@ -35,6 +35,7 @@ R = TypeVar("R")
 RV = TypeVar("RV", BlockRV, LoopRV)
 S = TypeVar("S", bound="ScheduledKernels")
 
+
 def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Decorate a primitive: it is recorded, names itself in errors, and fails without a trace."""
     signature = inspect.signature(method)
@@ -52,14 +53,16 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
             self._states |= saved
             first = error.diagnostic
             raise ScheduleError(
-                f"{method.__name__}: {first.message}", span=first.span, hint=first.hint
+                f"{kind.method_name}: {first.message}", span=first.span, hint=first.hint
             ) from None
         except MisuseError:
             self._states |= saved
             raise
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
-        arguments = {k: self._maps.get(v, v) if callable(v) else v for k, v in bound.arguments.items()}
+        arguments = {
+            k: self._maps.get(v, v) if callable(v) else v for k, v in bound.arguments.items()
+        }
         if "func_name" in arguments and arguments["func_name"] is None:
             arguments["func_name"] = self._working_on
         outputs = result if isinstance(result, list) else () if result is None else (result,)
@@ -126,6 +129,7 @@ class ScheduledKernels:
         self._states: dict[str, State] = {}
         self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var]] = {}
         self._maps: dict[object, IndexMap] = {}
+        self._separators: list[int] = []
         self.trace = Trace()
         kernels = [v.name_hint for v, f in mod.functions.items() if isinstance(f, PrimFunc)]
         self._working_on: str | None = (
@@ -199,9 +203,9 @@ class ScheduledKernels:
             state, node = self._either(rand_var_or_stmt)
             return StmtSRef(node, state)
         for func in self.mod.functions.values():
-            state = State(func) if isinstance(func, PrimFunc) else None
-            if state is not None and state.is_here(rand_var_or_stmt):
-                return StmtSRef(rand_var_or_stmt, state)
+            kernel = State(func) if isinstance(func, PrimFunc) else None
+            if kernel is not None and kernel.is_here(rand_var_or_stmt):
+                return StmtSRef(rand_var_or_stmt, kernel)
         raise refused("the statement is not in the kernels", rand_var_or_stmt)
 
     @property
@@ -247,7 +251,7 @@ class ScheduledKernels:
             raise unexpected(rv, f"expected a {noun}{', or its name' * (kind is BlockRV)}")
         if rv not in self._items:
             raise UnknownRVError(f"the schedule did not return this {noun}, or removed its name")
-        name, item = self._items[rv]  # type: ignore[index]
+        name, item = self._items[rv]
         return self._states[name], item
 
     def _block(self, rv: BlockRV | str) -> tuple[State, Block]:
@@ -284,5 +288,8 @@ class ScheduledKernels:
         """Return a map, which stands for its function in the trace."""
         if isinstance(value, IndexMap):
             return value
-        self._maps[value] = IndexMap.from_func(value, rank, index_dtype=dtype)
+        self._maps[value], separators = IndexMap.from_func_with_separators(
+            value, rank, index_dtype=dtype
+        )
+        self._separators += separators
         return self._maps[value]

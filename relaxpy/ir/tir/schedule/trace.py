@@ -54,8 +54,9 @@ class InstructionKind:
     def __init__(self, method: Callable[..., Any]) -> None:
         """The kind of the primitive `method`."""
         self.method = method
-        words = method.__name__.split("_")
-        self.name = _SPELLED.get(method.__name__, "".join(map(str.capitalize, words)))
+        self.method_name = method.__name__.removeprefix("_")
+        words = self.method_name.split("_")
+        self.name = _SPELLED.get(self.method_name, "".join(map(str.capitalize, words)))
         self.returns_list = str(inspect.signature(method).return_annotation).startswith("list")
         self.parameters = [
             (name, _role(method.__name__, name, parameter))
@@ -167,7 +168,7 @@ class Instruction:
         outputs = ", ".join(names.get(output, "_") for output in self.outputs)
         if self.kind.returns_list and len(self.outputs) == 1:
             outputs += ","
-        call = f"sch.{self.kind.method.__name__}({', '.join(args)})"
+        call = f"sch.{self.kind.method_name}({', '.join(args)})"
         return f"{outputs} = {call}" if outputs else call
 
     @override
@@ -269,7 +270,11 @@ class Trace:
             ]
             for inst in insts
         ]
-        made = [[i, _plain(self.decisions[x], names)] for i, x in enumerate(insts) if x in self.decisions]
+        made = [
+            [i, _plain(self.decisions[x], names)]
+            for i, x in enumerate(insts)
+            if x in self.decisions
+        ]
         return [rows, made]
 
     def apply_to_schedule(
