@@ -136,9 +136,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "tir.analysis",
-        "verify_memory verify_ssa verify_gpu_code calculate_allocated_bytes estimate_tir_flops "
-        "detect_buffer_access_lca get_block_access_region get_block_read_write_region "
-        "undefined_vars is_pure_function assert_pure_function",
+        "verify_memory verify_gpu_code calculate_allocated_bytes",
         "verify_well_formed checks a kernel; ex.profile(...) counts its operations and bytes",
     ),
 )

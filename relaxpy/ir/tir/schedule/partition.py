@@ -21,7 +21,6 @@ from relaxpy.ir.tir.schedule.state import State, domains_of, refused, substitute
 from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import substitute
 
-
 _LIMIT = 2**31 - 1
 
 
