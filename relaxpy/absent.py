@@ -28,8 +28,8 @@ _IMPORTER = (
 #: A module below `tvm`, or a class; its names; and what to use instead of all of them.
 ABSENT: tuple[tuple[str, str, str], ...] = (
     ("relax.frontend", "stablehlo tflite", _IMPORTER),
-    ("tir", "ScheduleState StmtSRef TensorIntrin BlockDependenceInfo tensor_intrin", _NO_STATE),
-    ("s_tir", "ScheduleState StmtSRef TensorIntrin tensor_intrin", _NO_STATE),
+    ("tir", "ScheduleState TensorIntrin BlockDependenceInfo tensor_intrin", _NO_STATE),
+    ("s_tir", "ScheduleState TensorIntrin tensor_intrin", _NO_STATE),
     ("te", "create_schedule thread_axis", _NO_SCHEDULE),
     ("te", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "hybrid", "write a kernel as a function under @T.prim_func"),
@@ -136,9 +136,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "tir.analysis",
-        "verify_memory verify_ssa verify_gpu_code calculate_allocated_bytes estimate_tir_flops "
-        "detect_buffer_access_lca get_block_access_region get_block_read_write_region "
-        "undefined_vars is_pure_function assert_pure_function",
+        "verify_memory verify_gpu_code calculate_allocated_bytes",
         "verify_well_formed checks a kernel; ex.profile(...) counts its operations and bytes",
     ),
 )

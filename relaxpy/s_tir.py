@@ -3,7 +3,7 @@
 from relaxpy import dlight
 from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.tir import Schedule, ScheduleError, analysis, schedule, transform
-from relaxpy.tir.schedule import BlockRV, BlockRV as SBlockRV, Instruction, LoopRV, Trace
+from relaxpy.tir.schedule import BlockRV, BlockRV as SBlockRV, Instruction, LoopRV, StmtSRef, Trace
 
 __all__ = [
     "BlockRV",
@@ -12,6 +12,7 @@ __all__ = [
     "SBlockRV",
     "Schedule",
     "ScheduleError",
+    "StmtSRef",
     "Trace",
     "analysis",
     "dlight",

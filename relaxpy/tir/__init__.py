@@ -108,6 +108,7 @@ from relaxpy.ir.tir.reduce import (
     Reduce as Reduce,
 )
 from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
+from relaxpy.ir.tir.schedule.scheduled import StmtSRef as StmtSRef
 from relaxpy.ir.tir.stmt import (
     Allocate as Allocate,
     AllocateConst as AllocateConst,

@@ -75,7 +75,7 @@ MAPS: list[Callable[..., Any]] = [
 def relayout(sch: tir.Schedule, rng: random.Random) -> None:
     block = a_block(sch, rng)
     inner = sch.get(sch.get_block("root")).alloc_buffers
-    if sch.get(block).writes[0].buffer not in inner:
+    if not any(region.buffer in inner for region in sch.get(block).writes[:1]):
         raise ScheduleError("the layout of a parameter stays")
     pad = rng.choice([None, 7])
     sch.transform_layout(block, ("write", 0), rng.choice(MAPS), pad_value=pad)
@@ -90,9 +90,19 @@ def a_side(rng: random.Random) -> tuple[str, int]:
     return rng.choice(["read", "write"]), rng.randrange(2)
 
 
+def reorder_variables(sch: tir.Schedule, rng: random.Random) -> None:
+    block = a_block(sch, rng)
+    count = len(sch.get(block).iter_vars)
+    sch.reorder_block_iter_var(block, rng.sample(range(count), count))
+
+
 STEPS: dict[str, Step] = {
     "split": split,
     "fuse": fuse,
+    "loop_partition": lambda sch, rng: sch.loop_partition(
+        a_loop(sch, rng), rng.choice([[1, None], [2], [None, 1]])
+    ),
+    "merge": lambda sch, rng: sch.merge(*(a_loop(sch, rng) for _ in range(2))),
     "reorder": reorder,
     "add_unit_loop": lambda sch, rng: sch.add_unit_loop(a_loop(sch, rng)),
     "parallel": lambda sch, rng: sch.parallel(a_loop(sch, rng)),
@@ -111,6 +121,10 @@ STEPS: dict[str, Step] = {
     "transform_layout": relayout,
     "transform_block_layout": lambda sch, rng: sch.transform_block_layout(
         a_block(sch, rng), rng.choice(MAPS)
+    ),
+    "reorder_block_iter_var": reorder_variables,
+    "set_axis_separator": lambda sch, rng: sch.set_axis_separator(
+        a_block(sch, rng), a_side(rng), rng.choice([[1], []])
     ),
     "reindex": lambda sch, rng: sch.reindex(a_block(sch, rng), a_side(rng)),
     "pad_einsum": pad_einsum,

@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import Add, ExprLike, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_expr import ScalarOperators
 
 if TYPE_CHECKING:
@@ -77,10 +77,21 @@ def check_integer(value: PrimExpr, noun: str, buffer: str | None = None) -> Prim
 
 
 def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
-    """Return `stop - start`; if `stop` is the node `start + extent`, return `extent` itself."""
+    """Return `stop - start`.
+
+    If `stop` is the node `start + extent`, that is `extent` itself, and if both are sums of one
+    node and numbers, the difference of the numbers.
+    """
     if stop is start:
         return ops.const(0, stop.dtype)
-    return stop.b if isinstance(stop, Add) and stop.a is start else ops.sub(stop, start)
+    if isinstance(stop, Add):
+        if stop.a is start:
+            return stop.b
+        if isinstance(start, Add) and start.a is stop.a:
+            first, last = start.b, stop.b
+            if isinstance(first, IntImm) and isinstance(last, IntImm):
+                return ops.sub(last, first)
+    return ops.sub(stop, start)
 
 
 K = TypeVar("K", bound=IntEnum)

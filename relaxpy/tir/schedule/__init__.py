@@ -2,9 +2,11 @@
 
 from relaxpy.errors import ScheduleError as ScheduleError
 from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
+from relaxpy.ir.tir.schedule.scheduled import StmtSRef as StmtSRef
 from relaxpy.ir.tir.schedule.trace import (
     BlockRV as BlockRV,
     Instruction as Instruction,
+    InstructionKind as InstructionKind,
     LoopRV as LoopRV,
     Trace as Trace,
 )

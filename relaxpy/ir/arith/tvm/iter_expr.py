@@ -118,7 +118,7 @@ def normalize_iter_map_to_expr(expr: PrimExpr) -> PrimExpr:
         case IterMark(source=source):
             return normalize_iter_map_to_expr(source)
         case IterSplitExpr(source=mark, lower_factor=factor, extent=extent, scale=scale):
-            if is_number(extent, 1):
+            if is_number(extent, 1) and not is_number(mark.extent, 1):
                 return ops.const(0, expr.dtype)
             value = normalize_iter_map_to_expr(mark)
             if not is_number(factor, 1):

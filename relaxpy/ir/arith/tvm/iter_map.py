@@ -99,11 +99,17 @@ def iter_map_simplify(
     check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> list[PrimExpr]:
-    """The `indices` in simplest terms, as iterators where they are such a map."""
+    """The `indices` in simplest terms, as iterators where they are such a map.
+
+    Without `simplify_trivial_iterators`, iterators of extent 1 stay where they are.
+    """
     result = detect_iter_map(
         indices, input_iters, predicate, check_level, simplify_trivial_iterators
     )
-    simplify = analyzer_of(input_iters).simplify
+    known = input_iters
+    if not simplify_trivial_iterators:
+        known = {v: domain for v, domain in input_iters.items() if not is_number(domain.extent, 1)}
+    simplify = analyzer_of(known).simplify
     if result.errors:
         return [simplify(index) for index in indices]
     return [simplify(normalize_iter_map_to_expr(index)) for index in result.indices]

@@ -196,11 +196,27 @@ class Reader(Extents):
 
     def fused(self, total: Sum) -> tuple[IterSplitExpr, PrimExpr, PrimExpr]:
         """A sum as one split, its positive factor, and an addend."""
-        items = [(s, k) for s, k in total.terms.items() if not is_number(s.extent, 1)]
-        zero = ops.const(0, total.base.dtype)
+        every = list(total.terms.items())
+        items = [(s, k) for s, k in every if not is_number(s.extent, 1)]
         if not items:
-            items = list(total.terms.items())[:1]  # every split is 0
-        for first, scale in sorted(items, key=lambda item: size_of(item[1])):
+            items = every[:1]  # every split is 0
+        if not self.simplify_trivial and len(items) < len(every):
+            fused = self.fused_items(total, every)
+            if fused is not None:
+                return fused
+        fused = self.fused_items(total, items)
+        if fused is not None:
+            return fused
+        text = " + ".join(f"({normalize_iter_map_to_expr(s)}) * {k}" for s, k in items)
+        raise RefusedError(f"`{text}` skips values, or takes a value several times")
+
+    def fused_items(
+        self, total: Sum, items: list[tuple[IterSplitExpr, PrimExpr]]
+    ) -> tuple[IterSplitExpr, PrimExpr, PrimExpr] | None:
+        """Some splits of a sum as one split, its positive factor, and an addend."""
+        zero = ops.const(0, total.base.dtype)
+        finest = sorted(items, key=lambda i: (size_of(i[1]), not is_number(i[0].extent, 1)))
+        for first, scale in finest:
             chain = self.chain(items, first)
             if chain is None:
                 continue
@@ -218,8 +234,7 @@ class Reader(Extents):
             mark = IterMark(IterSumExpr(args[::-1], shift), extent)
             base = self.simple(ops.sub(total.base, ops.mul(shift, unit)))
             return IterSplitExpr(mark), unit, base
-        text = " + ".join(f"({normalize_iter_map_to_expr(s)}) * {k}" for s, k in items)
-        raise RefusedError(f"`{text}` skips values, or takes a value several times")
+        return None
 
     def chain(
         self, items: list[tuple[IterSplitExpr, PrimExpr]], first: IterSplitExpr
@@ -231,7 +246,9 @@ class Reader(Extents):
         factor: PrimExpr = self.simple(first.extent)
         while scales:
             expected = self.times(unit, factor)
-            coarser = next((s for s, k in scales.items() if self.same(k, expected)), None)
+            fitting = [s for s, k in scales.items() if self.same(k, expected)]
+            units = (s for s in fitting if is_number(s.extent, 1))
+            coarser = next(units, fitting[0] if fitting else None)
             if coarser is None and self.level == IterMapLevel.NoCheck:
                 coarser, factor = self.beyond(scales, unit, expected) or (None, factor)
             if coarser is None:

@@ -218,9 +218,11 @@ class _Divider(Extents):
         """The outer side of a sum, divided by the extent of the inner side."""
         terms = []
         for arg, operand in zip(source.args, operands, strict=True):
-            if not is_number(operand.outer_extent, 1):
-                factor = self.exact_quotient(self.times(arg.scale, operand.inner_extent), border)
-                terms.append(ops.mul(operand.outer, factor))
+            scale = self.times(arg.scale, operand.inner_extent)
+            unit = is_number(operand.outer_extent, 1)
+            if is_number(operand.outer, 0) or (unit and not self.divides(border, scale)):
+                continue
+            terms.append(ops.mul(operand.outer, self.exact_quotient(scale, border)))
         return _total(terms, source.dtype)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -45,7 +45,7 @@ def access_regions(
     accesses.statement(block.body)
     initialised = set(accesses.writes) if block.init is not None else set()
     reads = {buffer: sets for buffer, sets in accesses.reads.items() if buffer not in initialised}
-    return _regions(reads), _regions(accesses.writes)
+    return regions_of(reads), regions_of(accesses.writes)
 
 
 class Accesses:
@@ -152,14 +152,29 @@ class Accesses:
                     self.expression(value)
                     self.lets[var] = self.unfolded(value)
                     stack.append(body)
-                case Var() if node in self.pointers and node not in self.own_data:
-                    raise MisuseError(
-                        f"the data of buffer {node.name} is used as a pointer, so the regions that "
-                        "the block reads and writes are unknown",
-                        hint="declare them with T.reads(...) and T.writes(...)",
-                    )
+                case tir.Call(
+                    op=Op(name="tir.tvm_access_ptr"),
+                    args=(_, Var() as data, offset, extent, tir.IntImm(value=mask)),
+                ) if data in self.pointers:
+                    self.pointer(data, mask)
+                    stack += [extent, offset]
+                case Var() if node in self.pointers:
+                    self.pointer(node, Buffer.READ | Buffer.WRITE)
                 case _:
                     stack += [c for c in reversed(list(children(node))) if isinstance(c, PrimExpr)]
+
+    def pointer(self, data: Var, mask: int) -> None:
+        """Collect a use of the data of a buffer, which `mask` says is read, written or both.
+
+        Errors:
+            MisuseError: the region is not known.
+        """
+        if data not in self.own_data:
+            raise MisuseError(
+                f"the data of buffer {data.name} is used as a pointer, so the regions that "
+                "the block reads and writes are unknown",
+                hint="declare them with T.reads(...) and T.writes(...)",
+            )
 
     # --- regions
 
@@ -180,7 +195,7 @@ class Accesses:
         low = self.interval(rng.min)
         if isinstance(rng.extent, tir.IntImm) and rng.extent.value == 1:
             return low
-        high = self.interval(ops.sub(rng.stop, 1))
+        high = self.interval(simplify(ops.sub(rng.stop, 1)))
         return None if low is None or high is None else (low[0], high[1])
 
     def interval(self, expr: PrimExpr) -> Interval:
@@ -370,7 +385,8 @@ def _outermost(a: PrimExpr, b: PrimExpr, *, least: bool) -> PrimExpr:
     return ops.minimum(a, b) if least else ops.maximum(a, b)
 
 
-def _regions(table: dict[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]:
+def regions_of(table: Mapping[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]:
+    """Return the regions of a table of accesses."""
     return tuple(
         BufferRegion(buffer, tuple(map(_range, sets, buffer.shape)))
         for buffer, sets in table.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from relaxpy.entry import user_facing
@@ -31,6 +32,7 @@ class _Definitions:
         self.live: set[Var] = set()
         self.defined: set[Var] = set()
         self.faults: dict[tuple[str, Var], Diagnostic] = {}
+        self.missing: dict[Var, None] = {}
         self.span: Span | None = None
 
     def fault(self, message: str, var: Var, rule: str | None = None) -> None:
@@ -40,6 +42,7 @@ class _Definitions:
 
     def use(self, var: Var) -> None:
         if var not in self.live:
+            self.missing[var] = None
             when = "after the end of its scope" if var in self.defined else "without a definition"
             self.fault(f"a variable is used {when}:", var, "PX-7")
 
@@ -151,6 +154,14 @@ def _steps(node: Node) -> list[Step]:
                 steps.append(("visit", member, scope))
     steps.append(("leave", None, scope))
     return steps
+
+
+def undefined_in(node: Node, defined: Iterable[Var]) -> list[Var]:
+    """Return the variables that a statement or expression uses without a definition."""
+    found = _Definitions()
+    found.live.update(defined)
+    found.walk(node)
+    return list(found.missing)
 
 
 def kernel_faults(func: PrimFunc) -> list[Diagnostic]:

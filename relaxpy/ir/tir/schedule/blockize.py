@@ -94,10 +94,14 @@ class _Division:
         if not divided:
             raise self._indivisible()
         for it, (high, low) in zip(stage.block.iter_vars, divided[:-1], strict=True):
-            is_unit = self.analyzer.can_prove_equal(low.extent, 1)
-            kept = is_unit and keep_unit_iters
-            first = self._half(it, high.source, high.extent, self.outer, "o", keep=kept)
-            second = self._half(it, low.source, low.extent, self.inner, "i", keep=False)
+            only_outer = self.analyzer.can_prove_equal(low.extent, 1)
+            first = self._half(it, high.source, high.extent, self.outer, "o")
+            if only_outer:
+                self.values[it.var] = first
+                continue
+            if self.analyzer.can_prove_equal(high.extent, 1):
+                first = ops.const(0, it.var.dtype)
+            second = self._half(it, low.source, low.extent, self.inner, "i")
             step = ops.cast_to(low.extent, it.var.dtype)
             self.values[it.var] = ops.add(ops.mul(first, step), second)
         self.conditions = self._divided_condition([at.loop_var for at in outer])
@@ -110,23 +114,14 @@ class _Division:
         )
 
     def _half(
-        self,
-        it: IterVar,
-        source: PrimExpr,
-        extent: PrimExpr,
-        entered: Bound,
-        suffix: str,
-        *,
-        keep: bool,
+        self, it: IterVar, source: PrimExpr, extent: PrimExpr, entered: Bound, suffix: str
     ) -> PrimExpr:
-        """Return the variable for one half of the values of another, or 0 if it has one value."""
+        """Return the variable for one half of the values of another."""
         dtype = it.var.dtype
         value, size = ops.cast_to(source, dtype), ops.cast_to(extent, dtype)
         domain = Range(size)
         if open_tests(self.analyzer, value, domain):
             raise self._indivisible()
-        if self.analyzer.can_prove_equal(size, 1) and not keep:
-            return ops.const(0, dtype)
         var = it.var.renamed(f"{it.var.name}_{suffix}")
         entered.append((IterVar(domain, var, it.iter_type), value))
         return var

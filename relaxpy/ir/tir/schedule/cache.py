@@ -173,9 +173,16 @@ def set_scope(state: State, block: Block, which: int | str | Buffer, storage_sco
 
 # --- buffers and copies
 
+#: The first words of memory scopes, as in "shared.dyn".
+_SCOPES = frozenset(
+    ("global", "shared", "warp", "local", "wmma", "m16n8k8", "texture", "amdgpu", "metal")
+)
+
 
 def _like(buffer: Buffer, storage_scope: str) -> Buffer:
     check_type(storage_scope, str, "a memory scope is a string")
+    if storage_scope.split(".")[0] not in _SCOPES:
+        raise refused(f"there is no memory scope {storage_scope!r:.40}")
     name = f"{buffer.name}_{storage_scope}".replace(".", "_")
     return decl_buffer(buffer.shape, buffer.dtype, name, scope=storage_scope)
 

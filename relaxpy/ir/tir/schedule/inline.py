@@ -38,9 +38,6 @@ def compute_inline(state: State, block: Block) -> None:
     check_pure_stage(stage, stages, reduction=False)
     check_stable_inputs(state, stage, stages)
     _check_local(state, stage, buffer)
-    readers = [other for other in stages if buffer in other.reads]
-    if not readers:
-        raise refused(f"no block reads {buffer.name}, which block {stage.name} writes", block)
     check_loads_only(state, buffer)
     axes, values = _inverse(stage, store)
 

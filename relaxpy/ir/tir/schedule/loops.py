@@ -33,7 +33,7 @@ def split(
     disable_predication: bool,
 ) -> list[For]:
     """Replace `loop` by one loop per factor; the blocks get a predicate where it may overshoot."""
-    _check_plain(loop)
+    check_plain(loop)
     dtype = loop.loop_var.dtype
     sizes = _inferred(loop, factors)
     analyzer = Analyzer()
@@ -42,7 +42,6 @@ def split(
     for var, domain in domains.items():
         value = ops.add(ops.mul(value, domain.extent), var)
         analyzer.bind(var, domain)
-    value = analyzer.simplify(value)
     inside = ops.compare(tir.LT, value, loop.extent)
     predicate = None if disable_predication or analyzer.can_prove(inside) else inside
     renewed: dict[Block, Block] = {}
@@ -87,7 +86,7 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
     if not loops:
         raise MisuseError("fuse takes at least one loop, found none")
     for loop in loops:
-        _check_plain(loop)
+        check_plain(loop)
     for outer, inner in pairwise(loops):
         if outer.body is not inner:
             raise refused(
@@ -163,7 +162,7 @@ def add_unit_loop(state: State, node: For | Block) -> For:
     return unit
 
 
-def _check_plain(loop: For) -> None:
+def check_plain(loop: For) -> None:
     """Errors: ScheduleError if `loop` is bound, annotated or parallel, or does not begin at 0."""
     name = loop.loop_var.name
     if loop.annotations or loop.thread_binding is not None:

@@ -173,19 +173,39 @@ def _required(stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
     """Return what the block variables are for the elements that are read in `loop`."""
     accesses = Bodies(())
     accesses.statement(loop.body)
+    simplify = analyzer_of(domains_of([*stage.loops, loop])).simplify
     spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
     found: dict[Var, list[Interval]] = {}
-    for store, indices, _ in stage.stores():
+    for store, indices, inner in stage.stores():
         if store.buffer not in stage.writes:
             continue  # the block allocates it
         for index, covered in zip(indices, accesses.reads[store.buffer], strict=True):
             for var in set(occurrences(index, Var)) & spatial:
-                found.setdefault(var, []).append(covered if index is var else None)
+                step = _step(index, var, inner)
+                value = None
+                if covered is not None and step is not None:
+                    low, high = (simplify(ops.floordiv(end, step)) for end in covered)
+                    value = covered if index is var else (low, high)
+                found.setdefault(var, []).append(value)
     return {
         var: interval
         for var, (interval, *more) in found.items()
         if interval is not None and all(other == interval for other in more)
     }
+
+
+def _step(index: PrimExpr, var: Var, inner: Mapping[Var, Range]) -> int | None:
+    """Return c if an index is var * c + r, with r in [0, c) that depends on `inner` alone."""
+    if index is var:
+        return 1
+    analyzer = analyzer_of(inner)
+    nearby = substitute(index, {var: ops.add(var, 1)})
+    step = analyzer.simplify(ops.sub(nearby, index))
+    if not isinstance(step, IntImm) or step.value < 1:
+        return None
+    rest = analyzer.simplify(substitute(index, {var: ops.const(0, var.dtype)}))
+    known = analyzer.const_int_bound(rest)
+    return step.value if known.min_value >= 0 and known.max_value < step.value else None
 
 
 def _written(
@@ -298,7 +318,7 @@ def _nest(
         assert it.dom is not None
         dtype = it.var.dtype
         first, last = ranges.get(it.var, (it.dom.min, ops.sub(it.dom.stop, 1)))
-        first = ops.cast_to(first, dtype)
+        first = analyzer.simplify(ops.cast_to(first, dtype))
         extent = analyzer.simplify(ops.add(ops.sub(ops.cast_to(last, dtype), first), 1))
         value = first
         if preserve_unit_loops or not (isinstance(extent, IntImm) and extent.value == 1):
@@ -306,7 +326,6 @@ def _nest(
             loops.append((var, Range(extent)))
             value = ops.add(first, var)
             analyzer.bind(*loops[-1])
-        value = analyzer.simplify(value)
         values.append(value)
         tests += open_tests(analyzer, value, it.dom)
     realize = BlockRealize(tuple(values), ops.all_of(condition, *tests), stage.block)

@@ -28,15 +28,20 @@ def serial_nest(loops: Iterable[tuple[Var, Range]], body: Stmt) -> Stmt:
     return body
 
 
-def loops_like(loops: Sequence[For], names: dict[Var, Var], body: Stmt) -> Stmt:
-    """Return loops like `loops` with other variables, serial unless they are bound to threads."""
+def loops_like(
+    loops: Sequence[For], names: dict[Var, Var], body: Stmt, *, same_kinds: bool = False
+) -> Stmt:
+    """Return loops like `loops` with other variables, serial unless they are bound to threads.
+
+    With `same_kinds`, those that are parallel, vectors or unrolled are so, too.
+    """
     for loop in reversed(loops):
         index = loop.thread_binding if loop.kind == ForKind.THREAD_BINDING else None
         body = For(
             names[loop.loop_var],
             substitute(loop.min, names),
             substitute(loop.extent, names),
-            ForKind.SERIAL if index is None else loop.kind,
+            ForKind.SERIAL if index is None and not same_kinds else loop.kind,
             body,
             None if index is None else replace(index, var=index.var.renamed(index.var.name)),
         )
@@ -73,7 +78,7 @@ def copied_block(
     block = with_regions(Block(own, (), (), name, substitute(body, copies)))
     values = tuple(substitute(value, names) for _, value in iters)
     realize = BlockRealize(values, substitute(predicate, names), block)
-    return block, loops_like(loops, names, realize)
+    return block, loops_like(loops, names, realize, same_kinds=True)
 
 
 def open_tests(analyzer: Analyzer, index: PrimExpr, domain: Range) -> list[PrimExpr]:

@@ -57,12 +57,19 @@ def decompose(state: State, block: Block, loop: For) -> Block:
     iters = list(zip(spatial, bound, strict=True))
     name = f"{block.name_hint}_init"
     start, nest = copied_block(name, iters, block.init, predicate, kept, "_init")
-    update = with_regions(replace(block, name_hint=f"{block.name_hint}_update", init=None))
+    update = _without_init(block)
     state.renew(block, update)
     current = state.loop(loop.loop_var)
     assert current is not None
     state.replace({current: stmt_seq(nest, current)})
     return start
+
+
+def _without_init(block: Block) -> Block:
+    """Return the block without its init, so that it reads what it writes."""
+    updated = {region.buffer for region in block.writes}
+    reads = (*block.writes, *(r for r in block.reads if r.buffer not in updated))
+    return replace(block, name_hint=f"{block.name_hint}_update", init=None, reads=reads)
 
 
 def _check_readers(stage: Stage, stages: Sequence[Stage], inner: Sequence[For]) -> None:
@@ -192,6 +199,7 @@ class _Factored:
             f"{self.stage.block.name_hint}_rf",
             BufferStore(self.partial, value, indices),
             BufferStore(self.partial, self._identity(values), indices),
+            annotations=self.stage.block.annotations,
         )
         bound = [
             self.loop.loop_var,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.tir.analysis.index_map import IndexMap
@@ -13,12 +14,14 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.schedule import (
     blockize,
     cache,
+    declared,
     inline,
     kinds,
     layout,
     loops,
     move,
     padding as padding_module,
+    partition,
     reduction,
     reindex,
     relations,
@@ -109,6 +112,32 @@ class Schedule(ScheduledKernels):
             disable_predication=disable_predication,
         )
         return [self._loop_rv(state, inner) for inner in new]
+
+    @primitive
+    def loop_partition(
+        self, loop: LoopRV, factors: Sequence[ExprLike | None], preserve_unit_iters: bool = True
+    ) -> list[LoopRV]:
+        """Replace a loop by one loop per factor, after each other; one factor may be None.
+
+        Each is in a block of its own, and there is one for the rest.
+
+        Errors:
+            ScheduleError: the loop is annotated, not serial or does not begin at 0, or the factors
+                are more than its extent.
+        """
+        state, node = self._loop(loop)
+        return [self._loop_rv(state, new) for new in partition.loop_partition(state, node, factors)]
+
+    @primitive
+    def merge(self, *loops_to_merge: LoopRV) -> LoopRV:
+        """Replace loops after each other, with those around them, by one nest.
+
+        Errors:
+            ScheduleError: they are not at the same level of nests next to each other, extents
+                differ, or an iteration may depend on another one.
+        """
+        state, nodes = self._loops(loops_to_merge)
+        return self._loop_rv(state, partition.merge(state, nodes))
 
     @primitive
     def fuse(self, *loops_to_fuse: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
@@ -239,6 +268,55 @@ class Schedule(ScheduledKernels):
             ScheduleError: the buffer is a parameter.
         """
         cache.set_scope(*self._block(block), buffer_index, storage_scope)
+
+    @primitive
+    def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int, dtype: str) -> None:
+        """Keep a buffer that a block writes in another datatype, to which its values are cast.
+
+        Errors:
+            ScheduleError: the buffer is a parameter.
+        """
+        declared.unsafe_set_dtype(*self._block(block), buffer_index, dtype)
+
+    @primitive
+    def set_axis_separator(
+        self,
+        block: BlockRV | str,
+        buffer: tuple[str, int] | str | Buffer,
+        axis_separators: Sequence[int] | None,
+    ) -> None:
+        """Divide the axes of a buffer into physical ones; values do not change.
+
+        `buffer` is ("read", number), ("write", number), a name, or the buffer.
+        """
+        declared.set_axis_separator(*self._block(block), buffer, axis_separators or ())
+
+    @primitive
+    def annotate_buffer_access(
+        self,
+        block: BlockRV | str,
+        buffer_index: int,
+        buf_type: str,
+        gen_new_ranges: Callable[..., Any],
+    ) -> None:
+        """Declare which elements of a buffer a block reads or writes.
+
+        `gen_new_ranges` maps the variables of the block to a value, or a begin and an end, for each
+        axis; `buf_type` is "read" or "write".
+        """
+        state, node = self._block(block)
+        ranges = declared.region_of(gen_new_ranges, node)
+        self._maps[gen_new_ranges] = declared.as_index_map(node, ranges)
+        declared.annotate_buffer_access(state, node, buffer_index, buf_type, ranges)
+
+    @primitive
+    def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
+        """Put the variables of a block into another order.
+
+        Errors:
+            ScheduleError: `new_order` does not have the number of each variable once.
+        """
+        declared.reorder_block_iter_var(*self._block(block), new_order)
 
     # --- reductions
 
@@ -373,7 +451,7 @@ class Schedule(ScheduledKernels):
 
     # --- layouts and padding
 
-    @primitive
+    @user_facing
     def transform_layout(
         self,
         block: BlockRV | str,
@@ -388,12 +466,35 @@ class Schedule(ScheduledKernels):
         A parameter has the new shape, so callers pass an array in the new layout. `buffer` is
         ("read", number), ("write", number), a name, or the buffer. Elements that the map does not
         reach are `pad_value`, a value or a function of their indices, if it is not None: the kernel
-        stores it, or the caller has done so if no block writes the buffer.
+        stores it, or the caller has done so if no block writes the buffer. Axis separators among
+        the results of `index_map` are set by `set_axis_separator`.
 
         Errors:
             ScheduleError: the map is not known to be injective, or the buffer is used as a pointer
                 or through a view.
         """
+        self._separators.clear()
+        self._transform_layout(
+            block,
+            buffer,
+            index_map,
+            pad_value,
+            assume_injective_transform=assume_injective_transform,
+        )
+        if self._separators:
+            buffer = buffer.name if isinstance(buffer, Buffer) else buffer
+            self.set_axis_separator(block, buffer, self._separators)
+
+    @primitive
+    def _transform_layout(
+        self,
+        block: BlockRV | str,
+        buffer: tuple[str, int] | str | Buffer,
+        index_map: IndexMap | Callable[..., Any],
+        pad_value: int | float | PrimExpr | IndexMap | Callable[..., Any] | None = None,
+        *,
+        assume_injective_transform: bool = False,
+    ) -> None:
         state, node = self._block(block)
         layout.transform_layout(
             state,
@@ -459,3 +560,7 @@ class Schedule(ScheduledKernels):
         state, node = self._block(block)
         new = padding_module.decompose_padding(state, node, self._loop(loop)[1])
         return self._block_rv(state, new)
+
+    @primitive
+    def enter_postproc(self) -> None:
+        """Mark where the trace goes on with what `Trace.simplified` can leave out."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, ScheduleError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
@@ -16,16 +17,23 @@ from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.schedule import relations
 from relaxpy.ir.tir.schedule.state import State, refused
-from relaxpy.ir.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
+from relaxpy.ir.tir.schedule.trace import (
+    KINDS,
+    BlockRV,
+    Instruction,
+    InstructionKind,
+    LoopRV,
+    Trace,
+)
 from relaxpy.ir.tir.stmt import Block, For
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.nodes.expr import GlobalVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 RV = TypeVar("RV", BlockRV, LoopRV)
 S = TypeVar("S", bound="ScheduledKernels")
-
-#: The primitives by name, in the order of the text.
-PRIMITIVES: dict[str, Callable[..., Any]] = {}
 
 
 def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
@@ -45,7 +53,7 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
             self._states |= saved
             first = error.diagnostic
             raise ScheduleError(
-                f"{method.__name__}: {first.message}", span=first.span, hint=first.hint
+                f"{kind.method_name}: {first.message}", span=first.span, hint=first.hint
             ) from None
         except MisuseError:
             self._states |= saved
@@ -53,27 +61,50 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         arguments = {
-            f"*{key}"
-            if signature.parameters[key].kind == inspect.Parameter.VAR_POSITIONAL
-            else key: self._maps.get(v, v) if callable(v) else v
-            for key, v in bound.arguments.items()
-            if key != "self"
+            k: self._maps.get(v, v) if callable(v) else v for k, v in bound.arguments.items()
         }
+        if "func_name" in arguments and arguments["func_name"] is None:
+            arguments["func_name"] = self._working_on
         outputs = result if isinstance(result, list) else () if result is None else (result,)
-        self.trace.insts.append(
-            Instruction(method.__name__, arguments, tuple(outputs))  # type: ignore[arg-type]
-        )
+        self.trace.append(Instruction(kind, *kind.packed(arguments), tuple(outputs)))  # type: ignore[arg-type]
         return result
 
     entry = user_facing(apply)
-    PRIMITIVES[method.__name__] = entry
+    kind = InstructionKind(entry)
+    KINDS[kind.name] = kind
     return entry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StmtSRef:
+    """A block or loop, and the kernel that it is part of."""
+
+    stmt: Block | For
+    _kernel: State
+
+    @property
+    def parent(self) -> StmtSRef | None:
+        """The block or loop around it, or None."""
+        for above in self._kernel.ancestors(self.stmt):
+            if isinstance(above, (Block, For)):
+                return StmtSRef(above, self._kernel)
+        return None
+
+    def same_as(self, other: object) -> bool:
+        """Whether both refer to one statement of one schedule."""
+        return (
+            isinstance(other, StmtSRef)
+            and self.stmt is other.stmt
+            and self._kernel is other._kernel
+        )
+
+
+class UnknownRVError(MisuseError, IndexError):
+    """A name of a block or loop that the schedule does not know."""
 
 
 class ScheduledKernels:
     """Kernels as they are now, and what the names of their blocks and loops stand for."""
-
-    primitives: ClassVar[dict[str, Callable[..., Any]]] = PRIMITIVES
 
     @user_facing
     def __init__(
@@ -98,9 +129,10 @@ class ScheduledKernels:
         self._states: dict[str, State] = {}
         self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var]] = {}
         self._maps: dict[object, IndexMap] = {}
+        self._separators: list[int] = []
         self.trace = Trace()
         kernels = [v.name_hint for v, f in mod.functions.items() if isinstance(f, PrimFunc)]
-        self.func_working_on: str | None = (
+        self._working_on: str | None = (
             "main" if "main" in kernels else kernels[0] if len(kernels) == 1 else None
         )
 
@@ -121,19 +153,24 @@ class ScheduledKernels:
                 self._module[name] = func
         return self._module
 
+    @property
+    def func_working_on(self) -> GlobalVar | None:
+        """The kernel in which blocks without a function name are looked up."""
+        return None if self._working_on is None else self.mod.get_global_var(self._working_on)
+
     def work_on(self, func_name: str) -> None:
         """Look up blocks without a function name in the kernel `func_name` from now on."""
         self._state(func_name)
-        self.func_working_on = func_name
+        self._working_on = func_name
 
     def copy(self) -> Self:
         """Return a schedule of the same kernels for which the names of this one are valid, too."""
         other = type(self)(self.mod)
-        other.func_working_on = self.func_working_on
+        other._working_on = self._working_on
         for name, state in self._states.items():
             other._states[name] = state.copy()
         other._items = dict(self._items)
-        other.trace = Trace(self.trace.insts)
+        other.trace = Trace(self.trace.insts, self.trace.decisions)
         return other
 
     def show(self, *args: Any, **kwargs: Any) -> None:
@@ -156,12 +193,40 @@ class ScheduledKernels:
             return self._block(rand_var_or_sref)[1]
         return self._loop(rand_var_or_sref)[1]
 
+    def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV | Block | For) -> StmtSRef:
+        """Return the statement of a name, or a statement of the kernels, and where it is now.
+
+        Errors:
+            ScheduleError: it is gone.
+        """
+        if isinstance(rand_var_or_stmt, (BlockRV, LoopRV)):
+            state, node = self._either(rand_var_or_stmt)
+            return StmtSRef(node, state)
+        for func in self.mod.functions.values():
+            kernel = State(func) if isinstance(func, PrimFunc) else None
+            if kernel is not None and kernel.is_here(rand_var_or_stmt):
+                return StmtSRef(rand_var_or_stmt, kernel)
+        raise refused("the statement is not in the kernels", rand_var_or_stmt)
+
+    @property
+    def state(self) -> Self:
+        """This schedule, which has the module and `get_sref` of TVM's ScheduleState."""
+        return self
+
+    def remove_rv(self, rand_var: BlockRV | LoopRV) -> None:
+        """Forget a name of a block or loop."""
+        self._item(rand_var, type(rand_var))
+        del self._items[rand_var]
+
     # --- names
 
     def _state(self, func_name: str | None) -> State:
-        name = self.func_working_on if func_name is None else func_name
+        name = self._working_on if func_name is None else func_name
         if name is None:
-            raise refused("there are several kernels: give func_name, or call work_on")
+            raise refused(
+                "the schedule does not know which function to be working on: give func_name, or "
+                "call work_on"
+            )
         if name not in self._states:
             func = self._module.functions_by_name.get(name)
             if not isinstance(func, PrimFunc):
@@ -181,9 +246,11 @@ class ScheduledKernels:
         return self._enter(state, LoopRV(), loop.loop_var)
 
     def _item(self, rv: object, kind: type) -> tuple[State, Block | Var]:
-        if not isinstance(rv, kind) or rv not in self._items:
-            noun = "block, or its name" if kind is BlockRV else "loop"
-            raise unexpected(rv, f"expected a {noun}")
+        noun = "block" if kind is BlockRV else "loop"
+        if not isinstance(rv, kind):
+            raise unexpected(rv, f"expected a {noun}{', or its name' * (kind is BlockRV)}")
+        if rv not in self._items:
+            raise UnknownRVError(f"the schedule did not return this {noun}, or removed its name")
         name, item = self._items[rv]
         return self._states[name], item
 
@@ -221,5 +288,8 @@ class ScheduledKernels:
         """Return a map, which stands for its function in the trace."""
         if isinstance(value, IndexMap):
             return value
-        self._maps[value] = IndexMap.from_func(value, rank, index_dtype=dtype)
+        self._maps[value], separators = IndexMap.from_func_with_separators(
+            value, rank, index_dtype=dtype
+        )
+        self._separators += separators
         return self._maps[value]

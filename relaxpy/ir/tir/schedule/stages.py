@@ -49,7 +49,8 @@ class Stage:
     """A block of a scope, its loops, and the regions of buffers that it reads and writes.
 
     The regions are over the variables of the block. The `tables` are no part of them: buffers that
-    the init fills with the same numbers every time, and nothing else writes.
+    the init fills with the same numbers every time, and nothing else writes. The regions of an
+    opaque block, which uses pointers, are those that it declares.
     """
 
     block: stmt.Block
@@ -58,6 +59,7 @@ class Stage:
     reads: Mapping[Buffer, Sequence[Interval]]
     writes: Mapping[Buffer, Sequence[Interval]]
     tables: frozenset[Buffer]
+    is_opaque: bool = False
 
     @property
     def name(self) -> str:
@@ -146,17 +148,22 @@ def stage_of(state: State, block: stmt.Block) -> Stage:
     """Return the stage of a block. Errors: ScheduleError if its accesses are not known."""
     pointers = {buffer.data for buffer in _buffers(state)}
     accesses = Bodies(pointers)
+    is_opaque = False
     try:
         accesses.declared(block)
     except MisuseError as error:
-        raise refused(f"the accesses of block {block.name_hint} are not known: {error}") from None
+        if not block.reads and not block.writes:
+            message = f"the accesses of block {block.name_hint} are not known: {error}"
+            raise refused(message) from None
+        is_opaque, accesses = True, Bodies(pointers)
+        Accesses.declared(accesses, block)
     tables = _tables(state, block)
     reads, writes = (
         {buffer: region for buffer, region in found.items() if buffer not in tables}
         for found in (accesses.reads, accesses.writes)
     )
     realize, loops = state.realize(block), tuple(state.loops(block))
-    return Stage(block, realize, loops, reads, writes, tables)
+    return Stage(block, realize, loops, reads, writes, tables, is_opaque)
 
 
 def _tables(state: State, block: stmt.Block) -> frozenset[Buffer]:
@@ -261,6 +268,10 @@ def check_own_dependence(stage: Stage) -> None:
     They do not if each writes elements of its own, and reads of what the block writes only those.
     """
     check_kinds(stage)
+    if stage.is_opaque:
+        raise refused(
+            f"block {stage.name} uses pointers, so only its declared regions are known", stage.block
+        )
     spatial = {it.var: it.dom for it in stage.iters(IterVarKind.DataPar) if it.dom is not None}
     spatial |= domains_of(stage.direct_loops())
     reductions = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.CommReduce}

@@ -95,7 +95,8 @@ def test_a_block_of_a_tile_has_the_init_of_its_reduction() -> None:
     k0, k1 = sch.split(k, [2, 4])
     sch.reorder(k0, i, j, k1)
     outer = sch.blockize(i)
-    assert [it.iter_type.name for it in sch.get(outer).iter_vars] == ["CommReduce"]
+    kinds = [(it.iter_type.name, it.dom.extent) for it in sch.get(outer).iter_vars]
+    assert kinds == [("DataPar", 1), ("DataPar", 1), ("CommReduce", 2)]
     assert sch.get(sch.get_child_blocks(outer)[0]).name_hint == "C_init"
     assert sch.get(sch.get_block("C")).init is None
     assert len(sch.get_loops(outer)) == 1

@@ -1,0 +1,411 @@
+"""The kernels that primitives make, and the traces that they leave, are those of TVM."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import tir
+from relaxpy.errors import MisuseError, ScheduleError
+from relaxpy.script import tir as T
+from relaxpy.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace
+from relaxpy.tir.schedule.testing import (
+    assert_structural_equal_ignore_global_symbol,
+    verify_trace_roundtrip,
+)
+
+
+@T.prim_func
+def chain(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
+    B = T.alloc_buffer((12, 8))
+    for i, j in T.grid(12, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(12, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+
+
+@T.prim_func
+def row_sum(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12,), "float32")):
+    for i, k in T.grid(12, 8):
+        with T.block("B"):
+            T.block_attr({"note": 1})
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+
+
+def same_values(before: tir.PrimFunc, after: relaxpy.IRModule, *shapes: tuple[int, ...]) -> None:
+    """Assert that the last array has the same values after both kernels."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 4, shape).astype("float32") for shape in shapes]
+    wanted, found = [a.copy() for a in arrays], [a.copy() for a in arrays]
+    relaxpy.compile(before, target="reference")[before.__name__](*wanted)
+    relaxpy.compile(after, target="numpy")["main"](*found)
+    np.testing.assert_array_equal(found[-1], wanted[-1])
+
+
+def checked(
+    before: tir.PrimFunc, schedule: Callable[[tir.Schedule], object], expected: tir.PrimFunc
+) -> None:
+    """Assert that a schedule makes `expected`, also when its trace is repeated."""
+    sch = tir.Schedule(before)
+    schedule(sch)
+    assert_structural_equal_ignore_global_symbol(sch.mod["main"], expected)
+    verify_trace_roundtrip(sch, before)
+
+
+def test_split_keeps_loops_of_one_iteration() -> None:
+    @T.prim_func
+    def expected(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12,), "float32")):
+        for i_0, i_1, k in T.grid(1, 16, 8):
+            with T.block("B"):
+                T.block_attr({"note": 1})
+                vi = T.axis.spatial(12, i_0 * 16 + i_1)
+                vk = T.axis.reduce(8, k)
+                T.where(i_0 * 16 + i_1 < 12)
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+
+    checked(row_sum, lambda s: s.split(s.get_loops("B")[0], [None, 16]), expected)
+
+
+def test_the_condition_of_a_split_is_as_it_was_built() -> None:
+    sch = tir.Schedule(chain)
+    sch.split(sch.get_loops("C")[0], [4, 2, 2])
+    assert str(sch.state.get_sref(sch.get(sch.get_block("C"))).stmt.name_hint) == "C"
+    assert "(i_0 * 2 + i_1) * 2 + i_2 < 12" in sch.mod["main"].script()
+
+
+def test_partition_puts_each_loop_into_a_block_of_its_own() -> None:
+    @T.prim_func
+    def expected(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12,), "float32")):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            with T.block("B_i_common"):
+                T.reads()
+                T.writes()
+                with T.block("B_i0_partition"):
+                    T.reads()
+                    T.writes()
+                    for i0, k in T.grid(5, 8):
+                        with T.block("B_i0"):
+                            T.block_attr({"note": 1})
+                            vi, vk = T.axis.remap("SR", [i0, k])
+                            T.reads(A[0:5, 0:8])
+                            T.writes(B[0:5])
+                            with T.init():
+                                B[vi] = T.float32(0)
+                            B[vi] = B[vi] + A[vi, vk]
+                with T.block("B_i1_partition"):
+                    T.reads()
+                    T.writes()
+                    for i1 in range(5, 12):
+                        for k in range(8):
+                            with T.block("B_i1"):
+                                T.block_attr({"note": 1})
+                                vi, vk = T.axis.remap("SR", [i1, k])
+                                T.reads(A[5:12, 0:8])
+                                T.writes(B[5:12])
+                                with T.init():
+                                    B[vi] = T.float32(0)
+                                B[vi] = B[vi] + A[vi, vk]
+
+    for factors in ([5], [5, None], [None, 7]):
+        checked(row_sum, lambda s, f=factors: s.loop_partition(s.get_loops("B")[0], f), expected)  # type: ignore[misc]
+    sch = tir.Schedule(row_sum)
+    sch.loop_partition(sch.get_loops("B")[0], [5])
+    same_values(row_sum, sch.mod, (12, 8), (12,))
+
+
+@pytest.mark.parametrize(
+    ("factors", "message"),
+    [
+        ([13], "exceed the extent 12"),
+        ([None, 12], "exceed the extent 12"),
+        ([None, None], "at most one"),
+        ([0, None], "a factor is positive, found 0"),
+    ],
+)
+def test_factors_of_a_partition_have_to_fit(factors: list[Any], message: str) -> None:
+    sch = tir.Schedule(row_sum)
+    with pytest.raises(ScheduleError, match=message):
+        sch.loop_partition(sch.get_loops("B")[0], factors)
+    assert sch.mod["main"].body is row_sum.body
+
+
+@T.prim_func
+def apart(
+    A: T.Buffer((4, 6), "float32"), C: T.Buffer((4, 6), "float32"), D: T.Buffer((4, 3), "float32")
+):
+    for i, j in T.grid(4, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(4, 3):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = A[vi, vj] + T.float32(2)
+
+
+def test_merge_makes_one_loop_of_two() -> None:
+    @T.prim_func
+    def expected(
+        A: T.Buffer((4, 6), "float32"),
+        C: T.Buffer((4, 6), "float32"),
+        D: T.Buffer((4, 3), "float32"),
+    ):
+        for i_m in range(4):
+            for j in range(6):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i_m, j])
+                    C[vi, vj] = A[vi, vj] + T.float32(1)
+            for j in range(3):
+                with T.block("D"):
+                    vi, vj = T.axis.remap("SS", [i_m, j])
+                    D[vi, vj] = A[vi, vj] + T.float32(2)
+
+    checked(apart, lambda s: s.merge(s.get_loops("C")[0], s.get_loops("D")[0]), expected)
+
+
+def test_loops_that_differ_or_depend_on_each_other_are_not_merged() -> None:
+    sch = tir.Schedule(apart)
+    with pytest.raises(ScheduleError, match="different extents"):
+        sch.merge(sch.get_loops("C")[1], sch.get_loops("D")[1])
+    with pytest.raises(ScheduleError, match="not at the same level"):
+        sch.merge(sch.get_loops("C")[0], sch.get_loops("D")[1])
+
+    @T.prim_func
+    def shifted(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[7 - vi]
+
+    sch = tir.Schedule(shifted)
+    with pytest.raises(ScheduleError, match="different iterations"):
+        sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])
+    assert sch.mod["main"].body is shifted.body
+
+
+def test_a_block_that_nothing_reads_is_removed() -> None:
+    @T.prim_func
+    def unused(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = A[vi]
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = A[vi]
+
+    checked(unused, lambda s: s.compute_inline("B"), expected)
+
+
+def test_the_init_of_a_reduction_keeps_the_kinds_of_loops() -> None:
+    sch = tir.Schedule(row_sum)
+    i, k = sch.get_loops("B")
+    sch.reorder(k, i)
+    sch.vectorize(i)
+    start = sch.decompose_reduction("B", k)
+    assert [sch.get(loop).kind.name for loop in sch.get_loops(start)] == ["VECTORIZED"]
+    update = sch.get(sch.get_block("B_update"))
+    assert [region.buffer.name for region in update.reads] == ["B", "A"]
+    same_values(row_sum, sch.mod, (12, 8), (12,))
+
+
+def test_the_first_block_of_rfactor_keeps_annotations() -> None:
+    sch = tir.Schedule(row_sum)
+    part = sch.rfactor(sch.get_loops("B")[1], 0)
+    assert dict(sch.get(part).annotations) == {"note": 1}
+
+
+def test_a_moved_block_has_the_offset_of_its_loop_first() -> None:
+    sch = tir.Schedule(chain)
+    outer, _ = sch.split(sch.get_loops("C")[0], [3, 4])
+    sch.compute_at("B", outer)
+    assert "T.axis.spatial(12, i_0 * 4 + ax0)" in sch.mod["main"].script()
+    same_values(chain, sch.mod, (12, 8), (12, 8))
+
+
+def test_only_the_tiles_that_are_read_are_computed() -> None:
+    sch = tir.Schedule(chain)
+    i, j = sch.get_loops("B")
+    i0, i1 = sch.split(i, [6, 2])
+    j0, j1 = sch.split(j, [2, 4])
+    sch.reorder(i0, j0, i1, j1)
+    tile = sch.blockize(i1)
+    rows, _ = sch.split(sch.get_loops("C")[0], [3, 4])
+    sch.compute_at(tile, rows)
+    assert [int(sch.get(loop).extent.value) for loop in sch.get_loops(tile)] == [3, 2, 2]
+    same_values(chain, sch.mod, (12, 8), (12, 8))
+
+
+def test_variables_of_blocks_change_their_order() -> None:
+    sch = tir.Schedule(row_sum)
+    sch.reorder_block_iter_var("B", [1, 0])
+    assert [it.var.name for it in sch.get(sch.get_block("B")).iter_vars] == ["vk", "vi"]
+    verify_trace_roundtrip(sch, row_sum)
+    same_values(row_sum, sch.mod, (12, 8), (12,))
+    for order in ([0], [0, 0], [1, 2], [-1, 0]):
+        with pytest.raises(ScheduleError, match="each of the numbers 0 to 1 once"):
+            sch.reorder_block_iter_var("B", order)
+
+
+def test_a_local_buffer_gets_another_datatype() -> None:
+    @T.prim_func
+    def expected(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
+        B = T.alloc_buffer((12, 8), "float16")
+        for i, j in T.grid(12, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = T.Cast("float16", A[vi, vj] * T.float32(2))
+        for i, j in T.grid(12, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1)
+
+    checked(chain, lambda s: s.unsafe_set_dtype("B", 0, "float16"), expected)
+    sch = tir.Schedule(chain)
+    with pytest.raises(ScheduleError, match="C is a parameter"):
+        sch.unsafe_set_dtype("C", 0, "float16")
+    with pytest.raises(ScheduleError, match="writes 1 buffers"):
+        sch.unsafe_set_dtype("B", 1, "float16")
+
+
+def test_axes_of_buffers_are_divided() -> None:
+    @T.prim_func
+    def expected(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
+        B = T.alloc_buffer((12, 8), axis_separators=[1])
+        for i, j in T.grid(12, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(12, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    checked(chain, lambda s: s.set_axis_separator("B", ("write", 0), [1]), expected)
+    separator = tir.IndexMap.AXIS_SEPARATOR
+    checked(chain, lambda s: s.transform_layout("B", "B", lambda i, j: [i, separator, j]), expected)
+    sch = tir.Schedule(chain)
+    sch.set_axis_separator("B", ("read", 0), [1])
+    assert [b.axis_separators for b in sch.mod["main"].buffer_map.values()] == [(1,), ()]
+
+
+def test_regions_of_a_block_are_declared() -> None:
+    sch = tir.Schedule(chain)
+    sch.annotate_buffer_access("B", 0, "read", lambda i, j: ((i - 1, i + 2), j))
+    block = sch.get(sch.get_block("B"))
+    assert str(block.reads[0]).split("\n")[-1] == "A[vi - 1:vi - 1 + 3, vj]"
+    assert dict(block.annotations) == {"explicit_read_region": (0,)}
+    verify_trace_roundtrip(sch, chain)
+    with pytest.raises(ScheduleError, match="reads 1 buffers, not 1"):
+        sch.annotate_buffer_access("B", 1, "read", lambda i, j: (i, j))
+    with pytest.raises(MisuseError, match="'read' or 'write'"):
+        sch.annotate_buffer_access("B", 0, "both", lambda i, j: (i, j))
+
+
+def test_names_that_a_schedule_does_not_know_are_index_errors() -> None:
+    sch = tir.Schedule(chain)
+    block = sch.get_block("B")
+    copy = sch.copy()
+    loop, _ = copy.split(copy.get_loops(block)[0], [None, 2])
+    assert copy.get_sref(loop).stmt is copy.get(loop)
+    assert copy.get_sref(loop).parent is not None
+    with pytest.raises(IndexError):
+        sch.get(loop)
+    sch.remove_rv(block)
+    with pytest.raises(IndexError):
+        sch.get(block)
+    assert sch.func_working_on is not None
+    assert sch.func_working_on.name_hint == "main"
+
+
+def lookup(name: str, output: BlockRV) -> Instruction:
+    return Instruction(InstructionKind.get("GetBlock"), [], [name, "main"], [output])
+
+
+def test_traces_are_built_of_instructions() -> None:
+    block, loops = BlockRV(), [LoopRV(), LoopRV()]
+    trace = Trace([lookup("B", block)], {})
+    trace.append(Instruction(InstructionKind.get("GetLoops"), [block], [], loops))
+    trace.append(Instruction(InstructionKind.get("ComputeInline"), [block], [], []))
+    assert trace.as_python() == [
+        'b0 = sch.get_block(name="B", func_name="main")',
+        "l1, l2 = sch.get_loops(block=b0)",
+        "sch.compute_inline(block=b0)",
+    ]
+    assert str(trace.insts[1]) == "_, _ = sch.get_loops(block=_)"
+    assert trace.as_json() == [
+        [
+            ["GetBlock", [], ["B", "main"], ["b0"]],
+            ["GetLoops", ["b0"], [], ["l1", "l2"]],
+            ["ComputeInline", ["b0"], [], []],
+        ],
+        [],
+    ]
+    assert [inst.kind.name for inst in trace.simplified().insts] == ["GetBlock", "ComputeInline"]
+    sch = tir.Schedule(chain)
+    trace.apply_to_schedule(sch)
+    assert [sch.get(b).name_hint for b in sch.get_child_blocks("root")] == ["C"]
+    assert trace.pop() is not None
+    assert trace.get_decision(trace.insts[0]) is None
+    assert Trace().pop() is None
+    assert not InstructionKind.get("ComputeInline").is_pure
+    assert InstructionKind.get("GetLoops").is_pure
+
+
+def test_a_trace_ends_before_postprocessing() -> None:
+    sch = tir.Schedule(chain)
+    sch.compute_inline("B")
+    sch.enter_postproc()
+    sch.parallel(sch.get_loops("C")[0])
+    assert len(sch.trace.as_python()) == 4
+    assert sch.trace.as_python(remove_postproc=True) == ['sch.compute_inline(block="B")']
+    assert len(sch.trace.simplified(remove_postproc=True).insts) == 1
+
+
+@pytest.mark.parametrize("annotation", ["SSR", "", '""', '"', {"a": [1, 2]}, [1, "x"], 0.5])
+def test_annotations_survive_json(annotation: Any) -> None:
+    sch = tir.Schedule(chain)
+    sch.annotate("B", "key", annotation)
+    verify_trace_roundtrip(sch, chain, text_format="json")
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        [["GetBlock", [], ["B", "main"], ["b0"]]],
+        [[["NoSuchKind", [], [], []]], []],
+        [[["GetLoops", ["b0"], [], ["l1"]]], []],
+        [[["GetBlock", ['"B"'], ["B", "main"], ["b0"]]], []],
+        [[["GetBlock", [], ["B"], ["b0"]]], []],
+    ],
+)
+def test_what_is_not_a_trace_is_refused(trace: Any) -> None:
+    with pytest.raises(MisuseError):
+        Trace.apply_json_to_schedule(trace, tir.Schedule(chain))
