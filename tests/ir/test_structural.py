@@ -402,10 +402,21 @@ def test_a_difference_is_shown_by_its_path_and_both_sides():
 
 def test_sides_of_different_kinds_that_read_alike_are_distinguished():
     with pytest.raises(StructuralMismatch) as caught:
-        assert_structural_equal([tir.IntImm("int32", 16)], [16])
-    assert str(caught.value) == (
-        "the two differ at <root>[0]\n  left:  16 (IntImm)\n  right: 16 (int)"
+        assert_structural_equal([tir.Var("n", "int32")], ["n"])
+    assert str(caught.value) == "the two differ at <root>[0]\n  left:  n (Var)\n  right: n (str)"
+
+
+def test_numbers_are_compared_with_expressions_as_literals():
+    assert_structural_equal(
+        [tir.IntImm("int32", 16), (2, tir.FloatImm("float32", 0.5))], [16, [2, 0.5]]
     )
+    assert structural_equal(16, tir.IntImm("int32", 16))
+    assert structural_equal([1, 2], [1, 2])
+    assert structural_equal(True, tir.IntImm("bool", 1))
+    assert not structural_equal(tir.IntImm("int64", 16), 16)
+    assert not structural_equal([tir.IntImm("int32", 16)], [16, 16])
+    with pytest.raises(StructuralMismatch, match="left:  16\n  right: 17"):
+        assert_structural_equal([tir.IntImm("int32", 16)], [17])
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,7 @@ def test_a_hygienic_macro_means_the_names_around_its_definition() -> None:
 
         return f  # type: ignore[return-value]
 
+    assert (hygienic.hygienic, unhygienic.hygienic) == (True, False)
     func = make()
     assert isinstance(func.body, rx.SeqExpr)
     values = [b.value for b in func.body.blocks[0].bindings]

@@ -24,6 +24,8 @@ from relaxpy.ir.equality.mismatch import (
     access_path,
 )
 from relaxpy.ir.equality.walk import KINDS, EndPair, EndScope, Visit, Walk, fields_of
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import PrimExpr
 
 # Shared nodes yield tokens at each use, so that there may be too many tokens to enumerate.
 _MAX_HASHED_TOKENS = 1 << 15
@@ -102,12 +104,21 @@ def _as_node(value: object) -> object:
     return value if as_sinfo is None else as_sinfo()
 
 
+def _beside(value: object, other: object) -> object:
+    """Convert numbers that are compared with expressions, also in lists, to literals."""
+    if isinstance(value, tuple) and isinstance(other, tuple) and len(value) == len(other):
+        return tuple(map(_beside, value, other))
+    is_number = isinstance(value, (int, float)) and isinstance(other, PrimExpr)
+    return ops.convert(value) if is_number else value
+
+
 @gc_paused
 def first_mismatch(
     lhs: object, rhs: object, map_free_vars: bool = False, skip_tensor_content: bool = False
 ) -> Mismatch | None:
     """Return the first difference of the two, or None if they are structurally equal."""
     lhs, rhs = _as_node(lhs), _as_node(rhs)
+    lhs, rhs = _beside(lhs, rhs), _beside(rhs, lhs)
     if lhs is rhs:
         return None
     left, right = (

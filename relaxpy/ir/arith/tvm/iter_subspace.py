@@ -132,7 +132,9 @@ class _Divider(Extents):
         zero, one = ops.const(0, mark.dtype), ops.const(1, mark.dtype)
         if self.divides(high, border):
             digits = IterSplitExpr(IterMark(divided.inner, border), low, split.extent)
-            return _Divided(zero, one, normalize_iter_map_to_expr(digits), split.extent)
+            unit = is_number(divided.outer_extent, 1) and self.divides(border, high)
+            outer_value = divided.outer if unit else zero
+            return _Divided(outer_value, one, normalize_iter_map_to_expr(digits), split.extent)
         outer = IterMark(divided.outer, divided.outer_extent)
         if self.divides(border, low):
             digits = IterSplitExpr(outer, self.exact_quotient(low, border), split.extent)

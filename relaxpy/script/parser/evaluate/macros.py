@@ -39,6 +39,11 @@ class Macro(FromText):
     options: MacroOptions
     bound: tuple[object, ...] = ()
 
+    @property
+    def hygienic(self) -> bool:
+        """Whether names of the macro are those where it is written, not where it is used."""
+        return self.options.hygienic
+
     def __get__(self, owner: object, kind: type | None = None) -> Macro:
         """Return the macro as a method."""
         return self if owner is None else replace(self, bound=(owner,))

@@ -409,3 +409,24 @@ def test_annotations_survive_json(annotation: Any) -> None:
 def test_what_is_not_a_trace_is_refused(trace: Any) -> None:
     with pytest.raises(MisuseError):
         Trace.apply_json_to_schedule(trace, tir.Schedule(chain))
+
+
+@pytest.mark.parametrize(("keep", "binding"), [(True, "i0"), (False, "0")])
+def test_blockize_keeps_unit_loops_in_bindings_if_asked(keep: bool, binding: str):
+    @T.prim_func
+    def tiled(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+        for i0, j0, i1, j1 in T.grid(1, 2, 4, 4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i0 * 4 + i1)
+                vj = T.axis.spatial(8, j0 * 4 + j1)
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    sch = tir.Schedule(tiled)
+    _, _, inner, _ = sch.get_loops("B")
+    outer = sch.blockize(inner, preserve_unit_iters=keep)
+    realize = sch.mod["main"].body.block.body.body.body
+    assert realize.block.name_hint == sch.get(outer).name_hint
+    assert str(realize.iter_values[0]) == binding
+    arrays = [np.arange(32, dtype="float32").reshape(4, 8), np.zeros((4, 8), "float32")]
+    relaxpy.compile(sch.mod, target="numpy")["main"](*arrays)
+    assert (arrays[1] == arrays[0] + 1).all()
