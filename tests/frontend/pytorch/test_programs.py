@@ -82,6 +82,13 @@ def sizes_in_shapes(self: Any, x: Any) -> Any:
     return y[1:], x.expand(3, n, 4).sum(0) / n, *ramps, x.new_zeros(n, 2 * n), n + 1, x * abs(n - 5)
 
 
+def last_rows(self: Any, x: Any) -> Any:
+    n = x.shape[0]
+    twice, more = torch.cat([x, x]), torch.cat([x, x[:1]])
+    written = torch.zeros_like(x).copy_(more[-n:])
+    return twice[-n:], more[-n:], twice[:-n], written, x[-2 * n :], twice[-n - 1 :]
+
+
 def images_of_any_number(self: Any, x: Any) -> Any:
     images = x[:, None, :, None].expand(-1, 2, 4, 3)
     pools = torch.nn.AdaptiveMaxPool2d((3, 2), return_indices=True), torch.nn.AdaptiveMaxPool2d(1)
@@ -144,6 +151,7 @@ PROGRAMS = {
     "changed before a view": lambda: Module(changed_before_a_view, linear=linear()),
     "a view of what changes later": lambda: Module(a_view_of_what_changes_later),
     "sizes in shapes": lambda: Module(sizes_in_shapes),
+    "last rows": lambda: Module(last_rows),
     "images of any number": lambda: Module(images_of_any_number),
     "promoted": lambda: Module(promoted),
     "indexed": lambda: Module(indexed),

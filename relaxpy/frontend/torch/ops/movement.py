@@ -12,6 +12,7 @@ from relaxpy.frontend.shared.tensors import Size, dtype_of, product, rank_of, re
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.frontend.torch.symbols import is_symbolic, sympy_of
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor, compute
@@ -133,13 +134,31 @@ def bounds(cx: Context, size: Size, start: Any, end: Any) -> tuple[Size, Size]:
         if isinstance(value, int) and isinstance(size, int):
             found.append(min(max(value + size if value < 0 else value, 0), size))
             continue
-        negative = value < 0 if isinstance(value, int) else False
-        whole = value + size if negative else value
+        negative = value < 0 if isinstance(value, int) else _counts_from_end(cx, value)
+        if negative is None:
+            whole = if_then_else(value < 0, value + size, value)
+        else:
+            whole = value + size if negative else value
         found.append(cx.simplify(ops.minimum(ops.maximum(whole, ops.const(0, "int64")), size)))
     begin, stop = found
     if isinstance(begin, int) and isinstance(stop, int):
         return begin, max(begin, stop)
     return begin, stop
+
+
+def _counts_from_end(cx: Context, value: Any) -> bool | None:
+    """Whether an operand that depends on sizes is negative, which PyTorch decides by its example.
+
+    None is for numbers that depend on data.
+    """
+    for operand in cx.node.all_input_nodes:
+        meta = operand.meta.get("val")
+        if is_symbolic(meta) and cx.importer.env.get(operand) is value:
+            expr, hint = sympy_of(meta), meta.node.hint
+            if expr.is_negative or expr.is_nonnegative:
+                return bool(expr.is_negative)
+            return None if hint is None else bool(hint < 0)
+    return False
 
 
 @converter("slice.Tensor", "slice_copy.Tensor")
@@ -151,7 +170,14 @@ def slice_tensor(
     begin, stop = bounds(cx, size, start, end)
     if cx.is_size(begin, 0) and cx.importer.symbols.equal(stop, size) and step == 1:
         return x
-    return R.strided_slice(x, [at], [begin], [stop], [step])
+    part = R.strided_slice(x, [at], [begin], [stop], [step])
+    symbols, meta = cx.importer.symbols, cx.meta()
+    if not isinstance(start, PrimExpr) or any(map(symbols.unknown, meta.shape)):
+        return part
+    sizes = cx.result_shape()
+    if all(map(symbols.equal, shape_of(part), sizes)):
+        return part
+    return cx.match(part, sizes, cx.result_dtype())
 
 
 @converter("narrow", "narrow_copy")
