@@ -188,9 +188,21 @@ class Symbols:
         name = type(expr).__name__
         if name in ("Pow", "PowByNatural") and expr.args[1].is_Integer and expr.args[1] > 0:
             return _fold(lambda a, b: a * b, [self._expr(expr.args[0])] * int(expr.args[1]))
+        if name == "Piecewise" and expr.args[-1].cond == sympy.true:
+            *cases, last = expr.args
+            result = self._operand(last.expr)
+            for case in reversed(cases):
+                result = if_then_else(self._expr(case.cond), self._operand(case.expr), result)
+            return result
         if name not in _FUNCTIONS:
             raise UnsupportedError(f"the size {expr} has no form in TIR")
         return _FUNCTIONS[name](*self._operands(expr))
+
+    def _operand(self, expr: Any) -> Any:
+        value = self._expr(expr)
+        if isinstance(value, PrimExpr):
+            return value
+        return const(value, "float64" if isinstance(value, float) else "int64")
 
     def _operands(self, expr: Any) -> list[Any]:
         items = [self._expr(item) for item in expr.args]

@@ -89,6 +89,11 @@ def last_rows(self: Any, x: Any) -> Any:
     return twice[-n:], more[-n:], twice[:-n], written, x[-2 * n :], twice[-n - 1 :]
 
 
+def checked(self: Any, x: Any) -> Any:
+    torch._check((x == x).all().item())
+    return x + 1
+
+
 def images_of_any_number(self: Any, x: Any) -> Any:
     images = x[:, None, :, None].expand(-1, 2, 4, 3)
     pools = torch.nn.AdaptiveMaxPool2d((3, 2), return_indices=True), torch.nn.AdaptiveMaxPool2d(1)
@@ -152,6 +157,7 @@ PROGRAMS = {
     "a view of what changes later": lambda: Module(a_view_of_what_changes_later),
     "sizes in shapes": lambda: Module(sizes_in_shapes),
     "last rows": lambda: Module(last_rows),
+    "checked": lambda: Module(checked),
     "images of any number": lambda: Module(images_of_any_number),
     "promoted": lambda: Module(promoted),
     "indexed": lambda: Module(indexed),

@@ -301,6 +301,10 @@ def item(cx: Context, x: Expr) -> Any:
         return size
     if getattr(symbol, "is_Symbol", False):
         return reshaped(x, [])
+    if dtype_of(x) == "bool" and len(getattr(symbol, "free_symbols", ())) == 1:
+        (bit,) = symbol.free_symbols  # the truth is that it is 1
+        cx.importer.symbols.known[bit] = cx.number_of(x, str(bit))
+        return cx.importer.symbols.expr(value)
     raise UnsupportedError("a number that is computed decides what is computed")
 
 
