@@ -144,7 +144,13 @@ def changes_its_input(self: Any, x: Any) -> Any:
 
 
 def drawn(self: Any, x: Any) -> Any:
-    return F.dropout(x, 0.5, training=True), torch.rand_like(x), torch.randint(0, 9, (3,))
+    none: Any = None  # which is passed by functions that take a generator
+    return (
+        *(F.dropout(x, 0.5, training=True), torch.rand_like(x), torch.randint(0, 9, (3,))),
+        *(draw(2, 3, generator=none) for draw in (torch.rand, torch.randn)),
+        *(torch.randint(*ends, (3,), generator=none) for ends in ((5,), (2, 5))),
+        torch.randperm(6, generator=none),
+    )
 
 
 def linear() -> Any:

@@ -35,6 +35,8 @@ _OPERATORS = (
     *("randint_like.low_dtype", "randperm", "bernoulli", "bernoulli.p", "multinomial"),
     *("normal_functional", "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"),
     *("normal.float_float", "uniform", "exponential", "log_normal", "geometric", "cauchy"),
+    *("rand.generator", "randn.generator", "randint.generator", "randint.low_generator"),
+    "randperm.generator",
     *("native_dropout", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet"),
 )
 
@@ -121,7 +123,7 @@ def _drawn(cx: Context, *unused: Value) -> Any:
 
     skipped = {"layout", "device", "pin_memory", "memory_format"}
     named = {k: plain(v) for k, v in cx.values(cx.node.kwargs).items() if k not in skipped}
-    if named.pop("generator", None) is not None:
+    if named.get("generator") is not None:
         raise UnsupportedError("a generator is part of the program; torch.manual_seed decides")
     plan = {"op": _name(cx.node.target), "args": plain(cx.values(cx.node.args)), "kwargs": named}
     shape = ShapeExpr(tuple(map(as_size, sizes)))
