@@ -10,8 +10,12 @@ from typing_extensions import override
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Function
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 
 
 class RewritePass(Pass):
@@ -28,3 +32,25 @@ class RewritePass(Pass):
     @abstractmethod
     def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
         """What rewrites a function of `mod`, which is in normal form; it returns one that stays."""
+
+
+class FusionPass(Pass):
+    """The base class of passes that replace bindings of functions by calls of new kernels.
+
+    What no binding uses any more is removed.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+
+        def fused(func: Function, builder: BlockBuilder) -> Function:
+            after = self.rewriter(builder).expr(func)
+            return func if after is func else remove_all_unused(after)
+
+        result = map_with_builder(mod, fused)
+        return mod if result is mod else normalize_module(result)
+
+    @abstractmethod
+    def rewriter(self, builder: BlockBuilder) -> BindingRewriter:
+        """What rewrites the bindings of one function; kernels are added to the builder."""

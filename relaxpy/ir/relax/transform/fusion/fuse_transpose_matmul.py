@@ -7,17 +7,13 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.relax.transform.algebra.products import is_transposition, shape_of
 from relaxpy.ir.relax.transform.legalize import is_known
+from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
@@ -27,7 +23,7 @@ _NAME = "NT_matmul"
 
 
 @dataclass(frozen=True)
-class FuseTransposeMatmul(Pass):
+class FuseTransposeMatmul(FusionPass):
     """Computes `x @ permute_dims(w)` of a dataflow block by a kernel that reads `w` in its order.
 
     It is applied before LegalizeOps, to products of tensors of known shape and datatype. The
@@ -35,15 +31,8 @@ class FuseTransposeMatmul(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-
-        def fused(func: rx.Function, builder: BlockBuilder) -> rx.Function:
-            after = _Fusing(builder).expr(func)
-            return func if after is func else remove_all_unused(after)
-
-        result = map_with_builder(mod, fused)
-        return mod if result is mod else normalize_module(result)
+    def rewriter(self, builder: BlockBuilder) -> BindingRewriter:
+        return _Fusing(builder)
 
 
 class _Fusing(BindingRewriter):

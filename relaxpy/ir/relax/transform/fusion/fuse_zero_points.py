@@ -8,17 +8,13 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.dtype import INT32
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import same, te_kernel, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.relax.transform.algebra.products import have_same_shape, shape_of
+from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
@@ -30,7 +26,7 @@ _BYTE = 8
 
 
 @dataclass(frozen=True)
-class FuseZeroPoints(Pass):
+class FuseZeroPoints(FusionPass):
     """Computes products of bytes without their zero points from products of the bytes.
 
     `matmul(astype(a, "int32") - p, astype(b, "int32") - q)` of a dataflow block is
@@ -40,15 +36,8 @@ class FuseZeroPoints(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-
-        def fused(func: rx.Function, builder: BlockBuilder) -> rx.Function:
-            after = _Fusing(builder).expr(func)
-            return func if after is func else remove_all_unused(after)
-
-        result = map_with_builder(mod, fused)
-        return mod if result is mod else normalize_module(result)
+    def rewriter(self, builder: BlockBuilder) -> BindingRewriter:
+        return _Fusing(builder)
 
 
 class _Fusing(BindingRewriter):
