@@ -22,3 +22,13 @@ def described(value: object) -> str:
 def article(noun: str) -> str:
     """Return the indefinite article of `noun`."""
     return "an" if noun[:1] in "AEIOUaeiou" or noun[:2] == "R." else "a"
+
+
+def digits(value: object) -> str:
+    """Return the repr of a value; of a very large integer, its magnitude."""
+    if isinstance(value, int) and value.bit_length() > 400:
+        return f"{'-' if value < 0 else ''}2**{value.bit_length() - 1}…"
+    try:
+        return f"{value!r:.130}"
+    except ValueError:
+        return f"a {type(value).__name__} of integers of too many digits"

@@ -587,16 +587,6 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
-def digits(value: object) -> str:
-    """Return the repr of a value; of a very large integer, its magnitude."""
-    if isinstance(value, int) and value.bit_length() > 400:
-        return f"{'-' if value < 0 else ''}2**{value.bit_length() - 1}…"
-    try:
-        return f"{value!r:.130}"
-    except ValueError:
-        return f"a {type(value).__name__} of integers of too many digits"
-
-
 def close_names(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the names in `known` that are spelt like `name`, or None."""
     names = nearest(name, known)

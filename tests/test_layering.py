@@ -43,7 +43,7 @@ ROOMS = {
     },
     "exec": {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
-        *("exec", "progress"),
+        *("description", "exec", "progress"),
     },
     "distributed": {"dataclass", "distributed", "entry", "errors", "ir", "launched", "screen"},
     "assertions": {"assertions", "dataclass", "entry", "errors", "exec", "ir"},

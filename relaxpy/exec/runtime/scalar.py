@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.errors import CompileError, RuntimeCheckError, digits
+from relaxpy.description import digits
+from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypeIs, override
 
+from relaxpy.description import digits
 from relaxpy.entry import user_facing
 from relaxpy.errors import (
     FunctionSignatureError,
@@ -22,7 +23,6 @@ from relaxpy.errors import (
     RuntimeCheckError,
     Span,
     counted,
-    digits,
 )
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType

@@ -12,7 +12,8 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from relaxpy.errors import MisuseError, RuntimeCheckError, digits
+from relaxpy.description import digits
+from relaxpy.errors import MisuseError, RuntimeCheckError
 
 Array = np.ndarray[Any, Any]
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, counted, digits, unexpected
+from relaxpy.description import digits
+from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.description import described
+from relaxpy.description import described, digits
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, counted, digits
+from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.foreign_arrays import check_elements, read_array
 from relaxpy.ir.core.fork_lock import ForkLock

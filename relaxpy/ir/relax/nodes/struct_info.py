@@ -14,8 +14,8 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.description import described
-from relaxpy.errors import MisuseError, UnknownNameError, digits
+from relaxpy.description import described, digits
+from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.core.node import set_fields
