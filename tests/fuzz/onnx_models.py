@@ -69,10 +69,13 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
     # Padding by `auto_pad` is not that of dilated windows, and never negative. Different elements
     # of nothing end the process. Exponentials of integers are integers.
     # The scale of nothing but zeros is 1. Corners are aligned with those of a size that is rounded.
+    # Powers of integers are computed in double, and what is too large is any number.
     operands = [feed[name] for name in node.input if name in feed]
     empty = any(not isinstance(x, list) and x.size == 0 for x in operands)
     if node.op_type in ("ReduceMean", "Unique"):
         return empty
+    if node.op_type == "Pow":
+        return _overflows(*operands)  # type: ignore[arg-type]
     if node.op_type == "DynamicQuantizeLinear":
         return not np.any(operands[0])  # type: ignore[arg-type]
     if node.op_type == "Resize" and attributes_of(node).get(_PLACES) == "align_corners":
@@ -88,6 +91,14 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
         return has_wide_steps(node, operands[1].shape[2:])  # type: ignore[union-attr]
     masked = node.op_type == "Dropout" and len(node.output) > 1 and opset < 12
     return masked or node.op_type == "MeanVarianceNormalization"
+
+
+def _overflows(base: Array, exponent: Array) -> bool:
+    """Whether a power of integers is outside their datatype."""
+    if base.dtype.kind != "i":
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.any(np.abs(np.float_power(base, exponent)) > np.iinfo(base.dtype).max))
 
 
 @dataclass(frozen=True)
@@ -162,12 +173,9 @@ def _declared(model: Model) -> dict[str, list[Any]]:
 
 def _resized(model: Model, sizes: Mapping[str, list[Any]]) -> dict[str, Array] | None:
     """Other arguments, in which the sizes that have names are larger by one, and none of them 1."""
-    # ONNX Runtime does not compare the sizes of tensors that have no elements.
-    if any(array.size == 0 for array in model.initializers.values()):
-        return None
     if not any(isinstance(size, str) for shape in sizes.values() for size in shape):
         return None
-    return {
+    feed = {
         name: np.resize(
             array,
             [
@@ -177,6 +185,10 @@ def _resized(model: Model, sizes: Mapping[str, list[Any]]) -> dict[str, Array] |
         )
         for name, array in model.inputs.items()
     }
+    # ONNX Runtime does not compare the sizes of tensors that have no elements.
+    if any(array.size == 0 for array in (*feed.values(), *model.initializers.values())):
+        return None
+    return feed
 
 
 def _agree(found: Any, expected: Content, what: str) -> None:

@@ -62,6 +62,12 @@ def _nothing(x: Array) -> Array:
     return np.zeros(0, x.dtype)
 
 
+@matrix_function
+def linalg_inv(a: Array) -> Array:
+    """The inverses."""
+    return np.linalg.inv(a)
+
+
 # ---- eigenvalues and singular values
 
 

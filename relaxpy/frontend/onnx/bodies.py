@@ -65,9 +65,16 @@ def schema_body(
     return function.instance({**defaults, **node.attributes})
 
 
+#: Operators of com.microsoft that ONNX has since opset 27, with the same operands.
+_ADOPTED = ("CausalConvWithState", "LinearAttention")
+
+
 def _schema(node: Node, version: int) -> Any:
+    domain = node.domain
+    if domain == "com.microsoft" and node.op in _ADOPTED:
+        domain, version = "", 27
     try:
-        return onnx.defs.get_schema(node.op, version, node.domain)
+        return onnx.defs.get_schema(node.op, version, domain)
     except onnx.defs.SchemaError:
         return None
 

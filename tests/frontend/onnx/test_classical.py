@@ -265,6 +265,14 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[Array, ...]]]] = [
             ({"values_strings": ["x", "y", "z"]}, {"default_string": "none"}),
         )
     ),
+    *(
+        (
+            "CategoryMapper",
+            {"cats_int64s": [0, 1, 3], "cats_strings": ["a", "c", "d"], **default},
+            [(x,), (x[:1],)],
+        )
+        for x, default in ((FLAGS, {"default_string": "none"}), (WORDS, {"default_int64": 5}))
+    ),
 ]
 
 

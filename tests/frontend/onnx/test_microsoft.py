@@ -66,6 +66,27 @@ BLOCKS = {"b": whole(3, 3, 8), "s": rand(3 * 3)}
 SIZES = {"K": 40, "N": 3, "bits": 4, "block_size": 16}
 PRODUCT = {"a": whole(3, 4), "as": SCALE, "az": ZERO, "b": whole(4, 5), "bs": SCALE, "bz": ZERO}
 PAIR = {"x": whole(2, 3), "xs": SCALE, "xz": ZERO, "y": whole(3), "s": SCALE, "z": ZERO, **OUT}
+ROTATE = rand(5, 4), rand(5, 4)
+STEP = {name: rand(2, 1, 8) for name in "qkv"}
+ENCODED = {"k": rand(2, 2, 6, 4), "v": rand(2, 2, 6, 4)}
+BUFFERS = {"past k": rand(2, 2, 5, 4), "past v": rand(2, 2, 5, 4)}
+UNUSED = dict.fromkeys(("m", "", "past k", "past v", "n", "beams", "places"))
+QUANTISED_IMAGE = {"x": whole(1, 5, 5, 2), "xs": SCALE, "xz": ZERO}
+FILTER = {"w": whole(3, 2, 3, 3), "ws": SCALE, "wz": ZERO}
+TABLE = {"d": whole(5, 16), "i": np.array([[0, 4, 2]]), "s": rand(5, 2)}
+CROPS = {
+    "x": rand(2, 3, 6, 7),
+    "r": np.array([[0, 0, 1, 1.5], [0.3, 0.9, 0.8, 0.1]], np.float32),
+    "b": np.array([1, 0], np.int32),
+}
+EXPERTS = {
+    "x": rand(4, 8),
+    "p": rand(4, 3),
+    "f1": rand(3, 16, 8),
+    "b1": rand(3, 16),
+    "f2": rand(3, 8, 16),
+    "b2": rand(3, 8),
+}
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], int | tuple[int, ...]]] = [
     ("Attention", {"x": X, "w": W, "b": B, "m": np.array([3, 5], np.int32)}, {"num_heads": 2}, 1),
@@ -373,6 +394,132 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], int | tuple[int, ...]]] =
         {"num_heads": 2},
         1,
     ),
+    ("Inverse", {"x": rand(2, 4, 4)}, {}, 1),
+    ("Inverse", {"x": rand(4, 4).astype(np.float64)}, {}, 1),
+    (
+        "MatMulInteger16",
+        {"a": np.array([[300, -2]], np.int16), "b": np.array([[30000], [7]], np.int16)},
+        {},
+        1,
+    ),
+    ("Unique", {"x": np.array([2, 1, 1, 3, 4, 3], np.float32)}, {}, 3),
+    ("UnfoldTensor", {"x": rand(2, 7, 3)}, {"dim": 1, "size": 3, "step": 2}, 1),
+    ("UnfoldTensor", {"x": rand(2, 7)}, {"size": 2}, 1),
+    ("Range", {"a": np.array([1]), "b": np.array([5])}, {}, 1),
+    ("Range", {"a": np.array(1.5), "b": np.array(5.0), "c": np.array(2.0)}, {}, 1),
+    ("Pad", {"x": rand(2, 3), "p": np.array([0, 1, 1, 0]), "v": np.float32(2)}, {}, 1),
+    ("GatherND", {"x": rand(2, 3), "i": np.array([[0, 2], [1, -1]])}, {}, 1),
+    ("GridSample", {"x": rand(1, 2, 3, 3), "g": rand(1, 2, 2, 2)}, {"mode": "bilinear"}, 1),
+    ("ScaledSiLU", {"x": X}, {"alpha": 0.5}, 1),
+    ("ScaledSiLU", {"x": X, "s": np.array(2.0, np.float32)}, {}, 1),
+    ("GatedAdd", {"x": X, "y": rand(2, 5, 12), "g": rand(2, 5, 1)}, {}, 1),
+    ("GatedRMSNorm", {"x": X, "s": rand(4), "g": rand(2, 5, 12)}, {"epsilon": 1e-5}, 1),
+    ("GatedRMSNorm", {"x": X, "s": rand(12), "g": X}, {"activation": "sigmoid"}, 1),
+    (
+        "LinearAttentionGate",
+        {"a": rand(2, 3, 4), "d": rand(4), "s": rand(4), "b": rand(2, 3, 4)},
+        {},
+        2,
+    ),
+    ("LinearAttentionGate", {"a": rand(2, 3, 4), "d": rand(4), "s": rand(4)}, {}, 1),
+    (
+        "CausalConvWithState",
+        {"x": rand(2, 3, 5), "w": rand(3, 1, 4), "b": rand(3), "past": rand(2, 3, 3)},
+        {"activation": "silu"},
+        2,
+    ),
+    (
+        "LinearAttention",
+        {
+            **{name: rand(2, 3, 8) for name in "qkv"},
+            "past": rand(2, 2, 4, 4),
+            "decay": -np.abs(rand(2, 3, 2)),
+            "beta": rand(2, 3, 2),
+        },
+        {"q_num_heads": 2, "kv_num_heads": 2},
+        2,
+    ),
+    *(
+        (
+            "MRotaryEmbedding",
+            {"x": rand(*shape), "p": RNG.integers(0, 5, (3, 2, 3)), "c": ROTATE[0], "s": ROTATE[1]},
+            {"mrope_section": [2, 1, 1], **options},
+            1,
+        )
+        for shape, options in (
+            ((2, 3, 16), {"num_heads": 2}),
+            ((2, 3, 16), {"num_heads": 2, "mrope_layout": 1}),
+            ((2, 2, 3, 8), {"interleaved": 1}),
+        )
+    ),
+    ("DecoderMaskedMultiHeadAttention", STEP, {"num_heads": 2}, 1),
+    ("DecoderMaskedMultiHeadAttention", {**STEP, **ENCODED}, {"num_heads": 2}, 1),
+    (
+        "DecoderMaskedMultiHeadAttention",
+        {**STEP, **ENCODED, **UNUSED, "bias": rand(24)},
+        {"num_heads": 2, "scale": 0.3},
+        1,
+    ),
+    *(
+        (
+            "DecoderMaskedMultiHeadAttention",
+            {**STEP, "m": mask, "": None, **BUFFERS, "n": np.array([3], np.int32), **more},
+            {"num_heads": 2, "past_present_share_buffer": 1},
+            3,
+        )
+        for mask, more in (
+            (None, {}),
+            (np.array([[1, 1, 0, 1], [0, 1, 1, 1]], np.int32), {}),
+            (None, {"beams": None, "places": None, "bias": rand(24)}),
+        )
+    ),
+    *(
+        ("CropAndResize", {**CROPS, "n": np.array(size, np.int32)}, options, 1)
+        for size, options in (
+            ((3, 4), {"extrapolation_value": 2.0}),
+            ((1, 5), {}),
+            ((3, 3), {"mode": "nearest"}),
+        )
+    ),
+    (
+        "NhwcMaxPool",
+        {"x": whole(1, 6, 7, 2)},
+        {"kernel_shape": [2, 3], "strides": [2, 2], "pads": [0, 1, 0, 1]},
+        1,
+    ),
+    ("QLinearConv", {**QUANTISED_IMAGE, **FILTER, **OUT}, {"channels_last": 1, "group": 1}, 1),
+    (
+        "QLinearAveragePool",
+        QUANTISED,
+        {"kernel_shape": [2, 3], "pads": [1, 1, 0, 1], "channels_last": 1},
+        1,
+    ),
+    *(
+        ("GatherBlockQuantized", {**TABLE, **zeros}, options, 1)
+        for zeros, options in (
+            ({}, {"bits": 4, "block_size": 16}),
+            ({"z": whole(5, 1)}, {"bits": 4, "block_size": 16, "quantize_axis": -1}),
+            ({"z": whole(5, 1), "s": rand(5, 1)}, {"bits": 8, "block_size": 16}),
+        )
+    ),
+    *(
+        ("MoE", {**EXPERTS, **more}, {"k": 2, **options}, 1)
+        for more, options in (
+            ({}, {"activation_type": "gelu"}),
+            ({"b1": None, "f2": rand(3, 8, 16), "b2": None}, {"activation_type": "silu"}),
+            ({}, {"activation_type": "relu", "normalize_routing_weights": 1}),
+            (
+                {"f2": rand(3, 8, 8)},
+                {
+                    "activation_type": "swiglu",
+                    "swiglu_fusion": 1,
+                    "activation_alpha": 1.702,
+                    "activation_beta": 1.0,
+                    "swiglu_limit": 1.0,
+                },
+            ),
+        )
+    ),
 ]
 
 
@@ -442,6 +589,29 @@ def test_fused_operators(
             "do_rotary needs cos_cache",
         ),
         ("CDist", {"a": rand(4, 3), "b": rand(5, 3)}, {"metric": "cosine"}, "metric 'cosine'"),
+        ("GatedRMSNorm", {"x": X, "s": rand(4), "g": X}, {"activation": "elu"}, "'elu'"),
+        (
+            "DecoderMaskedMultiHeadAttention",
+            {**STEP, "m": None, "": None, **BUFFERS},
+            {"num_heads": 2},
+            "past_present_share_buffer only",
+        ),
+        (
+            "DecoderMaskedMultiHeadAttention",
+            {**STEP, **UNUSED, "beams": np.array([2], np.int32)},
+            {"num_heads": 2},
+            "caches of beams",
+        ),
+        (
+            "DecoderMaskedMultiHeadAttention",
+            {"qkv": rand(2, 1, 24)},
+            {"num_heads": 2},
+            "packed into one",
+        ),
+        ("CropAndResize", {**CROPS, "n": np.array([3, 3])}, {"mode": "cubic"}, "'cubic'"),
+        ("GatherBlockQuantized", TABLE, {"quantize_axis": 0, "block_size": 16}, "axis of the ind"),
+        ("MoE", EXPERTS, {"activation_type": "geglu"}, "'geglu'"),
+        ("MoE", EXPERTS, {"activation_type": "swiglu"}, "fc3_experts_weights or swiglu_fusion"),
         (
             "SimplifiedLayerNormalization",
             {"x": X, "g": rand(12)},

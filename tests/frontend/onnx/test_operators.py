@@ -158,6 +158,13 @@ CASES: list[tuple[str, int, dict[str, Any], dict[str, Any], int]] = [
     ("TopK", 11, {"x": rand(4, 9), "c": ints(3)}, {"largest": 0}, 2),
     ("TopK", 11, {"x": rand(4, 9), "c": ints(0)}, {}, 2),
     ("Upsample", 7, {"x": IMAGE}, {"scales": [1.0, 1.0, 2.0, 3.0]}, 1),
+    ("Affine", 7, {"x": IMAGE}, {"alpha": 2.0, "beta": 0.5}, 1),
+    ("Crop", 7, {"x": IMAGE}, {"border": [1, 0, 2, 1]}, 1),
+    ("Crop", 7, {"x": IMAGE}, {"border": [1, 2, 0, 0], "scale": [2, 3]}, 1),
+    ("ImageScaler", 7, {"x": IMAGE}, {"scale": 2.0, "bias": [0.5, -1.0]}, 1),
+    ("ParametricSoftplus", 7, {"x": IMAGE}, {"alpha": 2.0, "beta": 0.5}, 1),
+    ("Scale", 7, {"x": IMAGE}, {"scale": 3.0}, 1),
+    ("ScaledTanh", 7, {"x": IMAGE}, {"alpha": 2.0, "beta": 0.5}, 1),
     (
         "Resize",
         11,

@@ -315,15 +315,26 @@ def tensor_scatter(
     mode: str = "linear",
 ) -> Expr:
     at = normal_axis(axis, rank_of(past_cache))
-    operands = [past_cache, update, *([] if write_indices is None else [write_indices])]
-    circular = mode == "circular"
-    return cx.te(lambda *t: _written(at, circular, *t), *operands, name="tensor_scatter")
+    return written(cx, past_cache, update, write_indices, at, circular=mode == "circular")
+
+
+def written(
+    cx: Context,
+    cache: Expr,
+    update: Expr,
+    starts: Expr | None,
+    axis: int,
+    *,
+    circular: bool = False,
+) -> Expr:
+    """The cache with the update along an axis, from a start of its own for each batch."""
+    operands = [cache, update, *([] if starts is None else [starts])]
+    return cx.te(lambda *t: _written(axis, circular, *t), *operands, name="tensor_scatter")
 
 
 def _written(
     axis: int, circular: bool, cache: Tensor, update: Tensor, starts: Any = None
 ) -> Tensor:
-    """The cache with the update along an axis, from a start of its own for each batch."""
     size, length = cache.shape[axis], update.shape[axis]
 
     def element(*index: PrimExpr) -> PrimExpr:

@@ -165,6 +165,29 @@ def label_encoder(
     return R.take(table, R.where(R.equal(R.max(hit, axis=[-1]), const(0, "int32")), none, first), 0)
 
 
+@converter("CategoryMapper", domain=DOMAIN)
+def category_mapper(
+    cx: Context,
+    x: Expr,
+    *,
+    cats_int64s: Sequence[int] = (),
+    cats_strings: Sequence[str] = (),
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Expr:
+    if text.are_strings(x):
+        return label_encoder(
+            cx,
+            x,
+            keys_strings=cats_strings,
+            values_int64s=cats_int64s,
+            default_int64=default_int64,
+        )
+    return label_encoder(
+        cx, x, keys_int64s=cats_int64s, values_strings=cats_strings, default_string=default_string
+    )
+
+
 def posttransformed(cx: Context, scores: Expr, transform: str) -> Expr:
     match transform:
         case "NONE":

@@ -50,6 +50,21 @@ def eye_like(cx: Context, x: Expr, *, dtype: int | None = None, k: int = 0) -> E
     return R.eye_like(x, k, dtype_of(x) if dtype is None else dtype_of_code(dtype))
 
 
+@converter("Range", domain="com.microsoft")
+def range_of_vectors(cx: Context, start: Value, limit: Value, delta: Value = None) -> Expr:
+    """As Range; a bound may be a vector of one element, and the step is 1 by default."""
+    bounds: list[Value] = []
+    for value in (start, limit, delta):
+        array = cx.array(value)
+        if array is not None:
+            bounds.append(literal(array.reshape(())))
+        elif value is None:
+            bounds.append(const(1, dtype_of(cx.tensor(start))))
+        else:
+            bounds.append(cx.emit(R.reshape(cx.tensor(value), ())))
+    return range_(cx, *bounds)
+
+
 @converter("Range", ignored=["stash_type"])
 def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
     found = [cx.elements(value) for value in (start, limit, delta)]

@@ -413,7 +413,7 @@ def where(cx: Context, condition: Expr, x: Expr, y: Expr) -> Expr:
     return cx.broadcast(R.where, condition, x, y)
 
 
-@converter("Identity")
+@converter("Identity", "MemcpyFromHost", "MemcpyToHost")
 def identity(cx: Context, x: Value) -> Value:
     return x
 

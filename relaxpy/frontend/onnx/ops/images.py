@@ -36,6 +36,7 @@ _METHODS = {
 _LARGEST = 128
 
 
+@converter("GridSample", domain="com.microsoft")
 @converter("GridSample")
 def grid_sample(
     cx: Context,

@@ -24,7 +24,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.shared.windows import simple
+from relaxpy.frontend.shared.windows import simple, whole
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
@@ -308,7 +308,7 @@ def embed_layer_normalization(
 # -- Attention --------------------------------------------------------------------------------
 
 
-def _heads(cx: Context, x: Expr, heads: int) -> Expr:
+def heads_apart(cx: Context, x: Expr, heads: int) -> Expr:
     """(batch, length, heads * size) as (batch, heads, length, size)."""
     batch, length, width = shape_of(x, 3)
     if not isinstance(width, int) or width % heads:
@@ -340,7 +340,7 @@ def _seen(mask: Expr, batch: Size, keys: Size) -> Expr:
     return R.expand_dims(seen, axes) if axes else seen
 
 
-def _attended(
+def attended(
     cx: Context,
     q: Expr,
     k: Expr,
@@ -401,14 +401,14 @@ def attention(
     sizes = list(qkv_hidden_sizes or [width // 3] * 3)
     ends = [0, sizes[0], sizes[0] + sizes[1], sum(sizes)]
     q, k, v = (
-        _heads(cx, cx.emit(R.strided_slice(every, [2], [a], [b])), num_heads)
+        heads_apart(cx, cx.emit(R.strided_slice(every, [2], [a], [b])), num_heads)
         for a, b in itertools.pairwise(ends)
     )
     if past is not None:
         before = [R.squeeze(R.strided_slice(past, [0], [n], [n + 1]), [0]) for n in (0, 1)]
         k, v = (R.concat([old, new], axis=2) for old, new in zip(before, (k, v), strict=True))
     k, v = cx.emit(k), cx.emit(v)
-    y = _attended(
+    y = attended(
         cx,
         q,
         k,
@@ -458,6 +458,19 @@ def rotary(
     )
 
 
+def with_biases(cx: Context, parts: Sequence[Expr], bias: Expr | None) -> Sequence[Expr]:
+    """Projections plus their parts of the bias, one after the other."""
+    if bias is None:
+        return parts
+    begin = 0
+    shifted: list[Expr] = []
+    for part in parts:
+        end = begin + whole(shape_of(part)[-1])
+        shifted.append(cx.emit(R.add(part, R.strided_slice(bias, [0], [begin], [end]))))
+        begin = end
+    return shifted
+
+
 @converter("MultiHeadAttention", domain=DOMAIN)
 def multi_head_attention(
     cx: Context,
@@ -475,22 +488,12 @@ def multi_head_attention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> list[Expr]:
-    parts = [query, key, value]
-    if bias is not None:
-        begin = 0
-        shifted: list[Expr] = []
-        for part in parts:
-            width = shape_of(part)[-1]
-            shifted.append(
-                cx.emit(R.add(part, R.strided_slice(bias, [0], [begin], [begin + width])))
-            )
-            begin = begin + width  # type: ignore[assignment]
-        parts = shifted
-    q, k, v = (x if rank_of(x) == 4 else cx.emit(_heads(cx, x, num_heads)) for x in parts)
+    parts = with_biases(cx, [query, key, value], bias)
+    q, k, v = (x if rank_of(x) == 4 else cx.emit(heads_apart(cx, x, num_heads)) for x in parts)
     if past_key is not None and past_value is not None:
         k = cx.emit(R.concat([past_key, k], axis=2))
         v = cx.emit(R.concat([past_value, v], axis=2))
-    y = _attended(
+    y = attended(
         cx,
         q,
         k,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.linear import gemm
 from relaxpy.frontend.onnx.ops.microsoft import DOMAIN, PLAIN, attention
+from relaxpy.frontend.onnx.ops.microsoft_images import with_channels_first
 from relaxpy.frontend.onnx.ops.pool import average_pool
 from relaxpy.frontend.onnx.ops.quantized import (
     dequantize_linear,
@@ -18,8 +19,16 @@ from relaxpy.frontend.onnx.ops.quantized import (
 from relaxpy.frontend.onnx.ops.recurrent import lstm_layer
 from relaxpy.frontend.onnx.registry import Value, converter, find
 from relaxpy.frontend.onnx.view import code_of
-from relaxpy.frontend.shared.tensors import dtype_of, rank_of, reshaped, scalar
+from relaxpy.frontend.shared.tensors import (
+    dtype_of,
+    normal_axis,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.shared.windows import simple
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -167,6 +176,18 @@ def dynamic_quantize_lstm(
     )
 
 
+def _unpacked(cx: Context, packed: Expr, bits: int) -> Expr:
+    """The numbers that the bytes along the last axis hold, the one in the lowest bits first."""
+    packed = cx.emit(packed)
+    *outer, count = shape_of(packed)
+    parts = [
+        R.bitwise_and(R.right_shift(packed, scalar(k, packed)), scalar((1 << bits) - 1, packed))
+        for k in range(0, 8, bits)
+    ]
+    both = R.stack(parts, axis=len(outer) + 1) if bits < 8 else packed
+    return cx.emit(reshaped(both, [*outer, simple(count * (8 // bits))]))
+
+
 @converter("MatMulNBits", domain=DOMAIN, ignored=["accuracy_level"], fixed={"weight_prepacked": 0})
 def matmul_nbits(
     cx: Context,
@@ -188,12 +209,8 @@ def matmul_nbits(
     wide = dtype_of(a)
 
     def unpacked(packed: Expr, row: int) -> Expr:
-        whole = R.reshape(packed, (N, -1))
-        if bits == 4:
-            low = R.bitwise_and(whole, scalar(15, packed))
-            both = R.stack([low, R.right_shift(whole, scalar(4, packed))], axis=2)
-            whole = R.reshape(both, (N, -1))
-        return R.astype(R.strided_slice(cx.emit(whole), [1], [0], [row]), wide)
+        numbers = _unpacked(cx, R.reshape(packed, (N, -1)), bits)
+        return R.astype(R.strided_slice(numbers, [1], [0], [row]), wide)
 
     values = reshaped(unpacked(b, blocks * block_size), (N, blocks, block_size))
     middle: Expr = scalar(1 << (bits - 1), a)
@@ -207,6 +224,51 @@ def matmul_nbits(
     weights = reshaped(R.multiply(R.subtract(values, middle), factors), (N, blocks * block_size))
     result = R.matmul(a, R.permute_dims(R.strided_slice(cx.emit(weights), [1], [0], [K])))
     return result if bias is None else R.add(result, bias)
+
+
+@converter("GatherBlockQuantized", domain=DOMAIN)
+def gather_block_quantized(
+    cx: Context,
+    data: Expr,
+    indices: Expr,
+    scales: Expr,
+    zero_points: Expr | None = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+) -> Expr:
+    """Some rows of a table of which each block along an axis has a scale."""
+    rank = rank_of(data)
+    at, along = normal_axis(gather_axis, rank), normal_axis(quantize_axis, rank)
+    is_packed = dtype_of(data) == "uint8"
+    if at == along or block_size < 1 or not (bits in (2, 4, 8) or not is_packed):
+        raise UnsupportedError("blocks along the axis of the indices, or of 3 bits")
+
+    def rows(x: Expr) -> Expr:
+        return cx.emit(R.take(x, indices, at))
+
+    def numbers(x: Expr) -> Expr:
+        return _unpacked(cx, rows(x), bits) if is_packed else rows(x)
+
+    def blocks(x: Expr) -> Expr:
+        """A number of each block, for each of its elements."""
+        axis = along + rank_of(indices) - 1 if along > at else along
+        every = cx.emit(R.repeat(x, block_size, axis))
+        return R.strided_slice(every, [axis], [0], [shape_of(values)[axis]])
+
+    values = numbers(data)
+    dtype = dtype_of(scales)
+    found = R.astype(values, dtype)
+    if zero_points is not None:
+        zeros = numbers(zero_points)
+        length = shape_of(scales)[-1]
+        zeros = R.strided_slice(zeros, [rank_of(zeros) - 1], [0], [length])
+        found = R.subtract(found, R.astype(blocks(cx.emit(zeros)), dtype))
+    elif is_packed:
+        found = R.subtract(found, scalar(1 << (bits - 1), scales))
+    return R.multiply(found, blocks(rows(scales)))
 
 
 def _qlinear(op: str) -> None:
@@ -276,7 +338,7 @@ def qlinear_concat(cx: Context, y_scale: Expr, y_zero: Expr, *inputs: Expr, axis
     return quantized(cx, R.concat(parts, axis=axis), y_scale, y_zero, code, 1, "float32")
 
 
-@converter("QLinearAveragePool", domain=DOMAIN, fixed={"channels_last": 0})
+@converter("QLinearAveragePool", domain=DOMAIN)
 def qlinear_average_pool(
     cx: Context,
     x: Expr,
@@ -284,6 +346,7 @@ def qlinear_average_pool(
     kernel_shape: Sequence[int],
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
+    channels_last: int = 0,
     count_include_pad: int = 0,
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
@@ -300,7 +363,10 @@ def qlinear_average_pool(
             strides=strides,
         )
 
-    return _qlinear_unary(cx, x, scales, mean)
+    def pooled(images: Expr) -> Expr:
+        return _qlinear_unary(cx, images, scales, mean)
+
+    return with_channels_first(cx, x, pooled) if channels_last else pooled(x)
 
 
 @converter("QLinearSoftmax", domain=DOMAIN)

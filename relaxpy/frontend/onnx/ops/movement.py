@@ -417,6 +417,7 @@ def gather_elements(cx: Context, x: Expr, indices: Expr, *, axis: int = 0) -> Ex
     return R.gather_elements(x, _positive(cx, indices, shape_of(x)[at]), at)
 
 
+@converter("GatherND", domain="com.microsoft")
 @converter("GatherND")
 def gather_nd(cx: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Expr:
     depth = sizes_known_last(indices)

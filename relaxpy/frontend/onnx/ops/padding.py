@@ -151,6 +151,7 @@ def pad_1(
     return padded(cx, x, pads or paddings or (), mode, value)
 
 
+@converter("Pad", domain="com.microsoft")
 @converter("Pad", since=11)
 def pad(
     cx: Context,
