@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -23,7 +22,7 @@ from relaxpy.exec.native.calls.copies import WithCopies
 from relaxpy.exec.native.calls.entry import entry_name, make_entry
 from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.llvm.module import Module
-from relaxpy.exec.native.machine_code.objects import Library
+from relaxpy.exec.native.machine_code.objects import Library, return_memory
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import MARK
@@ -168,12 +167,11 @@ def _large_in_memory(constants: Sequence[Constant]) -> list[np.ndarray[Any, Any]
     """
     from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", int) if sys.platform == "linux" else int
     unpacked = {constant.literal for constant in constants if constant.packing is None}
 
     def in_memory(constant: Constant) -> np.ndarray[Any, Any]:
         array = _in_memory(constant, releases=constant.literal not in unpacked)
-        trim(0)  # glibc keeps what is freed between arrays in use
+        return_memory()
         return array
 
     largest = max(constant.literal.nbytes for constant in constants)

@@ -15,6 +15,8 @@ from threading import get_native_id
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from relaxpy.ir.core.fork_lock import ForkLock
 
 ENTRIES: Final = 1 << 16
@@ -42,7 +44,9 @@ _of_numpy: deque[WorkerTime] = deque(maxlen=ENTRIES)
 @cache
 def ring() -> Any:
     """The words that native workers read and write."""
-    return (ctypes.c_int64 * (2 + 4 * ENTRIES))()
+    count = 2 + 4 * ENTRIES
+    # These zeros take no memory before they are written.
+    return (ctypes.c_int64 * count).from_buffer(np.zeros(count, np.int64))
 
 
 @contextmanager

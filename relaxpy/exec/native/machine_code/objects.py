@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -130,7 +132,15 @@ def _generate(method: str, text: str, machine: Machine, *, optimised: bool = Tru
         binding.create_context() as context,
         binding.parse_assembly(text, context) as parsed,
     ):
-        return getattr(target_machine(machine, optimised=optimised), method)(parsed)
+        result = getattr(target_machine(machine, optimised=optimised), method)(parsed)
+    return_memory()
+    return result
+
+
+def return_memory() -> None:
+    """Give memory that was freed back to the system: glibc keeps what is between blocks in use."""
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
 
 @contextmanager
