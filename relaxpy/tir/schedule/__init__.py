@@ -5,6 +5,7 @@ from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
 from relaxpy.ir.tir.schedule.scheduled import StmtSRef as StmtSRef
 from relaxpy.ir.tir.schedule.trace import (
     BlockRV as BlockRV,
+    ExprRV as ExprRV,
     Instruction as Instruction,
     InstructionKind as InstructionKind,
     LoopRV as LoopRV,
