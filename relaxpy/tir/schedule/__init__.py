@@ -5,12 +5,13 @@ from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
 from relaxpy.ir.tir.schedule.scheduled import StmtSRef as StmtSRef
 from relaxpy.ir.tir.schedule.trace import (
     BlockRV as BlockRV,
+    ExprRV as ExprRV,
     Instruction as Instruction,
     InstructionKind as InstructionKind,
     LoopRV as LoopRV,
     Trace as Trace,
 )
 from relaxpy.missing import hint_at_absent as _hint_at_absent
-from relaxpy.tir.schedule import testing as testing
+from relaxpy.tir.schedule import analysis as analysis, testing as testing
 
 _hint_at_absent(globals())

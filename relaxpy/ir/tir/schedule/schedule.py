@@ -26,13 +26,14 @@ from relaxpy.ir.tir.schedule import (
     reindex,
     relations,
 )
-from relaxpy.ir.tir.schedule.scheduled import ScheduledKernels, primitive
+from relaxpy.ir.tir.schedule.sampling import Location, SamplingKernels
+from relaxpy.ir.tir.schedule.scheduled import primitive
 from relaxpy.ir.tir.schedule.state import child_blocks, refused
 from relaxpy.ir.tir.schedule.trace import BlockRV, LoopRV
-from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.ir.tir.stmt import For, ForKind
 
 
-class Schedule(ScheduledKernels):
+class Schedule(SamplingKernels):
     """Kernels, and primitives that transform them without a change of their values.
 
     A primitive whose conditions do not hold raises a ScheduleError and leaves the kernels as they
@@ -357,16 +358,18 @@ class Schedule(ScheduledKernels):
         """Compute in each iteration of a loop what its blocks read of what a block writes.
 
         `index` is the position among the statements of the loop, -1 the last possible one, -2 the
-        first one.
+        first one. `loop` is also a location that was drawn.
 
         Errors:
             ScheduleError: a reader is not inside of the loop, or what the block reads is not there
                 yet.
         """
         state, node = self._block(block)
-        move.compute_at(
-            state, node, self._loop(loop)[1], index, preserve_unit_loops=preserve_unit_loops
-        )
+        place = self._place(loop)
+        if isinstance(place, For):
+            move.compute_at(state, node, place, index, preserve_unit_loops=preserve_unit_loops)
+        elif place == Location.INLINE:
+            inline.compute_inline(state, node)
 
     @primitive
     def reverse_compute_at(
@@ -383,9 +386,13 @@ class Schedule(ScheduledKernels):
                 not complete there, or the block reads what other iterations write.
         """
         state, node = self._block(block)
-        move.reverse_compute_at(
-            state, node, self._loop(loop)[1], index, preserve_unit_loops=preserve_unit_loops
-        )
+        place = self._place(loop)
+        if isinstance(place, For):
+            move.reverse_compute_at(
+                state, node, place, index, preserve_unit_loops=preserve_unit_loops
+            )
+        elif place == Location.INLINE:
+            inline.reverse_compute_inline(state, node)
 
     # --- blocks into their consumers and producers
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from enum import IntEnum
+from random import Random
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, ScheduleError, check_type, unexpected
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.schedule import relations
 from relaxpy.ir.tir.schedule.state import State, refused
@@ -26,6 +29,7 @@ from relaxpy.ir.tir.schedule.trace import (
     Trace,
 )
 from relaxpy.ir.tir.stmt import Block, For
+from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.expr import GlobalVar
@@ -44,8 +48,9 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
     def apply(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         saved = {name: state.copy() for name, state in self._states.items()}
         self._maps.clear()
+        self._decided = None
         try:
-            result = method(self, *args, **kwargs)
+            result = method(self, *self._known(args), **self._known(kwargs))
             for name, state in self._states.items():
                 if name in saved and state.func is not saved[name].func:
                     state.check()
@@ -66,7 +71,8 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         if "func_name" in arguments and arguments["func_name"] is None:
             arguments["func_name"] = self._working_on
         outputs = result if isinstance(result, list) else () if result is None else (result,)
-        self.trace.append(Instruction(kind, *kind.packed(arguments), tuple(outputs)))  # type: ignore[arg-type]
+        inst = Instruction(kind, *kind.packed(arguments), tuple(outputs))  # type: ignore[arg-type]
+        self.trace.append(inst, self._decided)
         return result
 
     entry = user_facing(apply)
@@ -116,7 +122,9 @@ class ScheduledKernels:
         error_render_level: Literal["detail", "fast", "none"] = "detail",
         enable_check: bool = True,
     ) -> None:
-        """A lone kernel becomes the function `main`; the other options change nothing here.
+        """A lone kernel becomes the function `main`; `seed` is that of what is drawn at random.
+
+        The other options change nothing here.
 
         Errors:
             MisuseError (also TypeError): `mod` is neither a kernel nor a module.
@@ -127,7 +135,10 @@ class ScheduledKernels:
         check_type(mod, IRModule, "expected a PrimFunc or a module")
         self._module = mod
         self._states: dict[str, State] = {}
-        self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var]] = {}
+        self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var | IntEnum]] = {}
+        self._numbers: dict[Var, PrimExpr] = {}
+        self._random = Random(seed)
+        self._decided: object = None
         self._maps: dict[object, IndexMap] = {}
         self._separators: list[int] = []
         self.trace = Trace()
@@ -165,11 +176,12 @@ class ScheduledKernels:
 
     def copy(self) -> Self:
         """Return a schedule of the same kernels for which the names of this one are valid, too."""
-        other = type(self)(self.mod)
+        other = type(self)(self.mod, seed=self.fork_seed())
         other._working_on = self._working_on
         for name, state in self._states.items():
             other._states[name] = state.copy()
         other._items = dict(self._items)
+        other._numbers = dict(self._numbers)
         other.trace = Trace(self.trace.insts, self.trace.decisions)
         return other
 
@@ -182,13 +194,20 @@ class ScheduledKernels:
     def get(self, rand_var_or_sref: BlockRV) -> Block: ...
     @overload
     def get(self, rand_var_or_sref: LoopRV) -> For: ...
+    @overload
+    def get(self, rand_var_or_sref: PrimExpr) -> int | PrimExpr: ...
     @user_facing
-    def get(self, rand_var_or_sref: BlockRV | LoopRV) -> Block | For:
-        """Return the block or loop of a name as it is now.
+    def get(self, rand_var_or_sref: BlockRV | LoopRV | PrimExpr) -> Block | For | int | PrimExpr:
+        """Return the block or loop of a name as it is now, or a number that was drawn.
 
         Errors:
             ScheduleError: it is gone.
         """
+        if isinstance(rand_var_or_sref, PrimExpr):
+            if isinstance(rand_var_or_sref, Var) and rand_var_or_sref not in self._numbers:
+                raise UnknownRVError("the schedule did not draw this number")
+            value = Analyzer().simplify(self._known(rand_var_or_sref))
+            return value.value if isinstance(value, IntImm) else value
         if isinstance(rand_var_or_sref, BlockRV):
             return self._block(rand_var_or_sref)[1]
         return self._loop(rand_var_or_sref)[1]
@@ -213,6 +232,14 @@ class ScheduledKernels:
         """This schedule, which has the module and `get_sref` of TVM's ScheduleState."""
         return self
 
+    def seed(self, seed: int) -> None:
+        """Draw what is drawn at random from now on by another generator."""
+        self._random = Random(seed)
+
+    def fork_seed(self) -> int:
+        """Return a seed, drawn at random, for another schedule."""
+        return self._random.getrandbits(31)
+
     def remove_rv(self, rand_var: BlockRV | LoopRV) -> None:
         """Forget a name of a block or loop."""
         self._item(rand_var, type(rand_var))
@@ -234,7 +261,19 @@ class ScheduledKernels:
             self._states[name] = State(func)
         return self._states[name]
 
-    def _enter(self, state: State, rv: RV, item: Block | Var) -> RV:
+    def _known(self, value: Any) -> Any:
+        """Return arguments of a primitive with drawn numbers in place of their names."""
+        match value:
+            case tuple() | list():
+                return type(value)(map(self._known, value))
+            case dict():
+                return {key: self._known(item) for key, item in value.items()}
+            case PrimExpr() if self._numbers:
+                return substitute(value, self._numbers)
+            case _:
+                return value
+
+    def _enter(self, state: State, rv: RV, item: Block | Var | IntEnum) -> RV:
         name = next(name for name, other in self._states.items() if other is state)
         self._items[rv] = name, item
         return rv
@@ -245,7 +284,7 @@ class ScheduledKernels:
     def _loop_rv(self, state: State, loop: For) -> LoopRV:
         return self._enter(state, LoopRV(), loop.loop_var)
 
-    def _item(self, rv: object, kind: type) -> tuple[State, Block | Var]:
+    def _item(self, rv: object, kind: type) -> tuple[State, Block | Var | IntEnum]:
         noun = "block" if kind is BlockRV else "loop"
         if not isinstance(rv, kind):
             raise unexpected(rv, f"expected a {noun}{', or its name' * (kind is BlockRV)}")
@@ -267,7 +306,9 @@ class ScheduledKernels:
 
     def _loop(self, rv: LoopRV) -> tuple[State, For]:
         state, item = self._item(rv, LoopRV)
-        assert isinstance(item, Var)
+        assert not isinstance(item, Block)
+        if not isinstance(item, Var):
+            raise refused(f"the location that was drawn is {item.name.lower()}, not a loop")
         loop = state.loop(item)
         if loop is None:
             raise refused(f"loop {item.name} is not in the kernel any more")

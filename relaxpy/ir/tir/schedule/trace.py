@@ -14,7 +14,7 @@ from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import ConstExpr, StringImm
+from relaxpy.ir.tir.expr import ConstExpr, StringImm, Var
 
 if TYPE_CHECKING:
     from relaxpy.ir.tir.schedule.schedule import Schedule
@@ -33,6 +33,9 @@ class BlockRV(_Name):
 class LoopRV(_Name):
     """A name for a loop of a Schedule, which stays valid as the kernel changes."""
 
+
+ExprRV = Var
+"""A name for a number that a Schedule drew at random."""
 
 _SPELLED = {
     "rfactor": "RFactor",
@@ -57,11 +60,12 @@ class InstructionKind:
         self.method_name = method.__name__.removeprefix("_")
         words = self.method_name.split("_")
         self.name = _SPELLED.get(self.method_name, "".join(map(str.capitalize, words)))
+        self.decides = "decision" in inspect.signature(method).parameters
         self.returns_list = str(inspect.signature(method).return_annotation).startswith("list")
         self.parameters = [
             (name, _role(method.__name__, name, parameter))
             for name, parameter in inspect.signature(method).parameters.items()
-            if name != "self"
+            if name not in {"self", "decision"}
         ]
 
     @staticmethod
@@ -79,7 +83,7 @@ class InstructionKind:
     @property
     def is_pure(self) -> bool:
         """Whether the primitive leaves the kernels as they are."""
-        return self.name.startswith("Get")
+        return self.name.startswith(("Get", "Sample"))
 
     def same_as(self, other: object) -> bool:
         """Whether both are one kind."""
@@ -150,13 +154,13 @@ class Instruction:
     kind: InstructionKind
     inputs: Sequence[Any]
     attrs: Sequence[Any]
-    outputs: Sequence[BlockRV | LoopRV]
+    outputs: Sequence[BlockRV | LoopRV | ExprRV]
 
     def same_as(self, other: object) -> bool:
         """Whether both are one instruction."""
         return self is other
 
-    def as_python(self, names: Mapping[object, str]) -> str:
+    def as_python(self, names: Mapping[object, str], decision: object = None) -> str:
         """Return a line of Python; blocks and loops that have no name are `_`."""
         signature = inspect.signature(self.kind.method)
         args: list[str] = []
@@ -165,6 +169,8 @@ class Instruction:
                 args += (_written(item, names) for item in value)
             elif value != [] and value is not None:
                 args.append(f"{name}={_written(value, names)}")
+        if decision is not None:
+            args.append(f"decision={_written(decision, names)}")
         outputs = ", ".join(names.get(output, "_") for output in self.outputs)
         if self.kind.returns_list and len(self.outputs) == 1:
             outputs += ","
@@ -184,7 +190,7 @@ class Trace:
         insts: Sequence[Instruction] = (),
         decisions: Mapping[Instruction, object] | None = None,
     ) -> None:
-        """The trace of `insts`; there are no primitives that draw `decisions` at random."""
+        """The trace of `insts`; `decisions` are what those that draw at random have drawn."""
         self.insts: list[Instruction] = list(insts)
         self.decisions: dict[Instruction, object] = dict(decisions or {})
 
@@ -229,7 +235,7 @@ class Trace:
         names: dict[object, str] = {}
         for inst in self.insts:
             for output in inst.outputs:
-                letter = "b" if isinstance(output, BlockRV) else "l"
+                letter = next(k for kind, k in _LETTERS.items() if isinstance(output, kind))
                 names.setdefault(output, f"{letter}{len(names)}")
         return names
 
@@ -237,7 +243,7 @@ class Trace:
         """Return one line of Python for each instruction."""
         names = self._names()
         insts = self._before_postproc() if remove_postproc else self.insts
-        return [inst.as_python(names) for inst in insts]
+        return [inst.as_python(names, self.decisions.get(inst)) for inst in insts]
 
     @override
     def __str__(self) -> str:
@@ -283,7 +289,10 @@ class Trace:
         remove_postproc: bool = False,
         decision_provider: Callable[..., Any] | None = None,
     ) -> None:
-        """Apply the instructions to another Schedule.
+        """Apply the instructions to another Schedule, with the decisions that were drawn.
+
+        `decision_provider` replaces them: it gets an instruction, its inputs and attributes, and
+        its decision or None.
 
         Errors:
             ScheduleError: one of them cannot be applied there.
@@ -291,8 +300,11 @@ class Trace:
         known: dict[object, Any] = {}
         for inst in self._before_postproc() if remove_postproc else self.insts:
             inputs = [_renamed(value, known) for value in inst.inputs]
+            decision = self.decisions.get(inst)
+            if decision_provider is not None:
+                decision = decision_provider(inst, inputs, inst.attrs, decision)
             arguments = inst.kind.unpacked(inputs, inst.attrs)
-            _apply(sch, inst.kind, arguments, inst.outputs, known)
+            _apply(sch, inst.kind, arguments, inst.outputs, known, decision)
 
     @staticmethod
     def apply_json_to_schedule(json_obj: object, sch: Schedule) -> None:
@@ -307,23 +319,38 @@ class Trace:
         except ValueError:
             raise unexpected(json_obj, "a trace is JSON") from None
         match items:
-            case [list(insts), list()]:
+            case [list(insts), list(made)]:
                 pass
             case _:
                 raise unexpected(items, "a trace is a list of instructions and one of decisions")
         known: dict[object, Any] = {}
-        for item in insts:
+        decisions = _decisions(made)
+        for number, item in enumerate(insts):
             match item:
                 case [str(name), list(inputs), list(attrs), list(outputs)]:
                     kind = InstructionKind.get(name)
                     operands = [_named(value, known) for value in inputs]
                     arguments = kind.unpacked(operands, [_loaded(value) for value in attrs])
-                    _apply(sch, kind, arguments, outputs, known)
+                    _apply(sch, kind, arguments, outputs, known, decisions.get(number))
                 case _:
                     raise unexpected(item, "an instruction is [kind, inputs, attributes, outputs]")
 
 
 _POSTPROC = "EnterPostproc"
+#: How names of each kind begin in Python.
+_LETTERS: dict[type, str] = {BlockRV: "b", LoopRV: "l", Var: "v"}
+
+
+def _decisions(rows: list[Any]) -> dict[int, Any]:
+    """The decisions by the numbers of their instructions."""
+    table: dict[int, Any] = {}
+    for row in rows:
+        match row:
+            case [int(number), decision]:
+                table[number] = decision
+            case _:
+                raise unexpected(row, "a decision is [number of the instruction, decision]")
+    return table
 
 
 def _apply(
@@ -332,7 +359,10 @@ def _apply(
     arguments: Mapping[str, Any],
     outputs: Sequence[object],
     known: dict[object, Any],
+    decision: object,
 ) -> None:
+    if kind.decides:
+        arguments = {**arguments, "decision": decision}
     results = kind.call(sch, arguments)
     if len(results) != len(outputs):
         raise MisuseError(
@@ -345,13 +375,13 @@ def _names_in(value: object) -> Iterator[object]:
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _names_in(item)
-    elif isinstance(value, (BlockRV, LoopRV)):
+    elif isinstance(value, (BlockRV, LoopRV, Var)):
         yield value
 
 
 def _written(value: object, names: Mapping[object, str]) -> str:
     match value:
-        case BlockRV() | LoopRV():
+        case BlockRV() | LoopRV() | Var():
             return names.get(value, "_")
         case list() | tuple():
             return f"[{', '.join(_written(item, names) for item in value)}]"
@@ -371,7 +401,7 @@ def _written(value: object, names: Mapping[object, str]) -> str:
 
 def _plain(value: object, names: Mapping[object, str], *, quoted: bool = False) -> Any:
     match value:
-        case BlockRV() | LoopRV():
+        case BlockRV() | LoopRV() | Var():
             return names.get(value, "_")
         case list() | tuple():
             return [_plain(item, names, quoted=quoted) for item in value]
@@ -416,6 +446,6 @@ def _named(value: Any, known: Mapping[object, Any]) -> Any:
 
 
 def _renamed(value: Any, known: Mapping[object, Any]) -> Any:
-    if isinstance(value, (BlockRV, LoopRV)):
+    if isinstance(value, (BlockRV, LoopRV, Var)):
         return known[value]
     return [_renamed(v, known) for v in value] if isinstance(value, (list, tuple)) else value

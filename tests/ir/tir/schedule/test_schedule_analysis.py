@@ -1,0 +1,91 @@
+"""Which blocks there are, and layouts in which loops visit one element after the other."""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+
+from relaxpy import tir
+from relaxpy.errors import MisuseError
+from relaxpy.script import tir as T
+from relaxpy.tir.schedule.analysis import has_block, is_output_block, suggest_index_map
+
+
+def loops(*extents: int) -> list[tir.For]:
+    return [
+        tir.For(tir.Var(f"l{k}", "int32"), 0, extent, tir.ForKind.SERIAL, tir.Evaluate(0))
+        for k, extent in enumerate(extents)
+    ]
+
+
+Indices = Callable[..., Sequence[Any]]
+ROWS: list[tuple[Indices, tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
+    (lambda i, j: [i // 4 * 2 + j // 4, i % 4 * 4 + j % 4], (16, 8), (8, 16), (4, 4, 2, 4)),
+    (lambda i, j: [j % 4 * 2 + i], (2, 4), (8,), (2, 4)),
+    (lambda i, j, k: [k, j, i], (3, 4, 5), (5, 4, 3), (3, 4, 5)),
+    (lambda i: [i // 12, i % 12 // 6 + i % 2 * 2, i % 6 // 2], (36,), (3, 4, 3), (3, 6, 2)),
+]
+
+
+@pytest.mark.parametrize(("indices", "extents", "shape", "expected"), ROWS)
+def test_loops_visit_the_elements_of_the_new_layout_in_order(
+    indices: Indices, extents: tuple[int, ...], shape: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    nest = loops(*extents)
+    old = indices(*(loop.loop_var for loop in nest))
+    suggested = suggest_index_map(tir.decl_buffer(shape), old, nest)
+    assert suggested is not None
+    assert tuple(suggested.map_shape(shape)) == expected
+    visited = [
+        tuple(int(value) for value in suggested.map_indices(indices(*at)))
+        for at in product(*map(range, extents))
+    ]
+    assert visited == sorted(visited)
+    assert len(set(visited)) == len(visited)
+    there = suggested.inverse(shape)
+    for at in product(*map(range, shape)):
+        assert tuple(map(int, there.map_indices(suggested.map_indices(at)))) == at
+
+
+@pytest.mark.parametrize(
+    ("indices", "extents"),
+    [
+        (lambda i, j: [i * j], (2, 4)),
+        (lambda i, j: [i + j], (2, 4)),
+        (lambda i, j: [i * 8 + j], (2, 4)),
+    ],
+)
+def test_no_layout_is_suggested_for_other_indices(
+    indices: Indices, extents: tuple[int, ...]
+) -> None:
+    nest = loops(*extents)
+    old = indices(*(loop.loop_var for loop in nest))
+    assert suggest_index_map(tir.decl_buffer((16,)), old, nest) is None
+
+
+def test_each_axis_has_an_index() -> None:
+    with pytest.raises(MisuseError, match="buffer has 2 axes, found 1 indices"):
+        suggest_index_map(tir.decl_buffer((2, 3)), [0], [])
+
+
+@T.prim_func
+def chain(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,), "float32")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + T.float32(1)
+
+
+def test_blocks_that_write_parameters_are_outputs() -> None:
+    sch = tir.Schedule(chain)
+    assert not is_output_block(sch, "B")
+    assert is_output_block(sch, sch.get_block("C"))
+    assert has_block(sch, "B")
+    assert not has_block(sch, "D")
+    assert len(sch.trace.insts) == 1  # a question is not a step
