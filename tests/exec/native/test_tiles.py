@@ -86,6 +86,16 @@ def test_datatypes(subscripts: str, dtype: str, out: str) -> None:
     run(subscripts, {"m": 21, "n": 37, "k": 1030}, dtype, out)
 
 
+@pytest.mark.parametrize("symbolic", ["", "mk"])
+@pytest.mark.parametrize(("dtype", "out"), [("float16", "float16"), ("int8", "int32")])
+def test_a_copy_of_rows_serves_several_blocks_of_columns(
+    dtype: str, out: str, symbolic: str
+) -> None:
+    wide = I32 if out == "int32" else None
+    extents = {"m": 131, "n": 1000, "k": 1030}
+    run("mk,nk->mn", extents, dtype, out, accumulator=wide, symbolic=symbolic)
+
+
 @pytest.mark.parametrize("n", [1, 33, 49])
 def test_only_the_last_column_of_narrow_integers_is_stored(n: int) -> None:
     a, b = (numbers(s, "float32") for s in ((6, 30), (30, n)))

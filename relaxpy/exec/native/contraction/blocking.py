@@ -16,6 +16,7 @@ from relaxpy.exec.native.contraction.operands import (
     extents,
     load,
 )
+from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import Function, Type, Value
 
 _THREADS: Final = 2, 4
@@ -129,6 +130,24 @@ def cover(
     costs = [max(8 * v, 8 + v) for v in (most, sum(tail) / lanes)]
     cost = count * costs[0] + (costs[1] if tail else 0) + count / 8
     return cost, (lanes,) * most if count else (), tuple(tail)
+
+
+def column_blocks(
+    columns: Size, tile: RegisterTile, repeats: float, *, scalars: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The vectors of full blocks, and those of a smaller one at the end; () for none.
+
+    Tasks compute all blocks `repeats` times. `scalars` are as those of `cover`.
+    """
+    lanes, most = tile.lanes, tile.vectors
+    if isinstance(columns, Value):
+        # Powers of two are the most likely extents.
+        return (lanes,) * (2 if tile.rows >= 8 else most), ()
+    candidates = [
+        cover(columns, lanes, n, scalars=scalars) for n in range(most, max(0, most - 2), -1)
+    ]
+    _, full, tail = min(candidates, key=lambda c: c[0] * imbalance(columns, c[1], c[2], repeats))
+    return full, tail
 
 
 def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: float) -> float:

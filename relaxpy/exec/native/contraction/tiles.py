@@ -7,18 +7,17 @@ into scratch memory where that is faster than to read it in place.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.native.contraction.blocking import (
     Columns,
+    column_blocks,
     columns_of,
-    cover,
     divisor,
     each,
     even,
-    imbalance,
     is_near,
     merged_strides,
     packed,
@@ -54,6 +53,8 @@ ROWS = 128
 """The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
 DEPTH = 1024
 """The most products that are added to a tile at a time: a copy of a block has that many rows."""
+BLOCKS = 4
+"""The most blocks of columns of a task that copies its rows; there are twice as many such tasks."""
 UNROLL = 12
 """The most iterations of the innermost axes of the sum that are written one after the other."""
 
@@ -93,6 +94,7 @@ class TileEmitter:
             self.epilogue = None
         self.f, self.contraction, self.tile = f, contraction, tile
         self.rows, self.columns = contraction.row.extent, contraction.column.extent
+        self.height = min(ROWS, self.rows) if isinstance(self.rows, int) else ROWS
         over = merged(contraction.over)
         first = len(over)
         while first and math.prod(extents(over[first - 1 :])) <= DEPTH:
@@ -116,13 +118,22 @@ class TileEmitter:
         self.strip, self.strips = self._strip()
         self.outer = contraction.outer[: -1 if self.strip else None]
         self.row_blocks = ceil_div(f, self.rows, ROWS)
-        self.full, self.tail = self._column_blocks()
+        repeats = math.prod(extents([GemmAxis(n) for n in self._row_sizes()]))
+        self.full, self.tail = column_blocks(self.columns, tile, repeats, scalars=dots is None)
         self.width = up(sum(self.full or self.tail), tile.lanes)
         self.column_blocks = ceil_div(f, self.columns, self.width)
+        # A task computes several blocks of columns with a copy of its rows.
+        self.blocks = 1
+        if (
+            self.packs_a
+            and isinstance(self.column_blocks, int)
+            and contraction.column.within is None
+        ):
+            self.blocks = max(1, min(BLOCKS, self.column_blocks // (2 * BLOCKS)))
         self.tasks = total(f, self._sizes())
 
     def _sizes(self) -> list[Size]:
-        return [*self._row_sizes(), self.column_blocks]
+        return [*self._row_sizes(), ceil_div(self.f, self.column_blocks, self.blocks)]
 
     def _row_sizes(self) -> list[Size]:
         """The numbers of tasks along the outer axes and rows."""
@@ -151,28 +162,11 @@ class TileEmitter:
             return False
         return not is_near(contraction.over, contraction.b.type.bits // 8)
 
-    def _column_blocks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The vectors of full blocks, and those of a smaller one at the end; () for none."""
-        lanes, most = self.tile.lanes, self.tile.vectors
-        if isinstance(self.columns, Value):
-            # Powers of two are the most likely extents.
-            return (lanes,) * (2 if self.tile.rows >= 8 else most), ()
-        candidates = [
-            cover(self.columns, lanes, n, scalars=self.dots is None)
-            for n in range(most, max(0, most - 2), -1)
-        ]
-        repeats = math.prod(extents([GemmAxis(n) for n in self._row_sizes()]))
-        columns = self.columns
-        _, full, tail = min(
-            candidates, key=lambda c: c[0] * imbalance(columns, c[1], c[2], repeats)
-        )
-        return full, tail
-
     def _allocate(self) -> None:
         """Allocate the memory of a task on the stack."""
         f, accumulator, lanes = self.f, self.contraction.accumulator, self.tile.lanes
         depth = up(self.depth, lanes)
-        height = min(ROWS, self.rows) if isinstance(self.rows, int) else ROWS
+        height = self.height
         # Rows of a copy begin in different sets of the cache.
         wide = self._wide()
         self.pitch = up(self.depth, wide) + wide
@@ -184,7 +178,8 @@ class TileEmitter:
             self.joined = f.alloca(self.packed, (depth + lanes) * self.width)
             self.moved = f.alloca(accumulator, self.width)
         if self.chunked:
-            self.partial = f.alloca(accumulator, self.strips * height * self.width)
+            rows = self.blocks * self.strips * height
+            self.partial = f.alloca(accumulator, rows * self.width)
 
     def _wide(self) -> int:
         """The elements of a copy in a vector; LLVM has masks for all of them with AVX-512."""
@@ -195,7 +190,7 @@ class TileEmitter:
         """Emit the task of that number."""
         f = self.f
         self._allocate()
-        *outer, band, block = digits(f, task, self._sizes())
+        *outer, band, group = digits(f, task, self._sizes())
         strips: Size = 1
         if self.strip is not None:
             outer[-1] = combine(f, "mul", outer[-1], self.strips)
@@ -209,32 +204,69 @@ class TileEmitter:
             exact = isinstance(height, int) and height % ROWS == 0
             height = ROWS if exact else combine(f, "smin", left, ROWS)
 
-        def full() -> None:
-            column = combine(f, "mul", block, self.width)
-            self._block(
-                outer, strips, start, height, columns_of(f, self.contraction, column, self.full)
-            )
-
-        def tail() -> None:
-            columns = columns_of(f, self.contraction, self._tail_start(), self.tail)
-            self._block(outer, strips, start, height, columns)
+        first = combine(f, "mul", group, self.blocks)
 
         def blocks() -> None:
-            if self.full and self.tail:
-                is_full = f.compare("slt", f.index(block), self._tail_start() // self.width)
-                f.branch(is_full, full, tail)
-            elif self.full:
-                full()
-            elif self.tail:
-                tail()
+            self._blocks(outer, strips, start, height, first)
 
         if self.contraction.column.within is None:
             blocks()
             return
-        first, last = self.contraction.column.within
-        column = f.index(combine(f, "mul", block, self.width))
-        is_needed = f.compare("slt", column, last), f.compare("sgt", column + self.width, first)
+        low, high = self.contraction.column.within
+        column = f.index(combine(f, "mul", first, self.width))
+        is_needed = f.compare("slt", column, high), f.compare("sgt", column + self.width, low)
         f.branch(f.arithmetic("and", *is_needed), blocks)
+
+    def _blocks(
+        self, outer: Sequence[Size], strips: Size, start: Size, height: Size, first: Size
+    ) -> None:
+        """The blocks of columns of a task, of which `first` is the number of the first one."""
+        f = self.f
+
+        def each_block(body: Callable[[Size, Columns], None]) -> None:
+            def block(n: Size) -> None:
+                self._with_columns(combine(f, "add", first, n), partial(body, n))
+
+            if self.blocks == 1:
+                block(0)
+                return
+            left = combine(f, "add", combine(f, "mul", first, -1), self.column_blocks)
+            f.loop(0, combine(f, "smin", left, self.blocks), 1, [], block)
+
+        def stretch(number: Value | None) -> None:
+            def products(n: Size, columns: Columns) -> None:
+                self._block(outer, strips, start, height, columns, number, n)
+
+            each_block(products)
+
+        def finish(_: Size, columns: Columns) -> None:
+            f.loop(0, strips, 1, [], lambda n: self._finish(n, outer, start, height, columns))
+
+        if self.chunked is None:
+            stretch(None)
+        else:
+            f.loop(0, self._stretches(), 1, [], stretch)
+        if self.epilogue is not None:
+            each_block(finish)
+
+    def _with_columns(self, block: Size, body: Callable[[Columns], None]) -> None:
+        """Call `body` with the columns of the block of that number."""
+        f = self.f
+
+        def full() -> None:
+            column = combine(f, "mul", block, self.width)
+            body(columns_of(f, self.contraction, column, self.full))
+
+        def tail() -> None:
+            body(columns_of(f, self.contraction, self._tail_start(), self.tail))
+
+        if self.full and self.tail:
+            is_full = f.compare("slt", f.index(block), self._tail_start() // self.width)
+            f.branch(is_full, full, tail)
+        elif self.full:
+            full()
+        elif self.tail:
+            tail()
 
     def _tail_start(self) -> int:
         assert isinstance(self.columns, int)
@@ -247,7 +279,10 @@ class TileEmitter:
         start: Size,
         height: Size,
         columns: Columns,
+        number: Value | None,
+        block: Size,
     ) -> None:
+        """The products of a stretch for the columns of a block, the task's one of that number."""
         f, contraction = self.f, self.contraction
         place = (contraction.row, contraction.column)
         # The rows of tiles that are folded are counted from the first one of all.
@@ -259,20 +294,12 @@ class TileEmitter:
             b = combine(f, "add", b, combine(f, "mul", before, fold.jump))
         a_start = moved(f, contraction.a, a)
         b_start = moved(f, contraction.b, b)
-
-        def stretch(number: Value | None) -> None:
-            part = self._stretch(number, a_start, b_start, height, columns)
-            if self.strip is None:
-                self._rows(outer, start, height, columns, part, 0)
-            else:
-                f.loop(0, strips, 1, [], lambda n: self._strip_rows(n, outer, columns, part))
-
-        if self.chunked is None:
-            stretch(None)
+        part = self._stretch(number, a_start, b_start, height, columns, block)
+        if self.strip is None:
+            kept = combine(f, "mul", block, self.height)
+            self._rows(outer, start, height, columns, part, kept)
         else:
-            f.loop(0, self._stretches(), 1, [], stretch)
-        if self.epilogue is not None:
-            f.loop(0, strips, 1, [], lambda n: self._finish(n, outer, start, height, columns))
+            f.loop(0, strips, 1, [], lambda n: self._strip_rows(n, outer, columns, part))
 
     def _finish(
         self, number: Value, outer: Sequence[Size], start: Size, height: Size, columns: Columns
@@ -310,7 +337,13 @@ class TileEmitter:
         return self.f.intrinsic("smax", self.f.index(count), 1)
 
     def _stretch(
-        self, number: Value | None, a: Matrix, b: Matrix, height: Size, columns: Columns
+        self,
+        number: Value | None,
+        a: Matrix,
+        b: Matrix,
+        height: Size,
+        columns: Columns,
+        block: Size,
     ) -> _Stretch:
         f, axes = self.f, list(self.whole)
         is_first = is_last = None
@@ -353,7 +386,11 @@ class TileEmitter:
         a_row = row.a
         strides = [(axis.a, axis.b) for axis in axes]
         if self.packs_a:
-            self._pack_a(a, axes, height)
+            pack_rows = partial(self._pack_a, a, axes, height)
+            if isinstance(block, Value):
+                f.branch(f.compare("eq", block, 0), pack_rows)
+            else:
+                pack_rows()
             a, a_row = Matrix(self.band, self.packed), self.pitch
             strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
         if self.packs_b and self.dots is None:
