@@ -46,7 +46,7 @@ def ring() -> Any:
     """The words that native workers read and write."""
     count = 2 + 4 * ENTRIES
     # These zeros take no memory before they are written.
-    return (ctypes.c_int64 * count).from_buffer(np.zeros(count, np.int64))
+    return (ctypes.c_int64 * count).from_buffer(np.zeros(count, np.int64).data)
 
 
 @contextmanager
