@@ -633,6 +633,9 @@ class TileEmitter:
         if not axes:
             add = self.dots.add if self.dots else partial(multiply_add, f)
             scalar = Type(types[0].element)
+            if not f.module.has_avx512:
+                # Factors that are loaded early take registers that the sums need.
+                f.barrier()
             vectors = [
                 f.load(type, memory.pointer) if self.packs_b else columns.load(memory, type, n)
                 for n, (memory, type) in enumerate(zip(b, types, strict=True))

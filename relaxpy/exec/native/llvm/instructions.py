@@ -166,6 +166,10 @@ class Instructions(ABC):
 
     # ---- memory
 
+    def barrier(self) -> None:
+        """Accesses of memory before this stay before it, and those after it stay after it."""
+        self.put('call void asm sideeffect "", "~{memory}"()')
+
     def element(self, pointer: Value, index: Operand, type: Type) -> Value:
         """The address of the element at `index` of an array of the scalar type of `type`."""
         index = self.index(index)
