@@ -269,3 +269,27 @@ def test_names_of_older_versions_of_tvm() -> None:
     assert parser.from_source is relaxpy.script.from_source
     module = relaxpy.IRModule({"main": negative})
     assert module.astext() == module.script() == module.astext(show_meta_data=False)
+
+
+def test_names_of_newer_versions_of_tvm() -> None:
+    """Types of TVM after v0.22 are struct info, and so are the values of its attributes `ty`."""
+    relax, n = relaxpy.relax, relaxpy.tir.Var("n", "int64")
+    kernel = relaxpy.script.from_source(
+        "@R.function(pure=False)\n"
+        "def main(x: R.Tensor((2,), 'float32'), y: R.Any) -> R.Any:\n"
+        "    z = R.match_cast(y, R.Tensor((2,), 'float32'))\n"
+        "    return R.call_packed('f', x, z, ty_args=R.Any)\n"
+    )
+    assert kernel.ret_ty is kernel.ret_struct_info
+    assert kernel.ret_ty == relax.ObjectStructInfo()
+    assert kernel.ty is kernel.struct_info
+    cast, call = kernel.body.blocks[0].bindings
+    assert cast.ty is cast.struct_info
+    assert call.value.ty_args is call.value.sinfo_args
+    x = relax.TensorType([2, n], "float32")
+    assert relax.Var("x", x).ty == relax.TensorStructInfo([2, n], "float32")
+    assert relax.ShapeType([n, 1]) == relax.ShapeStructInfo([n, 1])
+    fields = relax.TupleType([x, relax.ObjectType()])
+    assert fields == relax.TupleStructInfo([x, relax.ObjectStructInfo()])
+    func = relax.FuncType([x], relaxpy.ir.PrimType("int64"))
+    assert func == relax.FuncStructInfo([x], relax.PrimStructInfo("int64"))

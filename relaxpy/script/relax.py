@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys as _sys
 from types import SimpleNamespace as _SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any as _Any
 
 from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.core.device import (
@@ -103,8 +103,11 @@ Callable = _Callable
 tuple = _make_tuple
 str = _string
 
+Any = Object
+"""The name of R.Object in TVM after v0.22."""
+
 __all__ = sorted(
-    {name for name in globals() if name[0].isalpha()} - {"Any", "TYPE_CHECKING", "annotations"}
+    {name for name in globals() if name[0].isalpha()} - {"TYPE_CHECKING", "annotations"}
 )
 
 #: Where users of TVM find the classes of R.Tensor(...) and its siblings; texts cannot name them.
@@ -118,14 +121,14 @@ entry = _SimpleNamespace(
 
 
 @_user_facing
-def __getattr__(name: Any) -> Any:
+def __getattr__(name: _Any) -> _Any:
     operator = None if name[:1] == "_" else _directives.find(f"relax.{name}")
     if operator is None:
         raise _unknown_member(_sys.modules[__name__], "R", name)
     return operator
 
 
-def _offers(name: Any) -> bool:
+def _offers(name: _Any) -> bool:
     """Whether there is an operator of this name."""
     return _directives.find(f"relax.{name}") is not None
 

@@ -141,6 +141,11 @@ class Expr(Node):
         """TVM's name for the stored `struct_info`."""
         return self.struct_info
 
+    @property
+    def ty(self) -> StructInfo | None:
+        """The name of `struct_info` in TVM after v0.22."""
+        return self.struct_info
+
     def with_struct_info(self, struct_info: StructInfo | None) -> Self:
         """A copy of this node with another struct info."""
         return replace(self, struct_info=struct_info)  # type: ignore[type-var]

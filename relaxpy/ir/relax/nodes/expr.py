@@ -449,6 +449,11 @@ class Call(bases.Expr):
             set_fields(self, sinfo_args=as_struct_infos(self.sinfo_args) if self.sinfo_args else ())
         bases.convert_declared(self)
 
+    @property
+    def ty_args(self) -> tuple[bases.StructInfo, ...]:
+        """The name of `sinfo_args` in TVM after v0.22."""
+        return self.sinfo_args
+
     def __bool__(self) -> bool:
         """True: the call as a node, not its result.
 

@@ -56,6 +56,11 @@ class MatchCast(Node):
         base.check_expr(self.value)
         set_fields(self, struct_info=base.as_struct_info(self.struct_info))
 
+    @property
+    def ty(self) -> base.StructInfo:
+        """The name of `struct_info` in TVM after v0.22."""
+        return self.struct_info
+
 
 Binding: TypeAlias = VarBinding | MatchCast
 
@@ -240,6 +245,11 @@ class Function(BaseFunc):
             callees=as_attrs(self.callees),
             struct_info=base.as_declared(self.struct_info),
         )
+
+    @property
+    def ret_ty(self) -> base.StructInfo | None:
+        """The name of `ret_struct_info` in TVM after v0.22."""
+        return self.ret_struct_info
 
     @property
     def result_sinfo(self) -> base.StructInfo | None:

@@ -41,6 +41,15 @@ def _check_type(value: object) -> None:
         check_kind(value, Type, "a Relax type", "TYP-1")
 
 
+def _has_struct_info(values: object) -> bool:
+    return isinstance(values, (list, tuple)) and any(isinstance(v, rx.StructInfo) for v in values)
+
+
+def _wrapped(value: Any) -> Any:
+    """Struct info for a primitive type; any other value as it is."""
+    return wrap_type(value) if isinstance(value, PrimType) else value
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ObjectType(Type):
     """Any value."""
@@ -48,10 +57,17 @@ class ObjectType(Type):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ShapeType(Type):
-    """A shape of rank `ndim` (-1: unknown)."""
+    """A shape of rank `ndim` (-1: unknown); struct info, if that is a list of dimensions."""
 
     _fields = ("ndim",)
     ndim: int = -1
+
+    def __new__(cls, ndim: object = -1) -> Any:
+        """A new type, or struct info if `ndim` is a list of dimensions."""
+        values: Any = ndim
+        if isinstance(ndim, (list, tuple)):
+            return rx.ShapeStructInfo(values)
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         _check_rank(self.ndim)
@@ -86,10 +102,16 @@ TensorType = DynTensorType
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TupleType(Type):
-    """A tuple, field by field."""
+    """A tuple, field by field; struct info, if one of them is."""
 
     _fields = ("fields",)
     fields: tuple[AnyType, ...] = ()
+
+    def __new__(cls, fields: Any = ()) -> Any:
+        """A new type, or struct info if a field is struct info."""
+        if _has_struct_info(fields):
+            return rx.TupleStructInfo([*map(_wrapped, fields)])
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", _types(self.fields))
@@ -97,12 +119,18 @@ class TupleType(Type):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FuncType(Type):
-    """A function, which is pure by default (LEG-13)."""
+    """A function, which is pure by default (LEG-13); struct info, if a parameter or result is."""
 
     _fields = ("arg_types", "ret_type", "pure")
     arg_types: tuple[AnyType, ...]
     ret_type: AnyType
     pure: bool = True
+
+    def __new__(cls, arg_types: Any = (), ret_type: Any = None, pure: bool = True) -> Any:
+        """A new type, or struct info if a parameter or the result is struct info."""
+        if _has_struct_info(arg_types) or isinstance(ret_type, rx.StructInfo):
+            return rx.FuncStructInfo([*map(_wrapped, arg_types)], _wrapped(ret_type), pure)
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         _check_type(self.ret_type)

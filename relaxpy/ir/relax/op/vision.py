@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = Literal["onnx", "tensorflow"]
 Scalar: TypeAlias = rx.TensorStructInfo | rx.PrimStructInfo
+
+_AT_ONCE: Final = 64
+"""The best boxes that are compared with all others at a time."""
+_ELEMENTS: Final = 1 << 18
+"""The most comparisons at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +52,14 @@ class _Boxes:
         low, high = ((side[0][index], side[1][index]) for side in (self.low, self.high))
         return _Boxes(low, high, self.area[index])
 
-    def overlaps_with_first(self) -> Array:
-        """The intersection of each with the first, over their union; 0 if that is empty."""
+    def overlaps(self, first: int) -> Array:
+        """The intersection of each of the `first` boxes with each box, over their union, or 0."""
         height, width = (
-            np.minimum(high, high[0]) - np.maximum(low, low[0])
+            np.minimum(high[:first, None], high) - np.maximum(low[:first, None], low)
             for low, high in zip(self.low, self.high, strict=True)
         )
         shared = np.maximum(height, 0) * np.maximum(width, 0)
-        union = self.area + self.area[0] - shared
+        union = self.area + self.area[:first, None] - shared
         ratios: Array = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
         return ratios
 
@@ -67,10 +72,16 @@ def _select_boxes(
     indices = indices[scores[indices] > threshold]
     remaining = boxes[indices]
     while count > 0 and indices.size:
-        yield int(indices[0])
-        disjoint = 1 + np.flatnonzero(remaining.overlaps_with_first()[1:] <= iou)
-        indices, remaining = indices[disjoint], remaining[disjoint]
-        count -= 1
+        first = min(_AT_ONCE, max(_ELEMENTS // indices.size, 1), indices.size)
+        overlap = remaining.overlaps(first) > iou
+        is_covered = np.zeros(indices.size, bool)
+        for k in range(first):
+            if count > 0 and not is_covered[k]:
+                yield int(indices[k])
+                is_covered |= overlap[k]
+                count -= 1
+        is_covered[:first] = True
+        indices, remaining = indices[~is_covered], remaining[~is_covered]
 
 
 def _number(value: Any, name: str) -> Any:
