@@ -110,7 +110,7 @@ class TupleType(Type):
     def __new__(cls, fields: Any = ()) -> Any:
         """A new type, or struct info if a field is struct info."""
         if _has_struct_info(fields):
-            return rx.TupleStructInfo([*map(_wrapped, fields)])
+            return rx.TupleStructInfo(tuple(map(_wrapped, fields)))
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class FuncType(Type):
     def __new__(cls, arg_types: Any = (), ret_type: Any = None, pure: bool = True) -> Any:
         """A new type, or struct info if a parameter or the result is struct info."""
         if _has_struct_info(arg_types) or isinstance(ret_type, rx.StructInfo):
-            return rx.FuncStructInfo([*map(_wrapped, arg_types)], _wrapped(ret_type), pure)
+            return rx.FuncStructInfo(tuple(map(_wrapped, arg_types)), _wrapped(ret_type), pure)
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
