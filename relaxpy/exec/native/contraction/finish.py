@@ -1,8 +1,8 @@
-"""Emits epilogues as loops over the sums of a block, which are in the memory of the result."""
+"""Emits epilogues as loops over the sums of a block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from relaxpy.exec.native.contraction.operands import (
     Epilogue,
@@ -22,16 +22,16 @@ def finish_rows(
     epilogue: Epilogue,
     rows: tuple[Sequence[Size], Size, Size],
     vectors: Sequence[tuple[Size, int, Value | None]],
+    sums: Callable[[Value], list[Value]],
 ) -> None:
-    """Replace sums by the results of an epilogue.
+    """Store the results of an epilogue.
 
     `rows` are the outer indices, the first row and the number of rows; `vectors` the first columns,
-    lanes and masks of adjacent columns.
+    lanes and masks of adjacent columns; `sums` those of the vectors of a row, counted from the
+    first one.
     """
     outer, start, height = rows
     element = contraction.accumulator.element
-    axes = (*contraction.outer, contraction.row, contraction.column)
-    sums = Initial(0, contraction.c, tuple(axis.c for axis in axes))
 
     def loaded(row: Size, operand: Initial) -> list[Value]:
         """The elements of an operand for each vector; one scalar if all columns share it."""
@@ -54,7 +54,7 @@ def finish_rows(
 
     def finish(index: Value) -> None:
         row = combine(f, "add", start, index)
-        totals = loaded(row, sums)
+        totals = sums(index)
         operands = [
             fixed[n] if n in fixed else loaded(row, operand)
             for n, operand in enumerate(epilogue.operands)

@@ -177,7 +177,7 @@ class TileEmitter:
         if self.dots:
             self.joined = f.alloca(self.packed, (depth + lanes) * self.width)
             self.moved = f.alloca(accumulator, self.width)
-        if self.chunked:
+        if self.chunked or self.epilogue is not None:
             rows = self.blocks * self.strips * height
             self.partial = f.alloca(accumulator, rows * self.width)
 
@@ -239,8 +239,9 @@ class TileEmitter:
 
             each_block(products)
 
-        def finish(_: Size, columns: Columns) -> None:
-            f.loop(0, strips, 1, [], lambda n: self._finish(n, outer, start, height, columns))
+        def finish(block: Size, columns: Columns) -> None:
+            kept = combine(f, "mul", block, self.height)
+            f.loop(0, strips, 1, [], lambda n: self._finish(n, outer, start, height, columns, kept))
 
         if self.chunked is None:
             stretch(None)
@@ -302,20 +303,45 @@ class TileEmitter:
             f.loop(0, strips, 1, [], lambda n: self._strip_rows(n, outer, columns, part))
 
     def _finish(
-        self, number: Value, outer: Sequence[Size], start: Size, height: Size, columns: Columns
+        self,
+        number: Value,
+        outer: Sequence[Size],
+        start: Size,
+        height: Size,
+        columns: Columns,
+        kept: Size,
     ) -> None:
-        """Apply the epilogue to the sums of a strip of rows, which are still in cache."""
+        """Store the results of the epilogue for a strip of rows, whose sums are in scratch memory.
+
+        There they are near each other: rows of the result may be in one set of the cache.
+        """
         f, epilogue = self.f, self.epilogue
         assert epilogue is not None
         if self.strip is not None:
             outer = (*outer[:-1], combine(f, "add", outer[-1], number))
+            kept = combine(f, "mul", number, self.rows)
         vectors = [
             (combine(f, "add", columns.start, before), lanes, mask)
             for before, lanes, mask in zip(
                 columns.offsets, columns.lanes, columns.masks, strict=True
             )
         ]
-        finish_rows(f, self.contraction, epilogue, (outer, start, height), vectors)
+
+        def sums(row: Value) -> list[Value]:
+            first = combine(f, "mul", combine(f, "add", kept, row), self.width)
+            return [self._kept(first, columns, n) for n in range(len(columns.lanes))]
+
+        finish_rows(f, self.contraction, epilogue, (outer, start, height), vectors, sums)
+
+    def _scratch(self, first: Size, columns: Columns, number: int) -> Value:
+        """The address of the sums of a vector of a row that begins at `first` there."""
+        here = combine(self.f, "add", first, columns.offsets[number])
+        return advance(self.f, self.partial, here, self.contraction.accumulator)
+
+    def _kept(self, first: Size, columns: Columns, number: int) -> Value:
+        """Those sums."""
+        type = Type(self.contraction.accumulator.element, columns.lanes[number])
+        return self.f.load(type, self._scratch(first, columns, number))
 
     def _strip_rows(
         self, number: Value, outer: Sequence[Size], columns: Columns, stretch: _Stretch
@@ -571,22 +597,23 @@ class TileEmitter:
         def initial() -> list[Value]:
             return [initial_values(f, contraction, *place) for place in places]
 
-        def finish(values: Sequence[Value]) -> None:
-            for value, (indices, _, mask) in zip(values, places, strict=True):
-                store(f, contraction, indices, value, mask)
-
-        def scratch(position: int) -> Value:
+        def place(position: int) -> tuple[Size, Columns, int]:
             r, n = divmod(position, len(types))
-            here = combine(f, "mul", combine(f, "add", kept_row, r), self.width)
-            here = combine(f, "add", here, columns.offsets[n])
-            return advance(f, self.partial, here, contraction.accumulator)
+            return combine(f, "mul", combine(f, "add", kept_row, r), self.width), columns, n
 
         def keep(values: Sequence[Value]) -> None:
             for position, value in enumerate(values):
-                f.store(value, scratch(position))
+                f.store(value, self._scratch(*place(position)))
 
         def kept() -> list[Value]:
-            return [f.load(type, scratch(n)) for n, (_, type, _) in enumerate(places)]
+            return [self._kept(*place(position)) for position in range(len(places))]
+
+        def finish(values: Sequence[Value]) -> None:
+            if self.epilogue is not None:
+                keep(values)
+                return
+            for value, (indices, _, mask) in zip(values, places, strict=True):
+                store(f, contraction, indices, value, mask)
 
         a = [moved(f, stretch.a, at) for at in self._row_places(first, row, rows, stretch)]
         b = [moved(f, stretch.b, n) for n in (columns.offsets if self.packs_b else columns.places)]
@@ -598,7 +625,7 @@ class TileEmitter:
             moved_by = [f.load(t, p) for t, p in zip(types, places_moved, strict=True)]
             values = [v + moved_by[n % len(types)] for n, v in enumerate(values)]
         values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, columns, values)
-        if stretch.is_last is None:
+        if stretch.is_last is None or self.epilogue is not None:
             finish(values)
         else:
             f.branch(stretch.is_last, lambda: finish(values), lambda: keep(values))
