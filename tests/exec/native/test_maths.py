@@ -92,7 +92,10 @@ def test_bits_depend_neither_on_the_machine_nor_on_the_number_of_lanes(
     for other in (evaluate(names, [x], 8, narrow()), evaluate(names, [x], 1)):
         for name in names:
             np.testing.assert_array_equal(wide[name], other[name], err_msg=name)
-            np.testing.assert_array_equal(np.signbit(wide[name]), np.signbit(other[name]))
+            number = ~np.isnan(wide[name])  # processors give NaN either sign
+            np.testing.assert_array_equal(
+                np.signbit(wide[name][number]), np.signbit(other[name][number]), err_msg=name
+            )
 
 
 @pytest.mark.parametrize("lanes", [4, 32])

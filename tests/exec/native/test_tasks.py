@@ -254,6 +254,21 @@ def test_an_image_is_divided_if_the_batch_is_of_unknown_size(
         np.testing.assert_array_equal(executable["main"](x), x.transpose(0, 2, 3, 1))
 
 
+def test_adjacent_channels_are_not_divided_within_a_batch_of_unknown_size() -> None:
+    """Blocks of some channels would have gaps between all pixels."""
+    conv = 'R.nn.conv2d(x, f, padding=1, groups=24, data_layout="NHWC", kernel_layout="HWIO")'
+    params = 'x: R.Tensor(("n", "h", "w", 24), "float32"), f: R.Tensor((3, 3, 1, 24), "float32")'
+    program = from_source(graph(params, conv))
+    assert "tasks of nn < n, yy < h" in tree_of(program)
+    compiled, evaluated = (relaxpy.compile(program, target=t) for t in ("native", "reference"))
+    f = floats(3, 3, 1, 24)
+    for shape in ((1, 9, 7, 24), (2, 1, 5, 24), (0, 3, 3, 24), (1, 33, 2, 24)):
+        x = floats(*shape)
+        np.testing.assert_allclose(
+            compiled["main"](x, f), evaluated["main"](x, f), rtol=2e-6, atol=1e-5
+        )
+
+
 IMAGES = {
     "R.nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))": True,
     "R.nn.avg_pool2d(x, pool_size=(3, 3), padding=(1, 1))": True,

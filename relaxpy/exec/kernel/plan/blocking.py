@@ -59,16 +59,24 @@ _LEAST_LONG = 1 << 5
 """The length of an innermost axis from which a few passes take as long as their work suggests."""
 
 
-def in_tiles(plan: Plan, fast: Container[Statement] = (), *, for_threads: bool = False) -> Plan:
+def in_tiles(
+    plan: Plan,
+    fast: Container[Statement] = (),
+    *,
+    for_threads: bool = False,
+    within_batches: bool = False,
+) -> Plan:
     """`plan` with consecutive elementwise runs over a common axis fused into blocks of rows.
 
     Blocks are not worth their overhead for the `fast` statements alone. If they are `for_threads`,
     they may have products of matrices, of which they divide the batch or the windows of a
     convolution, and are also worth it for few passes that are much work. They may also divide the
     loops of accumulations, of which each block has a part that starts from the initial value.
+    They are divided again `within_batches` of unknown sizes, which are most likely one, unless that
+    leaves gaps.
     """
     private = {b for b in plan.local if b not in plan.shared} - plan.fixed
-    worth = _Worth(private, fast, for_threads, for_threads)
+    worth = _Worth(private, fast, for_threads, for_threads, within_batches)
     return replace(plan, trees=_tiled(plan.trees, plan, worth))
 
 
@@ -83,6 +91,7 @@ class _Worth:
     fast: Container[Statement]
     for_threads: bool
     divides: bool
+    within_batches: bool
 
 
 def _tiled(
@@ -249,6 +258,8 @@ def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree
     pays = rows.reduced or (worth.for_threads and _is_much_work(slow))
     if few and not pays and not (is_large and _saves_memory(tile, rows.plan)):
         return members
+    if worth.within_batches and tile.local and _has_gaps_in_batch(rows):
+        return members
     if total is not None and total <= _LEAST_BYTES:
         return members
     if total is not None and total <= _LEAST_DIVIDED and rows.reduced:
@@ -257,6 +268,20 @@ def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree
         tiles = [tile, *(_tile(other, trees, worth.local) for other in _along_others(rows))]
         tile = min(tiles, key=lambda t: _least_block(t, rows.plan))
     return [tile]
+
+
+def _has_gaps_in_batch(rows: _Rows) -> bool:
+    """Whether blocks that divide a batch of unknown size would have gaps between their elements.
+
+    That is so if all axes that can be divided are those of adjacent elements.
+    """
+    if rows.axes[0].extent.constant is not None:
+        return False
+    others = [*_along_others(rows)]
+    return bool(others) and all(
+        any(row is not None and row.axis == buffer.ndim - 1 for buffer, row in other.rows.items())
+        for other in others
+    )
 
 
 def _saves_memory(tile: Tile, plan: Plan) -> bool:

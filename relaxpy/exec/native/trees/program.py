@@ -74,7 +74,7 @@ class KernelProgram:
 
 def program_of(plan: Plan) -> KernelProgram:
     """The loop tree of `plan`, with tiles."""
-    plan = in_tiles(without_zero_points(without_reshapes(plan)))
+    plan = in_tiles(without_zero_points(without_reshapes(plan)), within_batches=True)
     members = list(runs(plan.trees))
     written = {w.buffer for r in members for w in r.statement.writes}
     owners = frozenset({*written, *map(plan.root, written)})
