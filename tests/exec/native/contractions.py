@@ -106,7 +106,8 @@ class Kernel:
             initial(f) if initial else Initial(),
             finish or (narrowed if arrays[2].dtype.name == "bfloat16" else None),
         )
-        tile = tile_of(wide, contraction.row.extent, machine.vector_bits, machine.vector_registers)
+        sizes = contraction.row.extent, contraction.column.extent
+        tile = tile_of(wide, *sizes, machine.vector_bits, machine.vector_registers)
         emitted = emitter(f, contraction, tile, **options)
         f.loop(0, emitted.tasks, 1, [], emitted.emit)
         f.ret()

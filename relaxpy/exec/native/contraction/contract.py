@@ -136,9 +136,11 @@ def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
     plain = contraction_of(product, frame)
     joined, fold = with_folded_rows(product)
     if fold is not None:
-        contraction = _packable(
-            product, replace(contraction_of(joined, frame), row_fold=fold), frame
-        )
+        # The order of a packed operand is free, so that of the image decides, whose pixels may be
+        # in one set of the cache.
+        along = tuple(sorted(joined.over, key=lambda d: -(d.strides[A].constant or math.inf)))
+        gemm = contraction_of(replace(joined, over=along), frame)
+        contraction = _packable(product, replace(gemm, row_fold=fold), frame)
         if contraction.b.may_be_packed:
             return contraction, plain
     return _packable(product, plain, frame), plain
@@ -335,7 +337,7 @@ def _converted(operand: Operand, value: Value) -> Value:
 def emitter_of(f: Function, contraction: Gemm) -> TileEmitter | DotEmitter | SpanEmitter:
     """The emitter that suits the extents and strides of a contraction."""
     rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
-    tile = tile_of(contraction.accumulator, rows, bits, 16 if bits == 256 else 32)
+    tile = tile_of(contraction.accumulator, rows, column.extent, bits, 16 if bits == 256 else 32)
     most = contraction.row.most if isinstance(rows, Value) else rows
     if most is None or most > MOST_DOT_ROWS or contraction.b.may_be_packed:
         return TileEmitter(f, contraction, tile)

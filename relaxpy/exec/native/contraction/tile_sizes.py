@@ -16,9 +16,32 @@ class RegisterTile:
     lanes: int
 
 
-def tile_of(accumulator: Type, rows: Size, vector_bits: int, registers: int) -> RegisterTile:
+def tile_of(
+    accumulator: Type, rows: Size, columns: Size, vector_bits: int, registers: int
+) -> RegisterTile:
     """The tile that a processor has registers for; few rows leave room for more columns."""
+    lanes = vector_bits // accumulator.bits
     height, vectors = (8, 3) if registers >= 32 else (4, 3)
     while isinstance(rows, int) and rows <= height // 2:
         height, vectors = height // 2, min(8, 2 * vectors)
-    return RegisterTile(height, vectors, vector_bits // accumulator.bits)
+    tile = RegisterTile(height, vectors, lanes)
+    if height != 4:
+        return tile
+    # Six rows read fewer bytes of the second operand for each sum.
+    wide = RegisterTile(6, 2, lanes)
+    return wide if _steps(wide, rows, columns) <= _steps(tile, rows, columns) else tile
+
+
+_MANY = 480
+"""An extent that only a call knows, most likely a multiple of powers of two."""
+_LATENCY = 8
+"""The sums from which an addition does not wait for the one before."""
+
+
+def _steps(tile: RegisterTile, rows: Size, columns: Size) -> int:
+    """The time of a product in tiles, in additions of vectors, for each product of a sum."""
+    rows, columns = (n if isinstance(n, int) else _MANY for n in (rows, columns))
+    heights = [tile.rows] * (rows // tile.rows) + [rows % tile.rows]
+    whole, rest = divmod(-(-columns // tile.lanes), tile.vectors)
+    widths = [tile.vectors] * whole + [rest]
+    return sum(max(h * w, _LATENCY) for h in heights for w in widths if h and w)

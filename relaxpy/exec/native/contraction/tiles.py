@@ -50,7 +50,7 @@ from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
 
 ROWS = 128
-"""The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
+"""The most rows of a task, which share a copy of the block of columns."""
 DEPTH = 1024
 """The most products that are added to a tile at a time: a copy of a block has that many rows."""
 BLOCKS = 4
@@ -94,7 +94,10 @@ class TileEmitter:
             self.epilogue = None
         self.f, self.contraction, self.tile = f, contraction, tile
         self.rows, self.columns = contraction.row.extent, contraction.column.extent
-        self.height = min(ROWS, self.rows) if isinstance(self.rows, int) else ROWS
+        # A task has whole tiles.
+        self.band_rows = ROWS // tile.rows * tile.rows
+        most = self.band_rows
+        self.height = min(most, self.rows) if isinstance(self.rows, int) else most
         over = merged(contraction.over)
         first = len(over)
         while first and math.prod(extents(over[first - 1 :])) <= DEPTH:
@@ -117,7 +120,7 @@ class TileEmitter:
         # innermost of the outer axes, if each of them has few rows.
         self.strip, self.strips = self._strip()
         self.outer = contraction.outer[: -1 if self.strip else None]
-        self.row_blocks = ceil_div(f, self.rows, ROWS)
+        self.row_blocks = ceil_div(f, self.rows, self.band_rows)
         repeats = math.prod(extents([GemmAxis(n) for n in self._row_sizes()]))
         self.full, self.tail = column_blocks(self.columns, tile, repeats, scalars=dots is None)
         self.width = up(sum(self.full or self.tail), tile.lanes)
@@ -197,12 +200,13 @@ class TileEmitter:
             left = combine(f, "add", combine(f, "mul", outer[-1], -1), self.strip.extent)
             exact = isinstance(self.strip.extent, int) and self.strip.extent % self.strips == 0
             strips = self.strips if exact else combine(f, "smin", left, self.strips)
-        start = combine(f, "mul", band, ROWS)
+        most = self.band_rows
+        start = combine(f, "mul", band, most)
         height = self.rows
-        if isinstance(height, Value) or height > ROWS:
+        if isinstance(height, Value) or height > most:
             left = combine(f, "add", combine(f, "mul", start, -1), height)
-            exact = isinstance(height, int) and height % ROWS == 0
-            height = ROWS if exact else combine(f, "smin", left, ROWS)
+            exact = isinstance(height, int) and height % most == 0
+            height = most if exact else combine(f, "smin", left, most)
 
         first = combine(f, "mul", group, self.blocks)
 
@@ -558,16 +562,17 @@ class TileEmitter:
             if height > whole:
                 tile(whole, height - whole)
             return
-        whole_rows = f.arithmetic("and", height, -most)
+        rest_rows = f.arithmetic("urem", height, most)
+        whole_rows = height - rest_rows
         f.loop(0, whole_rows, most, [], lambda row: tile(row, most))
         if isinstance(self.rows, int):
             rest = self.rows % most
             f.branch(f.compare("slt", whole_rows, height), lambda: tile(whole_rows, rest))
             return
-        size = most // 2
+        size = 1 << (most - 1).bit_length() - 1
         while size:
-            before = f.arithmetic("and", height, -2 * size)
-            has = f.compare("ne", f.arithmetic("and", height, size), 0)
+            before = whole_rows + f.arithmetic("and", rest_rows, -2 * size)
+            has = f.compare("ne", f.arithmetic("and", rest_rows, size), 0)
             f.branch(has, partial(tile, before, size))
             size //= 2
 
