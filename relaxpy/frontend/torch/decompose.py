@@ -20,17 +20,16 @@ from relaxpy.frontend.torch import (
     sampled as sampled,
 )
 from relaxpy.frontend.torch.backward import DECOMPOSITIONS
-from relaxpy.frontend.torch.registry import find, is_converted
+from relaxpy.frontend.torch.mutation import (
+    changes_of,
+    given_inputs,
+    is_overload,
+    twin_of,
+)
+from relaxpy.frontend.torch.registry import is_converted
 
 #: The kernels of operators that call others, and have no gradient of their own.
 _COMPOSED = torch._C.DispatchKey.CompositeExplicitAutograd
-#: Operators whose schemas do not say that they change an argument, and the argument that decides.
-_CHANGES_STATISTICS = {"batch_norm": 5, "instance_norm": 5}
-
-
-def is_overload(target: object) -> bool:
-    """Whether the target of a node is an overload of an operator."""
-    return isinstance(target, torch._ops.OpOverload)
 
 
 def names_of(target: Any) -> tuple[str, ...]:
@@ -45,100 +44,6 @@ def graphs(module: Any) -> Iterable[Any]:
             yield inner.graph
 
 
-def changes_memory(module: Any) -> bool:
-    """Whether a node of the graphs changes one of its arguments."""
-    return any(
-        is_overload(node.target) and _changes_argument(node)
-        for graph in graphs(module)
-        for node in graph.nodes
-    )
-
-
-def _changes_argument(node: Any) -> bool:
-    schema = node.target._schema
-    name = schema.name.rpartition(":")[2]
-    at = _CHANGES_STATISTICS.get(name)
-    return bool(schema.is_mutable) or (at is not None and len(node.args) > at and node.args[at])
-
-
-#: Operators that PyTorch composes of others, and that return a new tensor all the same.
-_FRESH = frozenset(
-    [
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "linear",
-        "matmul",
-        "batch_norm",
-        "layer_norm",
-        "group_norm",
-        "rms_norm",
-        "max_pool1d",
-        "max_pool2d",
-        "max_pool3d",
-        "embedding",
-        "adaptive_avg_pool1d",
-        "adaptive_avg_pool2d",
-        "adaptive_avg_pool3d",
-        "softmax",
-        "log_softmax",
-        "relu6",
-        "scaled_dot_product_attention",
-    ]
-)
-
-
-def twin_of(target: Any) -> Any:
-    """The operator that returns what this one writes to its first argument, or None."""
-    namespace, name = target._schema.name.split("::")
-    if not name.endswith("_") or name.endswith("__"):
-        return None
-    packet = getattr(getattr(torch.ops, namespace), name[:-1], None)
-    return getattr(packet, target._overloadname, None)
-
-
-def _may_alias(target: Any) -> bool:
-    """Whether a result of an operator may have the memory of an argument."""
-    if not is_overload(target):
-        return True
-    if target._schema.name.partition("::")[2] in _FRESH:
-        return False
-    composed = torch._C.DispatchKey.CompositeImplicitAutograd
-    return any(item.alias_info is not None for item in target._schema.returns) or bool(
-        target.has_kernel_for_dispatch_key(composed)
-    )
-
-
-def changes_only_its_own(graph: Any) -> bool:
-    """Whether what nodes change in place is always a new tensor of which there is no view yet.
-
-    Then a later use of it is a use of the result of the last change.
-    """
-    places = {node: k for k, node in enumerate(graph.nodes)}
-    roots: dict[Any, Any] = {}
-    last: dict[Any, int] = {}
-    for node, place in places.items():
-        if node.op != "call_function" or not is_overload(node.target):
-            continue
-        if _changes_argument(node):
-            twin, root = twin_of(node.target), roots.get(node.args[0])
-            if root is None or twin is None or find(twin) is None:
-                return False
-            roots[node], last[root] = root, place
-        elif not _may_alias(node.target):
-            roots[node] = node
-    return all(
-        places[user] >= last[root]
-        or (user.op == "call_function" and (roots.get(user) is root or not _may_alias(user.target)))
-        for node, root in roots.items()
-        if root in last
-        for user in node.users
-    )
-
-
 def _maps_batches(graph: Any) -> bool:
     """Whether nodes begin and end `torch.vmap`, which PyTorch replaces."""
     return any(
@@ -148,17 +53,18 @@ def _maps_batches(graph: Any) -> bool:
 
 
 def functional(program: Any) -> Any:
-    """The program with operators that return what others change in place.
+    """The program, without what only PyTorch can remove.
 
-    Functions of `torch.vmap` are of batches there. Where `changes_only_its_own` holds it is left to
-    the importer, which costs less.
+    These are functions of `torch.vmap`, which are of batches there, and changes in place that the
+    importer cannot follow.
     """
     inner = list(graphs(program.graph_module))
-    if any(_maps_batches(graph) for graph in inner):
-        return decomposed(program, {})
-    if len(inner) == 1 and changes_only_its_own(inner[0]):
-        return program
-    return decomposed(program, {}) if changes_memory(program.graph_module) else program
+    given = given_inputs(program)
+    follows = all(
+        changes is not None and given.issuperset(changes.inputs) and (k == 0 or not changes.inputs)
+        for k, changes in enumerate(map(changes_of, inner))
+    )
+    return program if follows and not any(map(_maps_batches, inner)) else decomposed(program, {})
 
 
 def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
