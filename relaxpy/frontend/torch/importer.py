@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -31,8 +32,9 @@ from relaxpy.frontend.torch.complexes import (
     to_pair,
 )
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.decompose import is_overload, names_of, twin_of
+from relaxpy.frontend.torch.decompose import expanded, names_of
 from relaxpy.frontend.torch.lines import Lines
+from relaxpy.frontend.torch.mutation import Changes, changes_of, is_overload, twin_of
 from relaxpy.frontend.torch.program import Input, Kind, Program
 from relaxpy.frontend.torch.registry import Value, find
 from relaxpy.frontend.torch.symbols import Symbols, is_symbolic
@@ -87,10 +89,10 @@ class Importer:
     env: dict[Any, Any] = field(default_factory=dict)
     symbols: Symbols = field(default_factory=Symbols)
     unsupported: list[UnsupportedNode] = field(default_factory=list)
-    #: The operators of the nodes that cannot be imported.
-    refused: set[Any] = field(default_factory=set)
-    #: Nodes whose results are one tensor, which operators change in place.
-    _same: dict[Any, list[Any]] = field(default_factory=dict)
+    #: What the graph that is being imported changes in place.
+    _changes: Changes = field(default_factory=Changes)
+    #: Operators that are being computed by simpler ones.
+    _expanding: list[Any] = field(default_factory=list)
     _constants: dict[tuple[object, ...], Constant] = field(default_factory=dict)
     _lines: Lines = field(default_factory=Lines)
     _names: Names = field(default_factory=lambda: Names(identifier))
@@ -213,9 +215,27 @@ class Importer:
         return Tuple(tuple(exprs))
 
     def run(self, graph: Any) -> Any:
-        """The values of the outputs of a graph whose inputs are in `env`, emitted here."""
+        """The values of the outputs of a graph whose inputs are in `env`, emitted here.
+
+        Errors:
+            UnsupportedError: it changes tensors in a way that cannot be followed.
+        """
+        changes, before = changes_of(graph), self._changes
+        if changes is None:
+            raise UnsupportedError("its graph changes tensors in place")
+        if changes.inputs and graph is not self.program.graph:
+            raise UnsupportedError("its graph changes its inputs in place")
+        self._changes = changes
+        try:
+            result = self._run(graph)
+        finally:
+            self._changes = before
+        return [*map(self._value, changes.inputs), *result] if changes.inputs else result
+
+    def _run(self, graph: Any) -> Any:
         for node in graph.nodes:
             if node.op == "output":
+                self._refresh(node)
                 return self.values(node.args[0])
             if node.op == "get_attr":
                 self.env[node] = self._attribute(graph, node)
@@ -259,21 +279,55 @@ class Importer:
         if any(isinstance(self.env.get(operand), _Missing) for operand in node.all_input_nodes):
             self.env[node] = _Missing()
             return
+        with self.builder.located(self._lines.span(node)):
+            reason = self._failure(node, self.compute)
+            if reason is not None and self._failure(node, self._compute_simpler) is not None:
+                self._refuse(node, reason)
+
+    def _failure(self, node: Any, compute: Callable[[Any], None]) -> str | None:
+        """Why the value of a node cannot be computed in this way; None if it has been."""
         try:
-            with self.builder.located(self._lines.span(node)):
-                self.env[node] = self._bound(node, self._call(node))
-            return
+            self._refresh(node)
+            compute(node)
+            self._changes.note(node, self)
         except UnsupportedError as error:
-            reason = str(error)
+            return str(error)
         except RelaxpyError as error:
-            reason = error.diagnostics[0].message
+            return error.diagnostics[0].message
         except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-            reason = f"its arguments do not fit together: {error}"
-        self._refuse(node, reason)
+            return f"its arguments do not fit together: {error}"
+        return None
+
+    def _compute_simpler(self, node: Any) -> None:
+        """Emit the simpler operators that a node is."""
+        if (
+            not is_overload(node.target)
+            or node.target in self._expanding
+            or self._custom(node.target)
+        ):
+            raise UnsupportedError("it is not a function of simpler operators")
+        module = expanded(node)
+        if module is None:
+            raise UnsupportedError("there are no simpler operators")
+        before = len(self.unsupported)
+        self._expanding.append(node.target)
+        try:
+            result = self.inlined(module, [self.env[x] for x in node.all_input_nodes])
+        finally:
+            self._expanding.pop()
+            del self.unsupported[before:]
+        self.env[node] = self._bound(node, result)
+
+    def compute(self, node: Any) -> None:
+        """Emit the operator of a node."""
+        self.env[node] = self._bound(node, self._call(node))
+
+    def _refresh(self, node: Any) -> None:
+        for operand in node.all_input_nodes:
+            self._changes.refresh(operand, self)
 
     def _refuse(self, node: Any, reason: str) -> None:
         self.env[node] = _Missing()
-        self.refused.add(node.target)
         infos = tuple(_shown(operand, self.env.get(operand)) for operand in node.all_input_nodes)
         self.unsupported.append(UnsupportedNode(self._where(node), str(node.target), reason, infos))
 
@@ -306,22 +360,12 @@ class Importer:
                 raise UnsupportedError("there is no converter for it")
             return target(*values)
         if target._schema.is_mutable:
-            return self._changed(node)
-        return self._converted(node, target)
+            target = twin_of(target)
+        return self.applied(node, target, node.args, node.kwargs)
 
-    def _changed(self, node: Any) -> Any:
-        """The result of an operator that changes its first argument, which is this from now on."""
-        operand = node.args[0]
-        result = self._converted(node, twin_of(node.target))
-        value = self.variable(node.name, result, node.meta.get("val"))
-        same = self._same.setdefault(operand, [operand])
-        same.append(node)
-        self._same[node] = same
-        self.env.update(dict.fromkeys(same, value))
-        return value
-
-    def _converted(self, node: Any, target: Any) -> Any:
-        args, kwargs = self.values(node.args), self.values(node.kwargs)
+    def applied(self, node: Any, target: Any, args: Any, kwargs: Any = MappingProxyType({})) -> Any:
+        """What an operator makes of arguments: a tensor like the result of a node."""
+        args, kwargs = self.values(args), self.values(kwargs)
         if is_complex([*args, *kwargs.values()]) or has_complex_result(node.meta.get("val")):
             return convert_complex(Context(self, node), target, args, kwargs)
         entry = find(target)

@@ -38,7 +38,7 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A graph of ATen operators, in which no operator changes its arguments."""
+    """A graph of ATen operators."""
 
     graph: Any
     inputs: Sequence[Input]

@@ -14,7 +14,8 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import complex_view, real_view
 from relaxpy.frontend.torch.complexes import Complex, complex_converter, from_pair, to_pair
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.frontend.torch.mutation import is_overload, twin_of
+from relaxpy.frontend.torch.registry import Value, converter, is_converted
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -43,13 +44,16 @@ _OPERATORS = (
 
 def draws(node: Any) -> bool:
     """Whether a node draws random numbers."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+    if not is_overload(node.target) or node.target.namespace != "aten":
         return False
-    name = _name(target)
-    if name == "native_dropout":
-        return len(node.args) < 3 or node.args[2] is not False
-    return name in _OPERATORS
+    target = twin_of(node.target) or node.target
+    given = zip(target._schema.arguments, node.args, strict=False)
+    args = {**{argument.name: value for argument, value in given}, **node.kwargs}
+    train = args.get("train", args.get("training"))
+    if train is not None and torch.Tag.nondeterministic_seeded in target.tags:
+        return bool(train) and args.get("dropout") != 0
+    opaque = torch.Tag.nondeterministic_seeded in target.tags and not is_converted(target)
+    return _name(target) in _OPERATORS or opaque or bool(args.get("dropout_p"))
 
 
 def _name(target: Any) -> str:
