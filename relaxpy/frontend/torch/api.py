@@ -10,9 +10,9 @@ import torch
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, unexpected
-from relaxpy.frontend.shared.unsupported import FrontendError, UnsupportedError
+from relaxpy.frontend.shared.unsupported import FrontendError, OpNotImplemented, UnsupportedError
 from relaxpy.frontend.torch.arrays import refuse_form
-from relaxpy.frontend.torch.decompose import decomposed, functional
+from relaxpy.frontend.torch.decompose import decomposed, decompositions, functional, simpler
 from relaxpy.frontend.torch.importer import Importer, Options
 from relaxpy.frontend.torch.program import of_exported
 from relaxpy.ir.module import IRModule
@@ -91,16 +91,28 @@ def import_exported(
 ) -> IRModule:
     """The module with the function of a program, and what `builder` has; it is not changed.
 
+    An operator that has no converter for its arguments is decomposed, and the import begins again.
+
     Errors:
         OpNotImplemented: nodes cannot be imported.
         FrontendError: an input is no tensor that Relax has.
     """
     _refuse_inputs(exported)
-    importer = Importer(of_exported(functional(exported), options.bound), options)
-    if builder is not None:
-        importer.builder = BlockBuilder(builder.get())
-    with long_work("importing"):
-        return importer.module(name)
+    program = simpler(functional(exported), options.custom)
+    tried: set[Any] = set()
+    while True:
+        importer = Importer(of_exported(program, options.bound), options)
+        if builder is not None:
+            importer.builder = BlockBuilder(builder.get())
+        try:
+            with long_work("importing"):
+                return importer.module(name)
+        except OpNotImplemented:
+            more = (importer.refused & decompositions().keys()) - tried
+            if not more:
+                raise
+        tried |= more
+        program = simpler(program, options.custom, tried)
 
 
 def _refuse_inputs(exported: Any) -> None:

@@ -12,8 +12,6 @@ import torch
 from torch._guards import detect_fake_mode
 from torch._library.custom_ops import OPDEFS
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.node import map_arg
-from torch.fx.traceback import preserve_node_meta, set_current_meta
 
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.frontend.torch import (
@@ -23,7 +21,6 @@ from relaxpy.frontend.torch import (
 )
 from relaxpy.frontend.torch.backward import DECOMPOSITIONS
 from relaxpy.frontend.torch.mutation import (
-    changes_argument,
     changes_of,
     given_inputs,
     is_overload,
@@ -93,48 +90,26 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
     return {**decomposition_table, **of_pytorch, **DECOMPOSITIONS}
 
 
-@functools.cache
-def _without_converter() -> Mapping[Any, Callable[..., Any]]:
-    return {
-        target: simple
-        for target, simple in decompositions().items()
-        if is_overload(target) and not is_converted(target)
-    }
-
-
 def table_for_graphs() -> dict[Any, Callable[..., Any]]:
     """What operators without a converter are replaced by while a graph is captured."""
     own = [definition._opoverload for definition in OPDEFS.values()]
-    kernels = {target: _of_kernel(target) for target in own if _has_kernel(target)}
-    return {**kernels, **_without_converter()}
+    return {
+        **{target: _of_kernel(target) for target in own if _has_kernel(target)},
+        **{
+            target: simple
+            for target, simple in decompositions().items()
+            if is_overload(target) and not is_converted(target)
+        },
+    }
 
 
-def expanded(node: Any) -> Any:
-    """The graph of simpler operators that a node is, for its operands; None if there is none."""
-    target = (twin_of(node.target) or node.target) if changes_argument(node) else node.target
-    table = table_for_graphs()
-    function = decompositions().get(target)
-    if function is not None:
-        table.pop(target, None)
-    elif target in table:
-        function = target
-    operands = node.all_input_nodes
-    metas = [operand.meta.get("val") for operand in operands]
-    if function is None or any(meta is None for meta in metas):
-        return None
-
-    def run(*tensors: Any) -> Any:
-        values = dict(zip(operands, tensors, strict=True))
-        args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-        return function(*args, **kwargs)
-
-    mode = detect_fake_mode(metas) or contextlib.nullcontext()
-    with warnings.catch_warnings(), preserve_node_meta(), set_current_meta(node), mode:
-        warnings.simplefilter("ignore", FutureWarning)
-        try:
-            return make_fx(run, table)(*metas)
-        except Exception:  # of PyTorch, which meets what it cannot do with many kinds
-            return None
+def retraced(module: Any, targets: Iterable[Any]) -> Any:
+    """A captured graph, for the same inputs, in which these operators are simpler ones."""
+    inputs = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
+    table = {target: decompositions()[target] for target in targets}
+    mode = detect_fake_mode(inputs)
+    with torch.fx.traceback.preserve_node_meta(), mode or contextlib.nullcontext():
+        return make_fx(torch.fx.Interpreter(module).run, table)(*inputs)
 
 
 def _has_kernel(target: Any) -> bool:
@@ -154,3 +129,34 @@ def _of_kernel(target: Any) -> Callable[..., Any]:
             return NotImplemented
 
     return simple
+
+
+def _plain(target: Any) -> Any:
+    return (twin_of(target) or target) if target._schema.is_mutable else target
+
+
+def simpler(program: Any, custom: Mapping[str, Any], more: Iterable[Any] = ()) -> Any:
+    """The program in which operators without a converter, and `more`, are simpler ones.
+
+    An operator of which PyTorch has no simpler form stays, as does one with a converter in
+    `custom`.
+    """
+    chosen = set(more)
+    opaque: set[Any] = set()
+    for _ in range(8):
+        missing = {
+            node.target
+            for graph in graphs(program.graph_module)
+            for node in graph.nodes
+            if is_overload(node.target)
+            and (node.target in chosen or not is_converted(_plain(node.target)))
+            and custom.keys().isdisjoint(names_of(node.target))
+        }
+        table = {target: decompositions()[target] for target in missing & decompositions().keys()}
+        kernels = {t for t in missing - table.keys() - opaque if _has_kernel(t)}
+        table.update((target, _of_kernel(target)) for target in kernels)
+        if not table:
+            return program
+        program = decomposed(program, table)
+        opaque |= kernels
+    return program

@@ -15,10 +15,11 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, unexpected
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.frontend.shared.unsupported import OpNotImplemented
 from relaxpy.frontend.torch.aliases import Aliases
 from relaxpy.frontend.torch.api import import_exported
 from relaxpy.frontend.torch.arrays import complex_view, real_view
-from relaxpy.frontend.torch.decompose import table_for_graphs
+from relaxpy.frontend.torch.decompose import decompositions, retraced, table_for_graphs
 from relaxpy.frontend.torch.freezing import Freezer, static_inputs
 from relaxpy.frontend.torch.importer import Importer, Options
 from relaxpy.frontend.torch.program import of_graph
@@ -102,9 +103,8 @@ class _Graph:
         self, module: Any, pipeline: Any, target: Any, fixed: Set[int] = frozenset()
     ) -> None:
         self._boxed_call = True
-        program = of_graph(module)
-        importer = Importer(program, Options(unit_tuple=False))
-        mod = importer.module()
+        importer, mod = _imported(module)
+        program = importer.program
 
         def compiled(module: IRModule) -> Callable[..., Any]:
             return compile_module(module, target, relax_pipeline=pipeline)["main"]
@@ -161,6 +161,27 @@ class _Graph:
         if isinstance(value, torch.nn.Parameter):
             self._arrays[k] = (value, value.data_ptr(), array)
         return array
+
+
+def _imported(module: Any) -> tuple[Importer, IRModule]:
+    """The importer of a graph, and its module.
+
+    An operator that has no converter for its arguments is decomposed, and the import begins again.
+
+    Errors:
+        OpNotImplemented: nodes cannot be imported.
+    """
+    tried: set[Any] = set()
+    while True:
+        importer = Importer(of_graph(module), Options(unit_tuple=False))
+        try:
+            return importer, importer.module()
+        except OpNotImplemented:
+            more = (importer.refused & decompositions().keys()) - tried
+            if not more:
+                raise
+        tried |= more
+        module = retraced(module, tried)
 
 
 def _items(output: Any) -> list[Any]:

@@ -32,7 +32,7 @@ from relaxpy.frontend.torch.complexes import (
     to_pair,
 )
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.decompose import expanded, names_of
+from relaxpy.frontend.torch.decompose import names_of
 from relaxpy.frontend.torch.lines import Lines
 from relaxpy.frontend.torch.mutation import Changes, changes_of, is_overload, twin_of
 from relaxpy.frontend.torch.program import Input, Kind, Program
@@ -91,8 +91,8 @@ class Importer:
     unsupported: list[UnsupportedNode] = field(default_factory=list)
     #: What the graph that is being imported changes in place.
     _changes: Changes = field(default_factory=Changes)
-    #: Operators that are being computed by simpler ones.
-    _expanding: list[Any] = field(default_factory=list)
+    #: The operators of the nodes that cannot be imported.
+    refused: set[Any] = field(default_factory=set)
     _constants: dict[tuple[object, ...], Constant] = field(default_factory=dict)
     _lines: Lines = field(default_factory=Lines)
     _names: Names = field(default_factory=lambda: Names(identifier))
@@ -279,44 +279,19 @@ class Importer:
         if any(isinstance(self.env.get(operand), _Missing) for operand in node.all_input_nodes):
             self.env[node] = _Missing()
             return
-        with self.builder.located(self._lines.span(node)):
-            reason = self._failure(node, self.compute)
-            if reason is not None and self._failure(node, self._compute_simpler) is not None:
-                self._refuse(node, reason)
-
-    def _failure(self, node: Any, compute: Callable[[Any], None]) -> str | None:
-        """Why the value of a node cannot be computed in this way; None if it has been."""
         try:
-            self._refresh(node)
-            compute(node)
-            self._changes.note(node, self)
+            with self.builder.located(self._lines.span(node)):
+                self._refresh(node)
+                self.compute(node)
+                self._changes.note(node, self)
+            return
         except UnsupportedError as error:
-            return str(error)
+            reason = str(error)
         except RelaxpyError as error:
-            return error.diagnostics[0].message
+            reason = error.diagnostics[0].message
         except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-            return f"its arguments do not fit together: {error}"
-        return None
-
-    def _compute_simpler(self, node: Any) -> None:
-        """Emit the simpler operators that a node is."""
-        if (
-            not is_overload(node.target)
-            or node.target in self._expanding
-            or self._custom(node.target)
-        ):
-            raise UnsupportedError("it is not a function of simpler operators")
-        module = expanded(node)
-        if module is None:
-            raise UnsupportedError("there are no simpler operators")
-        before = len(self.unsupported)
-        self._expanding.append(node.target)
-        try:
-            result = self.inlined(module, [self.env[x] for x in node.all_input_nodes])
-        finally:
-            self._expanding.pop()
-            del self.unsupported[before:]
-        self.env[node] = self._bound(node, result)
+            reason = f"its arguments do not fit together: {error}"
+        self._refuse(node, reason)
 
     def compute(self, node: Any) -> None:
         """Emit the operator of a node."""
@@ -328,6 +303,7 @@ class Importer:
 
     def _refuse(self, node: Any, reason: str) -> None:
         self.env[node] = _Missing()
+        self.refused.add(node.target)
         infos = tuple(_shown(operand, self.env.get(operand)) for operand in node.all_input_nodes)
         self.unsupported.append(UnsupportedNode(self._where(node), str(node.target), reason, infos))
 

@@ -705,3 +705,118 @@ def test_a_tensor_of_another_datatype_is_told_how_to_convert(dtype: torch.dtype)
     run = relaxpy.compile(from_exported_program(program))["main"]
     with pytest.raises(RelaxpyError, match=r"convert it with \.to\(torch\.float32\)$"):
         run(torch.ones(2, dtype=dtype))
+
+
+def views_of_views(x: Any) -> Any:
+    y = x * 2
+    v = y[1:]
+    w = v.t()
+    w[0] = 5
+    y.add_(1)
+    return y, v, w
+
+
+def parts_that_overlap(x: Any) -> Any:
+    y = x.clone()
+    a, b = y.split([1, 2])
+    a.mul_(3)
+    y.view(-1)[::2] = -1
+    return a, b, y
+
+
+def rows_of_columns(x: Any) -> Any:
+    y = x + 0
+    rows = list(y.unbind(1))
+    rows[0].zero_()
+    rows[2].copy_(rows[1])
+    y.diagonal().fill_(9)
+    return y, rows[2], rows[3]
+
+
+def permuted(x: Any) -> Any:
+    y = x.clone()
+    q = y.permute(1, 0)[1:3]
+    q += 1
+    z = y.permute(1, 0).reshape(2, 6)  # a copy
+    z.mul_(2)
+    return y, q, z
+
+
+def unflattened(x: Any) -> Any:
+    y = x.expand(2, 3, 4).clone()
+    y[0, 1].sub_(y[1, 2])
+    n = y.narrow(2, 1, 2)
+    n.clamp_(0, 1)
+    m = y.unflatten(2, (2, 2))
+    m[..., 0] = 7
+    return y, n, m
+
+
+def written_by_indices(x: Any) -> Any:
+    y = torch.zeros(5, 4)
+    y[1:4] = x
+    y[:, 1] += x.sum()
+    y[torch.tensor([0, 2])] = 3.0
+    y[y > 2] = 0
+    return y
+
+
+def squeezed_and_moved(x: Any) -> Any:
+    y = x.clone()
+    u = y.view(4, 3).squeeze().unsqueeze(0).movedim(0, -1)
+    u[..., 0].exp_()
+    return y, u
+
+
+def scattered(x: Any) -> Any:
+    y = x.clone()
+    v = y[0]
+    v.masked_fill_(v > 0, -1.0)
+    v.index_fill_(0, torch.tensor([1]), 4.0)
+    y.select(1, 2).scatter_(0, torch.tensor([0]), 8.0)
+    return y
+
+
+def parts_of_complex_numbers(x: Any) -> Any:
+    z = torch.view_as_real(torch.complex(x, x))
+    z[..., 0].neg_()
+    return z
+
+
+def chunks_and_copies(x: Any) -> Any:
+    a = x.clone()
+    b = a.chunk(2, 1)[1]
+    c = b.flatten()  # a copy
+    b.add_(10)
+    c.mul_(2)
+    return a, b, c
+
+
+def given(x: Any) -> Any:
+    x[1].mul_(2)
+    return x[0] + 1, x.t()
+
+
+CHANGED = (
+    *(views_of_views, parts_that_overlap, rows_of_columns, permuted, unflattened),
+    *(
+        written_by_indices,
+        squeezed_and_moved,
+        scattered,
+        parts_of_complex_numbers,
+        chunks_and_copies,
+        given,
+    ),
+)
+
+
+@pytest.mark.parametrize("function", CHANGED)
+def test_changes_of_views_are_those_of_their_memory(function: Callable[..., Any]) -> None:
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    program = torch.export.export(Module(lambda self, x: function(x)), (x.clone(),))
+    results = list(leaves(relaxpy.compile(from_exported_program(program))["main"](x.clone())))
+    changed = x.clone()
+    expected = leaves(function(changed))
+    if function is given:
+        expected = [changed, *expected]
+    assert_same(results, expected)

@@ -129,7 +129,8 @@ def _drawn(cx: Context, *unused: Value) -> Any:
     named = {k: plain(v) for k, v in cx.values(cx.node.kwargs).items() if k not in skipped}
     if named.get("generator") is not None:
         raise UnsupportedError("a generator is part of the program; torch.manual_seed decides")
-    plan = {"op": _name(cx.node.target), "args": plain(cx.values(cx.node.args)), "kwargs": named}
+    target = twin_of(cx.node.target) or cx.node.target
+    plan = {"op": _name(target), "args": plain(cx.values(cx.node.args)), "kwargs": named}
     shape = ShapeExpr(tuple(map(as_size, sizes)))
     text = StringImm(json.dumps(plan))
     dtype = cx.meta().dtype
