@@ -38,7 +38,7 @@ class _Work:
         self.rows, self.masks = rows, masks
         self._slots = {False: seen, True: window}
         self._places: dict[tuple[bool, bool], Places] = {}
-        self._seen: dict[tuple[bool, int], Array] = {}
+        self._seen: dict[tuple[bool | None, int, int], Array] = {}
 
     def places(self, sliding: bool, with_own: bool = True) -> Places:
         """Where the tokens are, with those of the call or without."""
@@ -50,15 +50,20 @@ class _Work:
             self._places[sliding, with_own] = found
         return found
 
-    def all_seen(self, sliding: bool, size: int, group: int) -> Array:
-        """Which of `size` keys each row sees, for each of `group` heads of queries in turn."""
-        found = self._seen.get((sliding, size))
+    def all_seen(self, sliding: bool | None, size: int, group: int) -> Array:
+        """Which of `size` keys each row sees, for each of `group` heads of queries in turn.
+
+        The last keys are those of the rows; none is if `sliding` is None.
+        """
+        found = self._seen.get((sliding, size, group))
         if found is None:
-            rows, mask = self.rows.stop - self.rows.start, self.masks[sliding]
+            rows = self.rows.stop - self.rows.start
             found = np.ones((rows, group, size), bool)
+            mask = None if sliding is None else self.masks[sliding]
             if mask is not None:
-                found[..., size - mask.shape[1] :] = mask[:, np.newaxis]
-            found = self._seen[sliding, size] = found.reshape(rows * group, size)
+                count = min(size, mask.shape[1])
+                found[..., size - count :] = mask[:, np.newaxis, mask.shape[1] - count :]
+            found = self._seen[sliding, size, group] = found.reshape(rows * group, size)
         return found
 
 
@@ -74,14 +79,20 @@ class PagedKVCache(SequenceState):
         dtype: np.dtype[Any],
         rotary: tuple[Callable[..., object] | None, Any],
         attention: Callable[..., object] | None = None,
+        latent_attention: Callable[..., object] | None = None,
     ) -> None:
+        """`attention` is the kernel for heads of keys, `latent_attention` that for latent rows.
+
+        NumPy attends where there is none.
+        """
         super().__init__()
         self.max_sequences, tokens, self.chunk, page_size, self.sliding, window = limits
         self.window = window if MHA_SLIDING in kinds else 0
         self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
         self.d_qk, self.d_v = sizes
         rotate, extra = rotary
-        self.rotary, self.attention = (_direct(rotate), extra), _direct(attention)
+        self.rotary = _direct(rotate), extra
+        self.attention, self.latent_attention = map(_direct, (attention, latent_attention))
         # Every sequence may leave its last page and that of its sinks partly empty.
         count = -(-tokens // page_size) + self.max_sequences * (1 + bool(self.sliding))
         self.pages = Pages(count, page_size)
@@ -283,6 +294,9 @@ class PagedKVCache(SequenceState):
     def _seen(self, layer: int, work: _Work, with_own: bool = True) -> Parts:
         keys, values = self.layers[layer]
         places = work.places(self.kinds[layer] == MHA_SLIDING, with_own)
+        if self.kinds[layer] == MLA:
+            rows = [tokens_at(keys, place) for place in places]
+            return [(part, part[:, :, : self.d_v]) for part in rows]
         return [(tokens_at(keys, place), tokens_at(values, place)) for place in places]
 
     def _check(self, name: str, x: Array, shape: tuple[int, ...]) -> None:
@@ -319,13 +333,8 @@ class PagedKVCache(SequenceState):
     def _attend(self, layer: int, scale: float, q: Array, out: Array, sinks: Array | None) -> None:
         sliding = self.kinds[layer] == MHA_SLIDING
         for work in self.work:
-            own, seen = q[work.rows], self._seen(layer, work)
-            if self.attention is None:
-                found, lse = attend(own, seen, scale, work.masks[sliding])
-            else:
-                size = sum([part.shape[1] for part, _ in seen])
-                mask = work.all_seen(sliding, size, self.heads // self.kv_heads)
-                found, lse = attend_by(self.attention, own, seen, scale, mask)
+            seen = self._seen(layer, work)
+            found, lse = _attend(self.attention, work, sliding, q, seen, scale)
             out[work.rows] = found if sinks is None else with_sinks(found, lse, sinks)
 
     def _parts_of(self, qkv: Array) -> tuple[Array, Array, Array]:
@@ -350,14 +359,26 @@ class PagedKVCache(SequenceState):
     ) -> None:
         """Attend to the tokens of the call only, whose keys and values are given."""
         self._layer(layer)
+        _, heads, d = q.shape
+        self._check("q", q, (self.heads, d))
+        if k.shape[1] < 1 or heads % k.shape[1]:
+            raise RuntimeCheckError(
+                f"{heads} heads of queries cannot share {k.shape[1]} heads of keys"
+            )
+        self._check("k", k, (k.shape[1], d))
+        self._check("v", v, (k.shape[1], v.shape[2]))
+        self._check("the result", out, (heads, v.shape[2]))
+        self._check("the sums", lse, (heads,))
         self._attended.add(layer)
         sliding = self.kinds[layer] == MHA_SLIDING
         for work in self.work:
             rows = work.rows
-            parts = [(k[rows].transpose(1, 0, 2), v[rows].transpose(1, 0, 2))]
-            mask = work.masks[sliding]
-            mask = None if mask is None else mask[:, mask.shape[1] - len(mask) :]
-            out[rows], lse[rows] = attend(q[rows], parts, scale, mask)
+            keys, values = (x[rows].transpose(1, 0, 2) for x in (k, v))
+            if self.attention is not None:
+                # Their datatype is that of the tokens that are kept.
+                keys, values = (np.ascontiguousarray(x, self.dtype) for x in (keys, values))
+            found = _attend(self.attention, work, sliding, q, [(keys, values)], scale)
+            out[rows], lse[rows] = found
 
     def past(self, layer: int, scale: float, q: Array, out: Array, lse: Array) -> None:
         """Attend to the tokens before the call.
@@ -370,13 +391,17 @@ class PagedKVCache(SequenceState):
             raise RuntimeCheckError(
                 f"layer {layer} sees a window of tokens, which it cannot divide"
             )
+        self._check("q", q, (self.heads, self.d_qk))
+        self._check("the result", out, (self.heads, self.d_v))
+        self._check("the sums", lse, (self.heads,))
         decodes = all(work.rows.stop == work.rows.start + 1 for work in self.work)
         with_own = decodes and layer in self._appended - self._attended
+        kernel = self.latent_attention if self.kinds[layer] == MLA else self.attention
         for work in self.work:
             rows = work.rows
             seen = self._seen(layer, work, with_own)
             if seen:
-                out[rows], lse[rows] = attend(q[rows], seen, scale)
+                out[rows], lse[rows] = _attend(kernel, work, None, q, seen, scale)
             else:
                 out[rows], lse[rows] = 0, -np.inf
 
@@ -386,6 +411,30 @@ class PagedKVCache(SequenceState):
         self._check("the rows", rows, (self.d_qk,))
         keys[0, self.slots] = rows
         self._appended.add(layer)
+
+
+def _attend(
+    kernel: Callable[..., object] | None,
+    work: _Work,
+    sliding: bool | None,
+    q: Array,
+    parts: Parts,
+    scale: float,
+) -> tuple[Array, Array]:
+    """What the rows of a sequence get from `parts`, of which the last keys may be their own.
+
+    None are if `sliding` is None; otherwise it says which masks hold.
+    """
+    own = q[work.rows]
+    if kernel is None:
+        mask = None if sliding is None else work.masks[sliding]
+        size = sum([keys.shape[1] for keys, _ in parts])
+        if mask is not None:
+            mask = mask[:, max(0, mask.shape[1] - size) :]
+        return attend(own, parts, scale, mask)
+    size = sum([keys.shape[1] for keys, _ in parts])
+    seen = work.all_seen(sliding, size, own.shape[1] // parts[0][0].shape[0])
+    return attend_by(kernel, own, parts, scale, seen)
 
 
 def _direct(function: Callable[..., object] | None) -> Callable[..., object] | None:

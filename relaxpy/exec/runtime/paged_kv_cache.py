@@ -34,7 +34,8 @@ def create(*args: Any) -> PagedKVCache:
     and those of values, the kind of attention of each layer, whether caches are transferred, the
     rotation of positions (none, when appended, or when read, which is the same here) with its
     scale, base and factors, a tensor of the datatype, and kernels: those used are the rotation, and
-    the attention if that is `("relaxpy", attention_of_rows(...))`.
+    the attention to heads and the one to latent rows if they are `("relaxpy", kernel)`, where the
+    kernel is an `attention_of_rows`.
 
     Errors:
         RuntimeCheckError: there are other arguments.
@@ -42,7 +43,7 @@ def create(*args: Any) -> PagedKVCache:
     if len(args) != _ARGUMENTS:
         raise RuntimeCheckError(f"a cache is created by {_ARGUMENTS} arguments, found {len(args)}")
     limits, indptr, heads, kv_heads, d_qk, d_v, kinds, transfer, mode, *_ = args
-    factors, init, attention, split_rotary = args[11], args[12], args[15], args[24]
+    factors, init, split_rotary = args[11], args[12], args[24]
     limits = tuple(int(n) for n in limits)
     layers = int(indptr[-1]) - int(indptr[0])
     kinds = [int(kind) for kind in kinds]
@@ -64,7 +65,7 @@ def create(*args: Any) -> PagedKVCache:
         (int(d_qk), int(d_v)),
         init.dtype,
         (rotate, extra),
-        attention[1] if len(attention) == 2 and attention[0] == "relaxpy" else None,
+        *(given[1] if given[:1] == ("relaxpy",) else None for given in (args[15], args[22])),
     )
 
 

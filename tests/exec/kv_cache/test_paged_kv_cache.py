@@ -15,6 +15,7 @@ from relaxpy.ir.relax.frontend.nn.llm.sequence_attention import attention_of_row
 from tests.fuzz.seed import COUNT, SEED
 
 HEADS, KV_HEADS, D, LAYERS = 4, 2, 8, 2
+LATENT, VALUE = 10, 6
 
 
 def builtin(name: str) -> Any:
@@ -36,6 +37,7 @@ def cache_of(
     d: tuple[int, int] = (D, D),
     dtype: str = "float32",
     attention: Any = (),
+    latent: Any = (),
     window: tuple[int, ...] = (),
 ) -> Any:
     nothing = ()
@@ -54,7 +56,9 @@ def cache_of(
         np.zeros((), dtype),
         *[nothing] * 2,
         attention,
-        *[nothing] * 12,
+        *[nothing] * 6,
+        latent,
+        *[nothing] * 5,
     )
 
 
@@ -94,11 +98,18 @@ class Model:
         *,
         sliding: bool,
         attention: Any = (),
+        latent: Any = None,
         dtype: str = "float32",
         window: int = 0,
     ) -> None:
-        """The last layer sees the last `window` tokens, and has sinks, unless it is 0."""
+        """The last layer sees the last `window` tokens, and has sinks, unless it is 0.
+
+        Layers keep latent rows, to which the kernel `latent` attends, unless it is None.
+        """
         self.rng, self.sliding, self.dtype, self.window = rng, sliding, dtype, window
+        self.is_latent = latent is not None
+        self.d = (LATENT, VALUE) if self.is_latent else (D, D)
+        self.kv_heads = 1 if self.is_latent else KV_HEADS
         self.arrays = np.random.default_rng(rng.randrange(2**30))
         page = rng.choice([1, 2, 4, 16])
         # Short runs of slots are copied, long ones are read where they lie.
@@ -110,7 +121,9 @@ class Model:
             sliding=sliding,
             attention=attention,
             dtype=dtype,
-            kinds=(0,) * (LAYERS - 1) + (3 if window else 0,),
+            latent=latent or (),
+            d=self.d,
+            kinds=(1,) * LAYERS if self.is_latent else (0,) * (LAYERS - 1) + (3 if window else 0,),
             window=(window,) if window else (),
         )
         self.free = builtin("attention_kv_cache_get_num_available_pages")(self.cache)
@@ -173,7 +186,7 @@ class Model:
             if "the cache is full" in str(error) or f"at most {self.chunk} tokens" in str(error):
                 return
             raise
-        new = self.arrays.standard_normal((2, LAYERS, total, KV_HEADS, D)).astype(self.dtype)
+        new = self.rows(total)
         start = 0
         positions = builtin("attention_kv_cache_get_query_positions")(self.cache)
         masks, windows, wanted_positions = [], [], []
@@ -194,26 +207,31 @@ class Model:
             start += length
         np.testing.assert_array_equal(positions, wanted_positions)
         for layer in range(LAYERS):
-            q = self.arrays.standard_normal((total, HEADS, D)).astype(self.dtype)
-            qkv = np.concatenate([q, new[0, layer], new[1, layer]], axis=1)
-            out = np.full((total, HEADS, D), np.nan, self.dtype)
+            q = self.arrays.standard_normal((total, HEADS, self.d[0])).astype(self.dtype)
+            out = np.full((total, HEADS, self.d[1]), np.nan, self.dtype)
             last = bool(self.window) and layer == LAYERS - 1
             sinks = self.arrays.standard_normal(HEADS).astype(self.dtype) if last else None
-            builtin("attention_kv_cache_attention_with_fused_qkv")(
-                self.cache, layer, 1 / 3, qkv, *([sinks] if last else []), out
-            )
+            k, v = (x[layer] for x in new)
+            if self.is_latent:
+                self.attend_latent(layer, q, k, v, out, decodes=set(lengths) == {1})
+            else:
+                builtin("attention_kv_cache_attention_with_fused_qkv")(
+                    *(self.cache, layer, 1 / 3, np.concatenate([q, k, v], axis=1)),
+                    *([sinks] if last else []),
+                    out,
+                )
             if self.window and not last:
                 q = self.arrays.standard_normal((total, HEADS, D)).astype(self.dtype)
                 builtin("attention_kv_cache_attention_with_shared_kv")(
-                    self.cache, layer, 1 / 3, q, new[0, layer], new[1, layer], out
+                    self.cache, layer, 1 / 3, q, k, v, out
                 )
             start = 0
             seen = windows if last else masks
             for seq_id, length, mask in zip(ids, lengths, seen, strict=True):
                 rows = slice(start, start + length)
-                old = [token[:, layer] for token in self.kept[seq_id].tokens]
+                old = self.kept[seq_id].tokens
                 k, v = (
-                    np.stack([*(t[which] for t in old), *new[which, layer, rows]])
+                    np.stack([*(t[which][layer] for t in old), *new[which][layer, rows]])
                     for which in range(2)
                 )
                 # The queries, sums and weights are float32 throughout, the results rounded once.
@@ -239,10 +257,36 @@ class Model:
                     path.append(at)
                     at = parents[start + at]
                 path.reverse()
-            kept.tokens += [new[:, :, start + t] for t in path]
+            kept.tokens += [[x[:, start + t] for x in new] for t in path]
             kept.position += len(path)
             kept.slide()
             start += length
+
+    def rows(self, total: int) -> tuple[Any, Any]:
+        """New keys and values of each layer."""
+        k, v = (
+            self.arrays.standard_normal((LAYERS, total, self.kv_heads, d)).astype(self.dtype)
+            for d in self.d
+        )
+        return k, k[..., :VALUE] if self.is_latent else v
+
+    def attend_latent(self, layer: int, q: Any, k: Any, v: Any, out: Any, *, decodes: bool) -> None:
+        """Append rows, and attend to them and the past at once, or to both one after the other."""
+        builtin("attention_kv_cache_append_mla_kv")(self.cache, layer, k[:, 0])
+        lse, past, of_past = (
+            np.zeros(out.shape[:2], "f4"),
+            out.copy(),
+            np.zeros(out.shape[:2], "f4"),
+        )
+        attend = builtin("attention_kv_cache_cross_attention")
+        if decodes and self.rng.random() < 0.5:
+            attend(self.cache, layer, 1 / 3, q, out, lse)
+            return
+        heads = [np.repeat(x, HEADS, 1) for x in (k, v)]
+        builtin("attention_kv_cache_self_attention")(self.cache, layer, 1 / 3, q, *heads, out, lse)
+        attend(self.cache, layer, 1 / 3, q, past, of_past)
+        merge = builtin("attention_kv_cache_merge_attn_output_inplace")
+        merge(self.cache, out, lse, past, of_past)
 
     def check(self) -> None:
         total = builtin("attention_kv_cache_get_total_sequence_length")(self.cache)
@@ -250,18 +294,20 @@ class Model:
         assert builtin("attention_kv_cache_empty")(self.cache) == (total == 0)
         for seq_id, kept in self.kept.items():
             count = len(kept.tokens)
-            k, v = (np.empty((LAYERS, count, KV_HEADS, D), self.dtype) for _ in range(2))
+            k, v = (np.empty((LAYERS, count, self.kv_heads, d), self.dtype) for d in self.d)
             builtin("attention_kv_cache_debug_get_kv")(self.cache, seq_id, 0, count, k, v)
             for t, token in enumerate(kept.tokens):
                 np.testing.assert_array_equal(k[:, t], token[0])
                 np.testing.assert_array_equal(v[:, t], token[1])
 
 
-def kernel(target: str, dtype: str) -> Any:
+def kernel(
+    target: str, dtype: str, sizes: tuple[int, ...] = (KV_HEADS, D, D), pitch: int | None = None
+) -> Any:
     """The kernel by which a cache attends, which the modules of caches have."""
     if target == "none":
         return ()
-    func = attention_of_rows(KV_HEADS, D, D, dtype).with_attr("global_symbol", "main")
+    func = attention_of_rows(*sizes, dtype, pitch=pitch).with_attr("global_symbol", "main")
     return "relaxpy", relaxpy.compile(relaxpy.IRModule({"main": func}), target)["main"]
 
 
@@ -271,16 +317,25 @@ def attention(request: pytest.FixtureRequest) -> Any:
     return kernel(request.param, "float32")
 
 
-@pytest.mark.parametrize("kind", ["full", "sliding", "windows of layers, sinks, shared keys"])
+@pytest.mark.parametrize(
+    "kind", ["full", "sliding", "windows of layers, sinks, shared keys", "latent"]
+)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("target", ["none", "numpy", "native"])
 def test_attention_after_random_operations(target: str, dtype: str, kind: str) -> None:
-    attention = kernel(target, dtype)
+    latent = None
+    if kind == "latent":
+        attention = kernel(target, dtype, (HEADS, LATENT, VALUE))
+        latent = kernel(target, dtype, (1, LATENT, VALUE), LATENT)
+    else:
+        attention = kernel(target, dtype)
     for number in range(max(4, COUNT // 3)):
         rng = random.Random(f"{SEED} {kind} {number}")
         window = rng.choice([1, 2, 3, 7, 30]) if kind.startswith("windows") else 0
         sliding = kind == "sliding"
-        model = Model(rng, sliding=sliding, attention=attention, dtype=dtype, window=window)
+        model = Model(
+            rng, sliding=sliding, attention=attention, latent=latent, dtype=dtype, window=window
+        )
         steps = [model.add, model.remove, model.fork, model.pop, model.forward, model.forward]
         steps += [lambda m=model: m.forward(tree=True)]
         for _ in range(30):

@@ -347,3 +347,58 @@ def test_attention_of_whole_sequences(heads: int, kv_heads: int, causal: int, ta
 def test_heads_that_do_not_share_keys() -> None:
     with pytest.raises(MisuseError, match="3 heads of queries cannot share 2 heads"):
         _attention_sequence_prefill(2, 3, 8, "float32")
+
+
+@pytest.mark.parametrize("target", ["native", "numpy"])
+def test_caches_of_latent_rows_attend_by_kernels(target: str) -> None:
+    """A prompt attends to its own heads, a token to all rows, whose first elements are values."""
+    heads, latent, value, rng = 3, 8, 6, np.random.default_rng(0)
+
+    class Latent(nn.Module):
+        def create(self, n: Any) -> Any:
+            return PagedKVCache.create_generic(
+                *("mla", n, n, n, n, 0, 1, heads, 1, latent, value, RopeMode.NONE, 1, 1, "float32"),
+                mla_original_qk_head_dim=4,
+                mla_original_v_head_dim=5,
+            )
+
+    mod, _ = Latent().export_tvm({"create": {"n": int}})
+    assert sum("attention_of" in gv.name_hint for gv in mod.functions) == 2
+    cache = relaxpy.compile(mod, target=target)["create"](relaxpy.runtime.ShapeTuple([16]))
+
+    def state(name: str) -> Any:
+        return relaxpy.get_global_func(f"vm.builtin.kv_state_{name}")
+
+    def attention(name: str) -> Any:
+        return relaxpy.get_global_func(f"vm.builtin.attention_kv_cache_{name}")
+
+    state("add_sequence")(cache, 0)
+
+    def begin(count: int) -> None:
+        state("begin_forward")(cache, (0,), (count,))
+
+    def numbers(*shape: int) -> Any:
+        return rng.standard_normal(shape).astype("float32")
+
+    def attended(q: Any, k: Any, v: Any) -> Any:
+        scores = np.einsum("ihd,jhd->hij", q.astype("f8"), k) * 0.4
+        size = k.shape[0]
+        scores[:, ~np.tri(len(q), size, size - len(q), dtype=bool)] = -np.inf
+        weights = np.exp(scores)
+        return np.einsum("hij,jhd->ihd", weights / weights.sum(-1, keepdims=True), v)
+
+    rows = numbers(4, latent)
+    begin(4)
+    attention("append_mla_kv")(cache, 0, rows)
+    q, k, v = numbers(4, heads, 4), numbers(4, heads, 4), numbers(4, heads, 5)
+    out, lse = np.empty((4, heads, 5), "float32"), np.empty((4, heads), "float32")
+    attention("self_attention")(cache, 0, 0.4, q, k, v, out, lse)
+    np.testing.assert_allclose(out, attended(q, k, v), rtol=1e-5, atol=1e-6)
+    state("end_forward")(cache)
+    begin(1)
+    last = numbers(1, latent)
+    attention("append_mla_kv")(cache, 0, last)
+    q, out = numbers(1, heads, latent), np.empty((1, heads, value), "float32")
+    attention("cross_attention")(cache, 0, 0.4, q, out, np.empty((1, heads), "float32"))
+    k = np.repeat(np.concatenate([rows, last])[:, np.newaxis], heads, axis=1)
+    np.testing.assert_allclose(out, attended(q, k, k[..., :value]), rtol=1e-5, atol=1e-6)

@@ -14,6 +14,7 @@ from relaxpy.ir.relax.frontend.nn.llm.position_embedding import llama_rope_with_
 from relaxpy.ir.relax.frontend.nn.llm.sequence_attention import attention_of_rows
 from relaxpy.ir.relax.op.call import call_dps_packed, call_pure_packed
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 _BUILTIN = "vm.builtin.attention_kv_cache_"
 
@@ -333,8 +334,13 @@ class TIRPagedKVCache(PagedKVCache):
         nothing = rx.Tuple(())
         split_rotary: rx.Expr = nothing
         attention: rx.Expr = nothing
+        latent_attention: rx.Expr = nothing
+
+        def kernel(name: str, func: PrimFunc) -> rx.Expr:
+            return rx.Tuple((rx.StringImm("relaxpy"), current_builder().add_func(func, name)))
+
         if AttnKind.MLA not in kinds:
-            kernel = llama_rope_with_position_map(
+            rotate = llama_rope_with_position_map(
                 rope_theta,
                 rope_scale,
                 qk_head_dim,
@@ -344,10 +350,16 @@ class TIRPagedKVCache(PagedKVCache):
                 rope_scaling,
                 rotary_dim,
             )
-            split_rotary = current_builder().add_func(kernel, "tir_split_rotary")
+            split_rotary = current_builder().add_func(rotate, "tir_split_rotary")
             func = attention_of_rows(num_key_value_heads, qk_head_dim, v_head_dim, dtype)
-            gvar = current_builder().add_func(func, "attention_of_rows")
-            attention = rx.Tuple((rx.StringImm("relaxpy"), gvar))
+            attention = kernel("attention_of_rows", func)
+        else:
+            func = attention_of_rows(1, qk_head_dim, v_head_dim, dtype, pitch=qk_head_dim)
+            latent_attention = kernel("attention_of_latent_rows", func)
+            if mla_original_qk_head_dim and set(kinds) == {AttnKind.MLA}:
+                sizes = mla_original_qk_head_dim, mla_original_v_head_dim
+                func = attention_of_rows(num_attention_heads, *sizes, dtype)
+                attention = kernel("attention_of_rows", func)
         window = sliding_window_size if sliding_window_size > 0 else layer_sliding_window_size
         if window < 1:
             raise MisuseError(f"a window has at least one token, found {window}", about=window)
@@ -374,7 +386,9 @@ class TIRPagedKVCache(PagedKVCache):
             rx.const(0, dtype),
             *[nothing] * 2,
             attention,
-            *[nothing] * 8,
+            *[nothing] * 6,
+            latent_attention,
+            nothing,
             split_rotary,
             *[nothing] * 3,
         ]

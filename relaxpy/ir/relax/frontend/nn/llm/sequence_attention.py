@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relaxpy.dataclass import replace
@@ -78,11 +78,14 @@ def _attention_sequence_prefill(
     return kernel.without_attr("global_symbol").with_attrs({"op_pattern": 8, "tir.noalias": True})
 
 
-def attention_of_rows(heads: int, d: int, dv: int, dtype: str) -> PrimFunc:
+def attention_of_rows(
+    heads: int, d: int, dv: int, dtype: str, *, pitch: int | None = None
+) -> PrimFunc:
     """The kernel (queries, keys, values, seen, scale, result, log2 of the sums) of caches.
 
     It reads keys, values, and what is seen where they are: there may be gaps between heads, and
-    between rows.
+    between rows of what is seen. Rows of values are `pitch` elements apart, by default `dv`; those
+    of latent attention are the first elements of keys.
 
     Shapes:
         queries       (heads, rows, d), float32
@@ -118,7 +121,8 @@ def attention_of_rows(heads: int, d: int, dv: int, dtype: str) -> PrimFunc:
     )
     lse = te.compute((heads, rows), logs, name="lse")
     func: PrimFunc = create_prim_func([q, k, v, seen, scale, out, lse])
-    return _with_strides(func, ("k", "v", "seen")).without_attr("global_symbol")
+    inner = {"k": (d, 1), "v": (pitch or dv, 1), "seen": (1,)}
+    return _with_strides(func, inner).without_attr("global_symbol")
 
 
 def _float32(value: Any) -> Any:
@@ -138,16 +142,13 @@ def _weights(scores: te.Tensor) -> tuple[te.Tensor, Callable[..., Any]]:
     return weights, lambda *at: top[at] + intrin.log2(total[at])
 
 
-def _with_strides(func: PrimFunc, names: Sequence[str]) -> PrimFunc:
-    """The function with buffers whose first dimension has any stride."""
+def _with_strides(func: PrimFunc, inner: Mapping[str, Sequence[int]]) -> PrimFunc:
+    """The function with buffers whose first dimension has any stride, the others those given."""
     buffers: dict[Buffer, Buffer] = {}
     for buffer in func.buffer_map.values():
-        if buffer.name in names:
-            inner = [
-                math.prod(buffer.shape[n + 1 :], start=ops.const(1, "int64"))
-                for n in range(1, buffer.ndim)
-            ]
-            strides = [tir.SizeVar(f"{buffer.name}_stride", "int64"), *inner]
+        if buffer.name in inner:
+            outer = tir.SizeVar(f"{buffer.name}_stride", "int64")
+            strides = [outer, *(ops.const(n, "int64") for n in inner[buffer.name])]
             buffers[buffer] = decl_buffer(buffer.shape, buffer.dtype, buffer.name, strides=strides)
     buffer_map = {param: buffers.get(buffer, buffer) for param, buffer in func.buffer_map.items()}
     return replace(func, body=replace_buffers(func.body, buffers), buffer_map=buffer_map)
