@@ -152,6 +152,7 @@ def test_an_operator_along_a_divided_axis_has_its_initial_layout() -> None:
 
 Y = rx.Var("y", rx.TensorStructInfo((2, 8, 4, 6), "float32"))  # type: ignore[arg-type]
 MATRIX = rx.Var("m", rx.TensorStructInfo((4, 6), "float32"))  # type: ignore[arg-type]
+SINGLE = rx.Var("s", rx.TensorStructInfo((1, 1), "float32"))  # type: ignore[arg-type]
 CHANNELS = rx.Var("c", rx.TensorStructInfo((1, 8, 1, 1), "float32"))  # type: ignore[arg-type]
 
 
@@ -163,6 +164,9 @@ CHANNELS = rx.Var("c", rx.TensorStructInfo((1, 8, 1, 1), "float32"))  # type: ig
         (op.add(X, MATRIX), {X: "ACDB"}, ("ABCD", "AB"), "ABCD"),
         (op.add(X, MATRIX), {MATRIX: "BA"}, ("ABCD", "AB"), "ABCD"),
         (op.add(X, rx.const(1.0)), {X: "ACDB"}, ("ACDB", ""), "ACDB"),
+        (op.add(X, SINGLE), {X: "ACDB"}, ("ACDB", "AB"), "ACDB"),
+        (op.add(SINGLE, X), {X: "ABCD4b"}, ("AB", "ABCD4b"), "ABCD4b"),
+        (op.add(MATRIX, SINGLE), {MATRIX: "BA"}, ("BA", "BA"), "BA"),
         (op.add(X, Y), {X: "ABCD4b"}, ("ABCD4b", "ABCD4b"), "ABCD4b"),
         (op.add(Y, X), {X: "ABCD4b"}, ("ABCD4b", "ABCD4b"), "ABCD4b"),
         (op.add(X, MATRIX), {X: "ABCD4b"}, ("ABCD", "AB"), "ABCD"),

@@ -19,6 +19,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.rules import literal_shape, same
+from relaxpy.ir.te.topi.shapes import is_const
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.layout import Layout
 
@@ -380,29 +381,45 @@ def elementwise_layout(
     layout of the operands that are as large as the result, else of those of the highest rank that
     have one in which the axes that others lack come first; of several, the first. A layout with
     blocks is taken before others that are as frequent, if all operands have its axes, and can be
-    divided in such blocks.
+    divided in such blocks. A single element of lower rank fits any layout.
     """
     sinfos = [arg.struct_info for arg in call.args]
     if not all(isinstance(s, (rx.TensorStructInfo, rx.PrimStructInfo)) for s in sinfos):
         return None
     layouts = [layouts_of(arg, known) for arg in call.args]
-    tensors = [(x, s) for x, s in zip(layouts, sinfos, strict=True) if isinstance(x, str) and x]
-    if not tensors:
+    every = [(x, s) for x, s in zip(layouts, sinfos, strict=True) if isinstance(x, str) and x]
+    if not every:
         return InferredLayouts(layouts, initial_layouts(call.struct_info), call.attrs)
+    high = max(_rank(layout) for layout, _ in every)
+    tensors = [(x, s) for x, s in every if _rank(x) == high or not _is_single(s)]
+
+    def taken(chosen: str, operand: Callable[[str, str], str]) -> InferredLayouts:
+        """The result in a layout, and the operands in that for it and theirs, unless they fit."""
+        operands = [
+            operand(chosen, x)
+            if isinstance(x, str) and x and (_rank(x) == high or not _is_single(s))
+            else x
+            for x, s in zip(layouts, sinfos, strict=True)
+        ]
+        return InferredLayouts(operands, chosen, call.attrs)
+
     ranks = {_rank(layout) for layout, _ in tensors}
     counts = Counter(layout for layout, _ in tensors)
     frequent = (layout for layout, _ in tensors if counts[layout] == max(counts.values()))
-    for candidate in filter(has_blocks, frequent):
-        if len(ranks) == 1 and all(fills_layout(sinfo, candidate) for _, sinfo in tensors):
-            taken: list[Layouts] = [candidate if layout else layout for layout in layouts]
-            return InferredLayouts(taken, candidate, call.attrs)
-    high = max(ranks)
+    for blocked in filter(has_blocks, frequent):
+        if len(ranks) == 1 and all(fills_layout(sinfo, blocked) for _, sinfo in tensors):
+            return taken(blocked, lambda whole, _: whole)
     whole = [x for x, s in tensors if _has_shape_of(s, call.struct_info)]
     ranked = ([x for x, _ in tensors if _rank(x) == rank] for rank in sorted(ranks, reverse=True))
     fitting = (_fitting(voters, ranks, high) for voters in (whole, *ranked))
     chosen = _common(next(filter(None, fitting)))  # those of the lowest rank fit
-    operands = [_last_axes(chosen, _rank(x)) if isinstance(x, str) else x for x in layouts]
-    return InferredLayouts(operands, chosen, call.attrs)
+    return taken(chosen, lambda whole, layout: _last_axes(whole, _rank(layout)))
+
+
+def _is_single(sinfo: rx.StructInfo | None) -> bool:
+    """Whether a tensor is known to have one element."""
+    shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
+    return shape is not None and all(is_const(n, 1) for n in shape)
 
 
 def _has_shape_of(sinfo: rx.StructInfo | None, result: rx.StructInfo | None) -> bool:
