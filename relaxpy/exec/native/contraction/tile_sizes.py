@@ -41,7 +41,9 @@ _LATENCY = 8
 def _steps(tile: RegisterTile, rows: Size, columns: Size) -> int:
     """The time of a product in tiles, in additions of vectors, for each product of a sum."""
     rows, columns = (n if isinstance(n, int) else _MANY for n in (rows, columns))
-    heights = [tile.rows] * (rows // tile.rows) + [rows % tile.rows]
-    whole, rest = divmod(-(-columns // tile.lanes), tile.vectors)
-    widths = [tile.vectors] * whole + [rest]
-    return sum(max(h * w, _LATENCY) for h in heights for w in widths if h and w)
+    high, low = divmod(rows, tile.rows)
+    wide, narrow = divmod(-(-columns // tile.lanes), tile.vectors)
+    heights, widths = {tile.rows: high, low: 1}, {tile.vectors: wide, narrow: 1}
+    return sum(
+        max(h * w, _LATENCY) * n * m for h, n in heights.items() for w, m in widths.items() if h * w
+    )

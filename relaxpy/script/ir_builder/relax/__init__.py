@@ -6,7 +6,7 @@ Operators and annotations are those of `relaxpy.script.relax`.
 from __future__ import annotations
 
 from collections.abc import Callable as _Function, Mapping  # R.Callable is an annotation
-from typing import Any
+from typing import Any as _Value  # R.Any is an annotation
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
@@ -37,7 +37,7 @@ _ADDED = (
 __all__ = sorted({*_namespace.__all__, *_ADDED} - {"macro", "match_shape"})
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Value:
     if name in ("macro", "match_shape"):
         hint = "use R.match_cast" if name == "match_shape" else "a Python function does the same"
         raise UnknownAttributeError(f"R.{name} is for parsed programs only", hint=hint)
@@ -257,7 +257,7 @@ match_cast = emit_match_cast
 
 
 @user_facing
-def emit_te(func: _Function[..., Any], *args: object, **kwargs: Any) -> rx.Call:
+def emit_te(func: _Function[..., _Value], *args: object, **kwargs: _Value) -> rx.Call:
     """Return a call of the kernel of `func`, for R.emit; the kernel is added to the module.
 
     Errors:
@@ -278,19 +278,19 @@ def emit_te(func: _Function[..., Any], *args: object, **kwargs: Any) -> rx.Call:
 
 # --- the directives of relaxpy.script.relax
 
-_DIRECTIVES: Mapping[str, _Function[..., Any]] = {
+_DIRECTIVES: Mapping[str, _Function[..., _Value]] = {
     directive.__name__: directive
     for directive in (func_name, arg, func_ret_struct_info, func_ret_value, If, Then, Else)
 }
 
 
 @handler.register(records.BuilderForm)
-def _apply_directive(form: records.BuilderForm) -> Any:
+def _apply_directive(form: records.BuilderForm) -> _Value:
     return _DIRECTIVES[form.name](*form.args)
 
 
 @handler.register(records.AttrsForm)
-def _apply_attributes(form: records.AttrsForm) -> Any:
+def _apply_attributes(form: records.AttrsForm) -> _Value:
     builder = IRBuilder.current()
     if form.owner == "function" and builder.innermost(FunctionFrame) is not None:
         return func_attr(form.attrs)
@@ -304,7 +304,7 @@ def _apply_attributes(form: records.AttrsForm) -> Any:
 @handler.register(records.MatchShapeForm)
 @handler.register(records.EmitForm)
 @handler.register(records.TeForm)
-def _apply(form: records.Form) -> Any:
+def _apply(form: records.Form) -> _Value:
     match form:
         case records.DataflowForm():
             return dataflow()
