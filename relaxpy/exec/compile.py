@@ -21,6 +21,7 @@ from relaxpy.exec.native.calls.static_entry import enter_object
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.machine_code.objects import recorded
 from relaxpy.exec.native.machine_code.saved import LoadedCode, load_code, saved_code
+from relaxpy.exec.native.threads.memory import memory_object
 from relaxpy.exec.native.threads.pool import pool_object
 from relaxpy.exec.paths import as_path
 from relaxpy.exec.profiler import ProgramProfiler
@@ -383,6 +384,7 @@ class _Lowered:
             return None
         assert lowered.source  # with the entries of kernels, which the text calls
         with recorded() as objects:
+            memory_object()
             pool_object()
             enter_object()
         return saved_code({**lowered.backend.objects, **objects}, sections.add)

@@ -113,14 +113,11 @@ class RegionEmitter:
 
     def _run_with_memory(self, total: Value) -> Value:
         f = self.function
-        memory = f.call("malloc", POINTER, total + ALIGNMENT)
+        memory = self.workspace = f.take(total)
 
         def run() -> list[Value]:
-            first = f.cast("ptrtoint", memory, "i64") + (ALIGNMENT - 1)
-            aligned = f.arithmetic("and", first, -ALIGNMENT)
-            self.workspace = f.new(POINTER, f"inttoptr {aligned} to ptr")
             status = self._run()
-            f.call("free", VOID, memory)
+            f.give(memory)
             return [status]
 
         there = f.new(BOOL, f"icmp ne {memory}, null")

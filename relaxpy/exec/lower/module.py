@@ -520,7 +520,7 @@ def _instrument_calls(
         "invoke": partial(invoke_instrumented, instrument, (), {}),
         "invoke_declared": partial(invoke_instrumented, instrument),
     }
-    namespace["rx"] = SimpleNamespace(**vars(support) | instrumented)
+    namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | instrumented)
 
 
 def _header(

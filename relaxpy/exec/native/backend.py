@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any, Literal
 
 from relaxpy.dataclass import replace
@@ -14,7 +15,7 @@ from relaxpy.exec.kernel import Kernel, plan_kernel
 from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.calls.copies import WithCopies
-from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
+from relaxpy.exec.native.calls.entry import Array, emit_entry, empty_builtin, entry_name
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, compile_module
 from relaxpy.exec.native.calls.static_entry import kernel_entry, make_kernel_entry
@@ -158,6 +159,8 @@ class NativeBackend:
             make = partial(make_kernel_entry, library, symbol, params)
             entries[name] = make(WithCopies(partial(make, last), last, kept))
         namespace.update(entries)
+        if "rx" in namespace:
+            namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | {"empty": empty_builtin()})
 
     def library(self, called: Iterable[str] = ()) -> Library:
         """The native code, with entries of the kernels that are `called` by Python."""

@@ -51,6 +51,8 @@ from relaxpy.exec.native.llvm.function import (
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.maths import widen
+from relaxpy.exec.native.threads.memory import memory
+from relaxpy.exec.runtime.values import empty
 
 _FASTCALL_WITH_KEYWORDS: Final = 0x82
 _MATCHES: Final = "PyErr_GivenExceptionMatches"
@@ -302,6 +304,12 @@ def builtin_at(
     """The builtin of a function at an address, which finds the `table` in what it is bound to."""
     definition = _MethodDef(name.encode(), address, _FASTCALL_WITH_KEYWORDS)
     return _builtin(_Fallback(fallback, library, definition, table))
+
+
+@cache
+def empty_builtin() -> Callable[..., object]:
+    """The function `empty` of the run time as a builtin; large tensors have memory to use again."""
+    return builtin_at(memory().library["empty"], "empty", memory().library, empty)
 
 
 CONTENT: Final = bytes.__basicsize__ - 1

@@ -20,6 +20,7 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.llvm.function import I8, I32, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.threads.memory import memory
 
 PYTHON: Final = "relaxpy_python"
 """The table of a module with the addresses of objects and functions of Python."""
@@ -41,8 +42,6 @@ _FUNCTIONS: Final = (
     "PyErr_GivenExceptionMatches",
 )
 _NEW_ARRAY: Final = "PyArray_Empty"
-_NEW_ARRAY_NUMBER: Final = 184
-"""The position of this function in the table of functions that NumPy exports."""
 OBJECTS: Final[Mapping[str, object]] = {
     "unit": (),
     "error": RuntimeCheckError,
@@ -134,7 +133,7 @@ def addresses() -> tuple[int, ...]:
     """The addresses of the entries of the table of a module."""
     api = ctypes.pythonapi
     functions = [ctypes.cast(getattr(api, n), ctypes.c_void_p).value or 0 for n in _FUNCTIONS]
-    return (*functions, _new_array_address(), *map(id, OBJECTS.values()))
+    return (*functions, memory().library["new_array"], *map(id, OBJECTS.values()))
 
 
 def connect_python(variable: int) -> None:
@@ -158,18 +157,10 @@ def python(f: Function, name: str) -> Value:
     return f.load(POINTER, f.element(table, ENTRIES.index(name), I64))
 
 
-def _new_array_address() -> int:
-    core = getattr(np, "_core", None) or np.core
-    capsule = core._multiarray_umath._ARRAY_API
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    return ctypes.c_void_p.from_address(pointer(capsule, None) + 8 * _NEW_ARRAY_NUMBER).value or 0
-
-
 def _creates_arrays() -> bool:
     """Whether the function that creates arrays is the one that it is taken for."""
     kinds = ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
-    create = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(_new_array_address())
+    create = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(memory().library["new_array"])
     dtype = DTYPES["float32"]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))
     array = create(2, (ctypes.c_int64 * 2)(2, 3), dtype, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from typing_extensions import override
 
@@ -40,6 +40,10 @@ _SHORT = 512
 """Functions of fewer values have no long blocks."""
 Carried: TypeAlias = Sequence[Value]
 """The values that an iteration of a loop passes on to the next."""
+
+
+MEMORY: Final = "relaxpy_memory"
+"""The variable of a module with the addresses of the functions that take and give memory."""
 
 
 class Function(Instructions):
@@ -169,17 +173,28 @@ class Function(Instructions):
             return
         going_on = str(jump.pop()).rpartition(" ")[2]
         self._left.add(self._exits[-1])
-        self.module.declare("malloc", POINTER, [I64])
         with self.at(jump):
-            self.put(f"%held = call ptr @malloc({size + (self.stack.more + 64)})")
-            self.put("%absent = icmp eq ptr %held, null")
-            self.put(f"br i1 %absent, label %{self._exits[-1]}, label {going_on}")
+            memory = self.take(size + self.stack.more)
+            absent = self.new(BOOL, f"icmp eq {memory}, null")
+            self.put(f"br {absent}, label %{self._exits[-1]}, label {going_on}")
         with self.at(aligned):
-            address = self.new(I64, "ptrtoint ptr %held to i64")
-            address = self.arithmetic("and", address + 63, -64)
-            self.put(f"%memory = inttoptr {address} to ptr")
-            self.put(f"%more = getelementptr i8, ptr %memory, {size}")
-        self.call("free", VOID, Value(self, POINTER, "%held"))
+            self.put(f"%memory = getelementptr i8, {memory}, i64 0")
+            self.put(f"%more = getelementptr i8, {memory}, {size}")
+        self.give(memory)
+
+    def take(self, size: Value) -> Value:
+        """The address of new memory of so many bytes, at a multiple of 64, or null."""
+        return self.new(POINTER, f"call ptr {self._memory(0).name}({size})")
+
+    def give(self, memory: Value) -> None:
+        """Free memory that was taken."""
+        self.put(f"call void {self._memory(1).name}({memory})")
+
+    def _memory(self, number: int) -> Value:
+        """The address of a function for memory, from the variable that is set at linking."""
+        self.module.words(MEMORY, 2)
+        table = Value(self, POINTER, f"@{MEMORY}")
+        return self.load(POINTER, self.element(table, number, I64))
 
     # ---- control flow
 

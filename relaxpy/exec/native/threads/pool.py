@@ -24,10 +24,11 @@ import os
 import sys
 import threading
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import compile_object, link_object
+from relaxpy.exec.native.threads.memory import address_of, memory
 from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.exec.runtime.worker_times import ENTRIES, ring
 
@@ -63,6 +64,8 @@ target triple = "{triple}"
 @check = global ptr null
 @release = global ptr null
 @no_memory = global ptr null
+@take = global ptr null
+@give = global ptr null
 @times = global ptr null
 @owner = global i64 0
 ; Of each slot: the thread, whether it sleeps, whether it is kept from a processor.
@@ -99,21 +102,8 @@ done:
 }}
 declare i64 @time(ptr)
 
-; Memory of so many bytes, which begins in one of the first 64 that are allocated.
-define internal ptr @allocated(i64 %bytes) nounwind {{
-  %more = add i64 %bytes, 64
-  %memory = call ptr @malloc(i64 %more)
-  ret ptr %memory
-}}
-declare ptr @malloc(i64)
-declare void @free(ptr)
-
 define internal i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held) nounwind {{
 entry:
-  %address = ptrtoint ptr %held to i64
-  %above = add i64 %address, 63
-  %aligned = and i64 %above, -64
-  %scratch = inttoptr i64 %aligned to ptr
   %worker = icmp ne i64 %slot, 0
   br label %head
 head:
@@ -121,7 +111,7 @@ head:
   %more = icmp slt i64 %task, %tasks
   br i1 %more, label %do, label %done
 do:
-  call void %body(ptr %context, i64 %task, i64 %slot, ptr %scratch)
+  call void %body(ptr %context, i64 %task, i64 %slot, ptr %held)
   br i1 %worker, label %head, label %listen
 listen:
   %status = call i32 @interrupted()
@@ -221,8 +211,10 @@ joined:
   br i1 %enough, label %begin, label %grow
 grow:
   %small = load ptr, ptr %held_at
-  call void @free(ptr %small)
-  %large = call ptr @allocated(i64 %bytes)
+  %give = load ptr, ptr @give
+  call void %give(ptr %small)
+  %take = load ptr, ptr @take
+  %large = call ptr %take(i64 %bytes)
   %absent = icmp eq ptr %large, null
   %new_size = select i1 %absent, i64 0, i64 %bytes
   store ptr %large, ptr %held_at
@@ -343,12 +335,14 @@ start:
   %first = call i32 @run_with(ptr %body, ptr %context, i64 %tasks, i64 %bytes, ptr null)
   ret i32 %first
 reserve:
-  %held = call ptr @allocated(i64 %bytes)
+  %take = load ptr, ptr @take
+  %held = call ptr %take(i64 %bytes)
   %absent = icmp eq ptr %held, null
   br i1 %absent, label %fail, label %begin
 begin:
   %second = call i32 @run_with(ptr %body, ptr %context, i64 %tasks, i64 %bytes, ptr %held)
-  call void @free(ptr %held)
+  %give = load ptr, ptr @give
+  call void %give(ptr %held)
   ret i32 %second
 fail:
   %ensure = load ptr, ptr @ensure
@@ -364,10 +358,6 @@ define internal i32 @run_with(
   ptr %body, ptr %context, i64 %tasks, i64 %bytes, ptr %held
 ) nounwind {{
 entry:
-  %address = ptrtoint ptr %held to i64
-  %above = add i64 %address, 63
-  %aligned = and i64 %above, -64
-  %scratch = inttoptr i64 %aligned to ptr
   %workers = load i64, ptr @workers
   %single = icmp slt i64 %tasks, 2
   %none = icmp eq i64 %workers, 0
@@ -378,7 +368,7 @@ serial:
   %more = icmp slt i64 %task, %tasks
   br i1 %more, label %do, label %done
 do:
-  call void %body(ptr %context, i64 %task, i64 0, ptr %scratch)
+  call void %body(ptr %context, i64 %task, i64 0, ptr %held)
   %following = add i64 %task, 1
   %status = call i32 @interrupted()
   %raised = icmp ne i32 %status, 0
@@ -463,7 +453,7 @@ _SIZES: Final = {
     **dict.fromkeys(("sleepers", "busy", "started"), 4),
     **dict.fromkeys(("job", "workers", "places", "syscall", "create", "yield", "processor"), 8),
     **dict.fromkeys(("self", "main", "ensure", "check", "release", "no_memory"), 8),
-    "times": 8,
+    **dict.fromkeys(("take", "give", "times"), 8),
 }
 
 
@@ -479,15 +469,17 @@ class Pool:
                 *(("syscall", libc.syscall), ("create", libc.pthread_create)),
                 *(("yield", libc.sched_yield), ("processor", libc.sched_getcpu)),
             ):
-                self._set(name, _address(function))
+                self._set(name, address_of(function))
             self._set("workers", threads - 1)
         api = ctypes.pythonapi
-        self._set("self", _address(libc.pthread_self))
+        self._set("self", address_of(libc.pthread_self))
         self._set("main", threading.main_thread().ident or 0)
-        self._set("ensure", _address(api.PyGILState_Ensure))
-        self._set("check", _address(api.PyErr_CheckSignals))
-        self._set("release", _address(api.PyGILState_Release))
-        self._set("no_memory", _address(api.PyErr_NoMemory))
+        self._set("ensure", address_of(api.PyGILState_Ensure))
+        self._set("check", address_of(api.PyErr_CheckSignals))
+        self._set("release", address_of(api.PyGILState_Release))
+        self._set("no_memory", address_of(api.PyErr_NoMemory))
+        for name in ("take", "give"):
+            self._set(name, memory().library[name])
         self._places = (ctypes.c_int32 * (3 * threads))()
         self._set("places", ctypes.addressof(self._places))
         self._set("times", ctypes.addressof(ring()))
@@ -514,10 +506,6 @@ class Pool:
             self._set(name, 0)
         self._set("main", threading.get_ident())
         ctypes.memset(self._places, 0, ctypes.sizeof(self._places))
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def pool_object() -> bytes:
