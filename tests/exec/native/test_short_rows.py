@@ -59,6 +59,29 @@ def main(a: T.handle, w: T.handle, b: T.handle, c: T.handle):
 """
 
 
+@pytest.mark.parametrize(("columns", "are_short"), [(7, True), (8, False)])
+def test_rows_that_fill_a_vector(columns: int, are_short: bool, found: list[bool]) -> None:
+    """The lanes of vectors are then the elements of a row, if nothing is accumulated."""
+    main = relaxpy.compile(
+        from_source(f"""
+@T.prim_func
+def main(a: T.handle, W: T.Buffer(({columns},), "float32"), b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, {columns}), "float32")
+    B = T.match_buffer(b, (n, {columns}), "float32")
+    for i, k in T.grid(n, {columns}):
+        B[i, k] = A[i, k] * T.rsqrt(W[k])
+"""),
+        target="native",
+    )["main"]
+    assert any(found) == are_short
+    for count in COUNTS:
+        a, w = numbers((count, columns), "float32"), np.full(columns, 4, np.float32)
+        b = np.empty_like(a)
+        main(a, w, b)
+        np.testing.assert_array_equal(b, a / 2)
+
+
 @pytest.mark.parametrize(
     ("dtype", "columns"),
     [

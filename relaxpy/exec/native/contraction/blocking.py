@@ -60,11 +60,20 @@ class Columns:
         return f.masked_load(type, f.element(memory.pointer, self.jump, type), beyond, values)
 
 
-def columns_of(f: Function, contraction: Gemm, start: Size, lanes: tuple[int, ...]) -> Columns:
-    """The block of columns from `start` on."""
+def columns_of(
+    f: Function,
+    contraction: Gemm,
+    start: Size,
+    lanes: tuple[int, ...],
+    *,
+    is_whole: bool = False,
+) -> Columns:
+    """The block of columns from `start` on, which has all of them if it `is_whole`."""
     fold, extent, masks = contraction.fold, contraction.column.extent, list[Value | None]()
     for before, count in zip(_sums(lanes), lanes, strict=True):
-        if isinstance(extent, Value):
+        if is_whole:
+            masks.append(None)
+        elif isinstance(extent, Value):
             left = extent - f.index(start) - before
             masks.append(f.lanes_below(left, count))
         elif isinstance(start, Value) or extent - start - before >= count:

@@ -258,9 +258,9 @@ class TileEmitter:
         """Call `body` with the columns of the block of that number."""
         f = self.f
 
-        def full() -> None:
+        def full(*, is_whole: bool = False) -> None:
             column = combine(f, "mul", block, self.width)
-            body(columns_of(f, self.contraction, column, self.full))
+            body(columns_of(f, self.contraction, column, self.full, is_whole=is_whole))
 
         def tail() -> None:
             body(columns_of(f, self.contraction, self._tail_start(), self.tail))
@@ -268,6 +268,10 @@ class TileEmitter:
         if self.full and self.tail:
             is_full = f.compare("slt", f.index(block), self._tail_start() // self.width)
             f.branch(is_full, full, tail)
+        elif self.full and isinstance(self.columns, Value) and not f.module.has_avx512:
+            # There a store with a mask takes as long as several without.
+            stop = f.index(combine(f, "mul", combine(f, "add", block, 1), self.width))
+            f.branch(f.compare("sle", stop, self.columns), partial(full, is_whole=True), full)
         elif self.full:
             full()
         elif self.tail:

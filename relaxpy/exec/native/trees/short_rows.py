@@ -28,7 +28,10 @@ from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 _CHEAP = 6
-"""The elements of a row up to which a run without functions and accumulations is faster so."""
+"""The elements of a row up to which a run without functions and accumulations is faster so.
+
+With functions these are all that are too few for a vector of 256 bits.
+"""
 _LONGEST = 16
 """The iterations of loops inside a row, which are those of a product with a 4x4 matrix."""
 _LEAST_ROWS = 16
@@ -156,8 +159,7 @@ class _Finder:
         """The elements of memory that are read, by their buffers and indices."""
         self.operations = 0
         self.longest = 1
-        self.is_simple = True
-        """Whether there are neither functions nor accumulations."""
+        self.has_functions = self.accumulates = False
         self.has_rows = False
         """Whether vectors with an element of each row are not consecutive in memory."""
 
@@ -171,7 +173,8 @@ class _Finder:
         count = math.prod(a.extent.constant or 1 for a in short)
         nodes = [node for m in run.assignments for node in walk(m.value)]
         calls = sum(isinstance(node, Call) for node in nodes)
-        self.is_simple = self.is_simple and not calls and not run.over
+        self.has_functions = self.has_functions or calls > 0
+        self.accumulates = self.accumulates or bool(run.over)
         self.longest = max(self.longest, count)
         self.operations += count * (len(nodes) + _FUNCTION * calls)
         if count > _LONGEST or self.operations > _OPERATIONS:
@@ -261,7 +264,8 @@ class _Finder:
 
     def result(self) -> ShortRows | None:
         """The steps, and what is stored at the end; None if rows are not worth it."""
-        if not self.has_rows or (self.is_simple and self.longest > _CHEAP):
+        most = LONGEST_STEP - 1 if self.has_functions else _CHEAP
+        if not self.has_rows or (self.longest > most and not self.accumulates):
             return None
         loads = [
             group
