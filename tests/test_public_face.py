@@ -293,3 +293,15 @@ def test_names_of_newer_versions_of_tvm() -> None:
     assert fields == relax.TupleStructInfo([x, relax.ObjectStructInfo()])
     func = relax.FuncType([x], relaxpy.ir.PrimType("int64"))
     assert func == relax.FuncStructInfo([x], relax.PrimStructInfo("int64"))
+    assert relax.TensorType(shape=[2, n], dtype="float32") == x
+    scalar = relax.Var("k", relaxpy.ir.PrimType("int64"))
+    assert scalar.ty == relax.PrimStructInfo("int64")
+    kinds = (relax.TensorType, relax.ShapeType, relax.TupleType, relax.FuncType, relax.AnyType)
+    infos = (x, relax.ShapeType([n]), fields, func, kernel.ret_ty)
+    table = [[isinstance(info, kind) for kind in kinds] for info in infos]
+    assert table == [[i == j for j in range(5)] for i in range(5)]
+    assert not isinstance(relax.TensorType(2), relax.ShapeType)
+    assert relax.dpl.wildcard().has_ty(x).match(relax.Var("x", x))
+    assert isinstance(relax.dpl.wildcard().has_type(x), relax.dpl.TypePattern)
+    assert relax.analysis.type_lca(x, fields) == relax.AnyType().__struct_info__()
+    assert relaxpy.te.indexdiv(n, 2) == n // 2

@@ -61,6 +61,7 @@ from relaxpy.relax.expr import *
 from relaxpy.relax.expr_functor import ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
 from relaxpy.relax.struct_info import *
 
+AnyType = ObjectType
 TensorType = DynTensorType
 
 _hint_at_absent(globals())

@@ -1,7 +1,6 @@
 """The static types of older versions of Relax: struct info without shapes."""
 
 from relaxpy.ir.relax.nodes.static_type import (
-    AnyType as AnyType,
     DynTensorType as DynTensorType,
     FuncType as FuncType,
     ObjectType as ObjectType,
@@ -18,4 +17,5 @@ from relaxpy.ir.relax.relations.static_types import (
     is_subtype as is_subtype,
 )
 
+AnyType = ObjectType
 TensorType = DynTensorType

@@ -36,6 +36,8 @@ from relaxpy.ir.tir.reduce import (
 )
 from relaxpy.missing import hint_at_absent as _hint_at_absent
 
+indexdiv = floordiv
+indexmod = floormod
 power = _pow
 multiply = _mul
 subtract = _sub

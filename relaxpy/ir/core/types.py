@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import check_type
 from relaxpy.ir.core.dtype import DataType
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.nodes.base import StructInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,12 @@ class PrimType:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DataType(self.dtype))
+
+    def __struct_info__(self) -> StructInfo:
+        """Return the struct info of the scalars of this type, which it means as an annotation."""
+        from relaxpy.ir.relax.nodes.struct_info import PrimStructInfo
+
+        return PrimStructInfo(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,4 +61,11 @@ from relaxpy.relax.analysis import analysis as analysis
 
 get_static_type = erase_struct_info
 
+# Names after v0.22 of TVM, where struct info is called a type.
+definable_tir_vars_in_type = definable_tir_vars_in_struct_info
+derive_call_ret_type = derive_call_ret_struct_info
+tir_vars_in_type = tir_vars_in_struct_info
+type_base_check = struct_info_base_check
+type_lca = struct_info_lca
+
 _hint_at_absent(globals())

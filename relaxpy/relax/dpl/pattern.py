@@ -44,3 +44,5 @@ from relaxpy.ir.relax.dpl.pattern import (
     VarPattern as VarPattern,
     WildcardPattern as WildcardPattern,
 )
+
+TypePattern = StructInfoPattern

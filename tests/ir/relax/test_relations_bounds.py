@@ -13,13 +13,13 @@ from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.nodes.static_type import (
-    AnyType,
     DynTensorType,
     FuncType,
     ObjectType,
     PackedFuncType,
     ShapeType,
     TupleType,
+    TypeKind,
     erase_struct_info,
 )
 from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
@@ -155,12 +155,12 @@ def test_bounds_of_struct_infos_are_the_closest_ones(kind: str) -> None:
             assert not provably_disjoint(a, b), (a, b)
 
 
-SIMPLE: list[AnyType] = [
+SIMPLE: list[TypeKind] = [
     *(DynTensorType(n, d) for n in (-1, 1, 2) for d in ("", "int8", "float32")),  # type: ignore[arg-type]
     *(ShapeType(-1), ShapeType(1), ShapeType(2), PackedFuncType(), ObjectType()),
 ]
 FEW = [SIMPLE[0], SIMPLE[4], ShapeType(1), ShapeType(2), ObjectType()]
-TYPES: list[AnyType] = [
+TYPES: list[TypeKind] = [
     *SIMPLE,
     *(TupleType(fields) for n in (0, 1, 2) for fields in product(FEW[:4], repeat=n)),
     *(

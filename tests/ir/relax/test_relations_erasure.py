@@ -13,7 +13,6 @@ from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.static_type import (
-    AnyType,
     DynTensorType,
     FuncType,
     ObjectType,
@@ -21,6 +20,7 @@ from relaxpy.ir.relax.nodes.static_type import (
     ShapeType,
     TensorType,
     TupleType,
+    TypeKind,
     erase_struct_info,
     wrap_type,
 )
@@ -136,7 +136,7 @@ OPEN = DynTensorType(-1, VOID)
         (prim(N), ObjectType()),
     ],
 )
-def test_erasing_to_a_type(sinfo: rx.StructInfo, expected: AnyType) -> None:
+def test_erasing_to_a_type(sinfo: rx.StructInfo, expected: TypeKind) -> None:
     assert erase_struct_info(sinfo) == expected
 
 
@@ -155,12 +155,12 @@ def test_erasing_to_a_type(sinfo: rx.StructInfo, expected: AnyType) -> None:
         (TupleType((PrimType("int64"),)), tuple_of(prim())),
     ],
 )
-def test_wrapping_a_type(ty: AnyType, expected: rx.StructInfo) -> None:
+def test_wrapping_a_type(ty: TypeKind, expected: rx.StructInfo) -> None:
     assert wrap_type(ty) == expected
     assert tuple_of(ty) == tuple_of(expected)  # type: ignore[arg-type]
 
 
-def fn(*args: AnyType, ret: AnyType, pure: bool = True) -> FuncType:
+def fn(*args: TypeKind, ret: TypeKind, pure: bool = True) -> FuncType:
     return FuncType(args, ret, pure)
 
 

@@ -87,6 +87,9 @@ class DFPattern(_Chainable):
         """This pattern, restricted by struct info; see `StructInfoPattern`."""
         return StructInfoPattern(self, struct_info)
 
+    #: Its names where types are struct info: in TVM after v0.22, and in older versions.
+    has_ty = has_type = has_struct_info
+
     @user_facing
     def has_dtype(self, dtype: str) -> DataTypePattern:
         """This pattern, restricted to tensors of this datatype."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
+
+from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
@@ -14,10 +16,26 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import as_members, as_struct_info, check_kind
 
 
-class Type(Node):
+class _TypeClass(type):
+    """The class of a kind of types, of which the struct info of that kind is an instance, too.
+
+    So a program for TVM after v0.22, where types are struct info, asks for the kind of struct info.
+    """
+
+    _sinfo_class: str
+
+    @override
+    def __instancecheck__(cls, instance: object) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        return bool(cls._sinfo_class) and isinstance(instance, getattr(rx, cls._sinfo_class))
+
+
+class Type(Node, metaclass=_TypeClass):
     """A type (TYP-1), compared by structure; as an annotation it means its `wrap_type`."""
 
     __slots__ = ()
+    _sinfo_class = ""
 
     def __struct_info__(self) -> rx.StructInfo:
         return wrap_type(self)
@@ -28,7 +46,7 @@ def _check_rank(ndim: object) -> None:
         raise MisuseError(f"ndim is -1 (unknown) or at least 0, found {ndim!r}", rule="TYP-1")
 
 
-def _types(values: object) -> tuple[AnyType, ...]:
+def _types(values: object) -> tuple[TypeKind, ...]:
     """Convert a list of types to a tuple."""
     types = as_members(values, "types", "TYP-1")
     for value in types:
@@ -45,20 +63,18 @@ def _has_struct_info(values: object) -> bool:
     return isinstance(values, (list, tuple)) and any(isinstance(v, rx.StructInfo) for v in values)
 
 
-def _wrapped(value: Any) -> Any:
-    """Struct info for a primitive type; any other value as it is."""
-    return wrap_type(value) if isinstance(value, PrimType) else value
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class ObjectType(Type):
     """Any value."""
+
+    _sinfo_class = "ObjectStructInfo"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ShapeType(Type):
     """A shape of rank `ndim` (-1: unknown); struct info, if that is a list of dimensions."""
 
+    _sinfo_class = "ShapeStructInfo"
     _fields = ("ndim",)
     ndim: int = -1
 
@@ -80,15 +96,18 @@ class DynTensorType(Type):
     With a shape in place of `ndim` it is struct info, as types are in TVM after v0.22.
     """
 
+    _sinfo_class = "TensorStructInfo"
     _fields = ("ndim", "dtype")
     ndim: int = -1
     dtype: DataType = DataType("float32")
 
-    def __new__(cls, ndim: object = -1, dtype: Any = "float32", vdevice: Any = None) -> Any:
-        """A new type, or struct info if `ndim` is a shape."""
-        shape: Any = ndim
-        if isinstance(ndim, (list, tuple, rx.Expr)):
-            return rx.TensorStructInfo(shape, dtype, vdevice)
+    def __new__(
+        cls, ndim: object = -1, dtype: Any = "float32", vdevice: Any = None, *, shape: Any = None
+    ) -> Any:
+        """A new type, or struct info if `ndim` is a shape, or there is one."""
+        dims: Any = ndim if shape is None else shape
+        if isinstance(dims, (list, tuple, rx.Expr)):
+            return rx.TensorStructInfo(cast("rx.Expr", dims), dtype, vdevice)
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -104,13 +123,14 @@ TensorType = DynTensorType
 class TupleType(Type):
     """A tuple, field by field; struct info, if one of them is."""
 
+    _sinfo_class = "TupleStructInfo"
     _fields = ("fields",)
-    fields: tuple[AnyType, ...] = ()
+    fields: tuple[TypeKind, ...] = ()
 
     def __new__(cls, fields: Any = ()) -> Any:
         """A new type, or struct info if a field is struct info."""
         if _has_struct_info(fields):
-            return rx.TupleStructInfo(tuple(map(_wrapped, fields)))
+            return rx.TupleStructInfo(fields)
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -121,15 +141,16 @@ class TupleType(Type):
 class FuncType(Type):
     """A function, which is pure by default (LEG-13); struct info, if a parameter or result is."""
 
+    _sinfo_class = "FuncStructInfo"
     _fields = ("arg_types", "ret_type", "pure")
-    arg_types: tuple[AnyType, ...]
-    ret_type: AnyType
+    arg_types: tuple[TypeKind, ...]
+    ret_type: TypeKind
     pure: bool = True
 
     def __new__(cls, arg_types: Any = (), ret_type: Any = None, pure: bool = True) -> Any:
         """A new type, or struct info if a parameter or the result is struct info."""
         if _has_struct_info(arg_types) or isinstance(ret_type, rx.StructInfo):
-            return rx.FuncStructInfo(tuple(map(_wrapped, arg_types)), _wrapped(ret_type), pure)
+            return rx.FuncStructInfo(arg_types, ret_type, pure)
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -142,13 +163,13 @@ class PackedFuncType(Type):
     """A packed function."""
 
 
-AnyType: TypeAlias = (
+TypeKind: TypeAlias = (
     ObjectType | ShapeType | DynTensorType | TupleType | FuncType | PackedFuncType | PrimType
 )
 
 
 @user_facing
-def erase_struct_info(sinfo: rx.StructInfo) -> AnyType:
+def erase_struct_info(sinfo: rx.StructInfo) -> TypeKind:
     """The type of `sinfo`, which has no shapes, values and devices.
 
     Rule:
@@ -180,7 +201,7 @@ def wrap_type(ty: Type | PrimType) -> rx.StructInfo:
     Errors:
         MisuseError (also TypeError): `ty` is not a type.
     """
-    match ty:
+    match None if isinstance(ty, rx.StructInfo) else ty:
         case ObjectType():
             return rx.ObjectStructInfo()
         case ShapeType(ndim=ndim):
@@ -193,7 +214,7 @@ def wrap_type(ty: Type | PrimType) -> rx.StructInfo:
             return rx.FuncStructInfo(tuple(map(wrap_type, args)), wrap_type(ret), pure)
         case PackedFuncType():
             return rx.FuncStructInfo.opaque_func(derive_func=rx.DEFAULT_DERIVE)
-        case PrimType(dtype=dtype):
-            return rx.PrimStructInfo(dtype)
+        case PrimType():
+            return ty.__struct_info__()
         case _:
             raise MisuseError(f"expected a Relax type, found {type(ty).__name__}", rule="TYP-1")

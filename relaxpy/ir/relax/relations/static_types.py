@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import StructInfoTypeError
-from relaxpy.ir.relax.nodes.static_type import AnyType, erase_struct_info, wrap_type
+from relaxpy.ir.relax.nodes.static_type import TypeKind, erase_struct_info, wrap_type
 from relaxpy.ir.relax.relations.bounds import struct_info_glb, struct_info_lca
 from relaxpy.ir.relax.relations.compatibility import is_base_of
 
 
 @user_facing
-def is_subtype(sub: AnyType, base: AnyType) -> bool:
+def is_subtype(sub: TypeKind, base: TypeKind) -> bool:
     """Whether `sub <: base`.
 
     Rule:
@@ -22,7 +22,7 @@ def is_subtype(sub: AnyType, base: AnyType) -> bool:
 
 
 @user_facing
-def find_lub(a: AnyType, b: AnyType) -> AnyType:
+def find_lub(a: TypeKind, b: TypeKind) -> TypeKind:
     """The least upper bound.
 
     Rule:
@@ -34,7 +34,7 @@ def find_lub(a: AnyType, b: AnyType) -> AnyType:
 
 
 @user_facing
-def find_glb(a: AnyType, b: AnyType) -> AnyType | None:
+def find_glb(a: TypeKind, b: TypeKind) -> TypeKind | None:
     """The greatest lower bound, or None if there is none.
 
     Rule:
@@ -46,7 +46,7 @@ def find_glb(a: AnyType, b: AnyType) -> AnyType | None:
     return None if bound is None else erase_struct_info(bound)
 
 
-def require_subtype(actual: AnyType, expected: AnyType) -> None:
+def require_subtype(actual: TypeKind, expected: TypeKind) -> None:
     """Check that a value of type `actual` can be used as an `expected`.
 
     Rule:
