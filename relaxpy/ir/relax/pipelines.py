@@ -99,13 +99,14 @@ def legalize_pipeline() -> Pass:
 def default_pipeline(target: object = None) -> Pass:
     """The pipeline of `compile`: fewer and larger kernels, where that pays on NumPy.
 
-    Bindings without effects go into dataflow blocks, equal ones are computed once, and what depends
-    on constants only is computed now. Kernels compute only the outputs that are used, read
-    transposed operands as they are, leave new layouts of weights to other kernels, and are fused as
-    `fusion_pays` decides. For the target "native", products decode weights in few bits and multiply
-    bytes without their zero points, images have their channels last where filters are constant, and
-    loops select the largest elements. The target "reference" runs the program as it is written, so
-    that it shows what the passes have to preserve: its pipeline is `legalize`.
+    Bindings without effects go into dataflow blocks, equal ones are computed once, constant
+    normalisations become part of convolutions, and what depends on constants only is computed now.
+    Kernels compute only the outputs that are used, read transposed operands as they are, leave new
+    layouts of weights to other kernels, and are fused as `fusion_pays` decides. For the target
+    "native", products decode weights in few bits and multiply bytes without their zero points,
+    images have their channels last where filters are constant, and loops select the largest
+    elements. The target "reference" runs the program as it is written, so that it shows what the
+    passes have to preserve: its pipeline is `legalize`.
     """
     facts = TARGETS.get(target_kind(target))
     if facts is not None and facts.runs_as_written:
@@ -119,6 +120,7 @@ def default_pipeline(target: object = None) -> Pass:
         transform.ConvertToDataflow(min_size=1),
         transform.ShareSums(),
         transform.EliminateCommonSubexpr(),
+        transform.FoldBatchnormToConv2D(constants_only=True),
         *rewriting,
         transform.LegalizeOps(loops),
         transform.RemoveUnusedKernelOutputs(),

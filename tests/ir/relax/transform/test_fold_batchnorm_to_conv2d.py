@@ -8,11 +8,12 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.relax.transform import FoldBatchnormToConv2D
+from relaxpy.relax.transform import BindParams, FoldBatchnormToConv2D
 from relaxpy.script import from_source
 from tests.counting import calls
 from tests.ir.relax.texts import graph, module
 
+DEFAULT = relaxpy.get_pipeline("default")
 CONV = "R.nn.conv2d(x, w)"
 VECTORS = "gamma: f32[4], beta: f32[4], mean: f32[4], var: f32[4]"
 NORM = "R.nn.batch_norm(conv, gamma, beta, mean, var, axis=1, training=False)"
@@ -69,6 +70,17 @@ def test_the_value_is_that_of_the_normalisation(
     inputs = data(*shapes)
     first, second = (relaxpy.compile(m)["main"](*inputs) for m in (before, after))
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
+
+    names = ["w", "gamma", "beta", "mean", "var"]
+    bound = BindParams("main", dict(zip(names, inputs[1:], strict=True)))(before)
+    assert FoldBatchnormToConv2D(constants_only=True)(before) is before
+    for folded in (FoldBatchnormToConv2D(constants_only=True)(bound), DEFAULT(bound)):
+        assert "batch_norm" not in folded.script()
+        assert check_well_formed(folded, normal_form=True) == []
+        assert folded["main"].struct_info == bound["main"].struct_info
+        third = relaxpy.compile(folded, relax_pipeline="legalize")["main"](inputs[0])
+        np.testing.assert_allclose(third, second, rtol=1e-4, atol=1e-4)
+    assert "batch_norm" in DEFAULT(before).script()
 
 
 def test_a_normalisation_in_a_branch_is_folded() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeAlias, cast
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
@@ -20,6 +22,7 @@ from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir.layout import Layout
 
+_Array: TypeAlias = "np.ndarray[Any, Any]"
 _DATATYPES = {DataType("float32"), DataType("float64")}
 
 
@@ -30,23 +33,29 @@ class FoldBatchnormToConv2D(RewritePass):
     The convolution has no other use than the normalisation, of which only the first result is used.
     A normalisation with `training=True`, which is the default, stays: it uses the mean and variance
     of the batch. So does one of narrower floats than float32, which computes in float32.
+
+    With `constants_only`, a convolution whose weight is no constant stays, and so does one whose
+    normalisation has other vectors than constants.
     """
+
+    constants_only: bool = False
 
     @override
     def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
-        return _folded
+        return partial(_folded, constants_only=self.constants_only)
 
 
-def _folded(func: rx.Function) -> rx.Function:
-    after = _Folding(func).expr(func)
+def _folded(func: rx.Function, *, constants_only: bool) -> rx.Function:
+    after = _Folding(func, constants_only=constants_only).expr(func)
     return func if after is func else remove_all_unused(after)
 
 
 class _Folding(BindingRewriter):
     """Folds the normalisations of one function."""
 
-    def __init__(self, func: rx.Function) -> None:
+    def __init__(self, func: rx.Function, *, constants_only: bool) -> None:
         super().__init__()
+        self._constants_only = constants_only
         nodes = walk(func)
         self._mentions = Counter(
             c for node in nodes for c in children(node) if isinstance(c, rx.Var)
@@ -62,7 +71,11 @@ class _Folding(BindingRewriter):
         conv = None if norm is None else self._only_use(norm.args[0], "relax.nn.conv2d")
         if norm is None or conv is None or not _can_be_folded(conv, norm):
             return None
-        return _Folded(binding, block).fold(conv, norm)
+        folded = _Folded(binding, block)
+        constants = [arg for arg in (conv.args[1], *norm.args[1:]) if isinstance(arg, rx.Constant)]
+        if len(constants) == len(norm.args):
+            return folded.fold_constants(conv, norm, *(c.data for c in constants))
+        return None if self._constants_only else folded.fold(conv, norm)
 
     def _only_use(self, var: rx.Expr, name: str) -> rx.Call | None:
         """The call of an operator to which a variable is bound that is used once."""
@@ -111,7 +124,34 @@ class _Folded(PrecedingBindings):
         channels = self.beside(bias, _out_layout(conv), "C")
         return self.ended(R.add(result, channels))
 
+    def fold_constants(
+        self,
+        conv: rx.Call,
+        norm: rx.Call,
+        weight: _Array,
+        gamma: _Array,
+        beta: _Array,
+        mean: _Array,
+        variance: _Array,
+    ) -> list[rx.Binding]:
+        """The convolution with the scaled weight, and the bias added to it, as constants."""
+        kernel, out = Layout.of(cast("str", conv.attrs["kernel_layout"])), _out_layout(conv)
+        with np.errstate(all="ignore"):
+            epsilon = np.asarray(norm.attrs["epsilon"], variance.dtype)
+            scale = (gamma if norm.attrs["scale"] else np.ones_like(gamma)) / np.sqrt(
+                variance + epsilon
+            )
+            shift = mean * scale
+            bias = beta - shift if norm.attrs["center"] else -shift
+            scaled = weight * np.expand_dims(scale, _others(kernel, "O"))
+        result = self.bound(rebuild(conv, args=(conv.args[0], rx.const(scaled))))
+        return self.ended(R.add(result, rx.const(np.expand_dims(bias, _others(out, "C")))))
+
     def beside(self, vector: rx.Expr, layout: Layout, letter: str) -> rx.Expr:
         """A vector along the axis with a letter in a layout, of size 1 along the others."""
-        others = [axis for axis in range(len(layout)) if axis != layout.index_of(letter)]
-        return self.bound(R.expand_dims(vector, others))
+        return self.bound(R.expand_dims(vector, _others(layout, letter)))
+
+
+def _others(layout: Layout, letter: str) -> list[int]:
+    """The axes of a layout beside the one with a letter."""
+    return [axis for axis in range(len(layout)) if axis != layout.index_of(letter)]
