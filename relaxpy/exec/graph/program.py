@@ -234,6 +234,7 @@ class Graph:
         tensors: the parameters that are arrays, with their positions.
         constants: the constants, each with the order of its elements in memory, if not its own.
         region: the steps; its results are the new tensors of the `result`, each of them once.
+        written: the positions of the parameters that kernels write in place.
     """
 
     params: Sequence[Param]
@@ -244,6 +245,7 @@ class Graph:
     constants: Sequence[Constant]
     region: Region
     result: Value
+    written: Sequence[int]
 
     @property
     def is_small(self) -> bool:

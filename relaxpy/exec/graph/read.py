@@ -108,6 +108,9 @@ class GraphReader:
         result = self._read(self._original(result))
         arguments = set(tensors.values())
         results = [t for t in dict.fromkeys(leaves(result)) if t not in arguments]
+        written = [m for m in self._written if m.origin == "parameter"]
+        if any(tensor.memory in written for tensor in results):
+            raise RefusedError("it returns a parameter that a kernel has written")
         return Graph(
             params,
             self._variables,
@@ -117,6 +120,7 @@ class GraphReader:
             [Constant(*constant) for constant in self._constants],
             self._region(results),
             result,
+            sorted(memory.index for memory in written),
         )
 
     def _check_result(self, func: rx.Function, result: Value) -> None:
@@ -525,8 +529,8 @@ class GraphReader:
     def _in_place(self, value: Value, sinfo: rx.TensorStructInfo) -> Tensor:
         """A tensor that a kernel has written."""
         assert isinstance(value, Tensor)
-        if value.memory.origin != "new" or not _have_shape(value, sinfo.shape.values):  # type: ignore[union-attr]
-            raise RefusedError("a kernel writes a parameter or a constant")
+        if value.memory.origin == "constant" or not _have_shape(value, sinfo.shape.values):  # type: ignore[union-attr]
+            raise RefusedError("a kernel writes a constant")
         self._written.add(value.memory)
         return Tensor(value.memory, sinfo)
 
