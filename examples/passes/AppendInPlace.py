@@ -28,8 +28,9 @@ class After:
         memory = R.match_cast(reserved, R.Tensor((room, 4), "float32"))
         results = After.main_appending(x, memory, R.prim_value(n))
         y = results[0]
+        grown = results[1]
         present = R.call_packed(
-            "relaxpy.growing.grown", memory, R.shape([n + 1, 4]),
+            "relaxpy.growing.grown", grown, R.shape([n + 1, 4]),
             sinfo_args=R.Tensor((n + 1, 4), "float32"),
         )  # fmt: skip
         return (y, present)
@@ -50,7 +51,7 @@ class After:
             After.first, (written,), R.Tensor((n + 1, 4), "float32"), tir_vars=R.shape([n])
         )
         y = R.sum(present, axis=0)
-        return (y,)
+        return (y, written)
 
     @T.prim_func(private=True)
     def append(var_memory: T.handle, rows: T.Buffer((T.int64(1), T.int64(4))), n: T.int64):

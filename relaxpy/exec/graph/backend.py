@@ -85,8 +85,8 @@ class GraphBackend(NativeBackend):
         code = self.library().code
         return [
             NativeGraph(
-                *(name, symbol, _exports(symbol, graph.constants, entry)),
-                *(graph.constants, entry, graph.written, code),
+                *(name, symbol, _exports(symbol, graph.constants, entry), graph.constants),
+                *(entry, graph.written, code),
             )
             for name, (symbol, graph, entry) in self.graphs.items()
         ]

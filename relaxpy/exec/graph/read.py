@@ -110,7 +110,7 @@ class GraphReader:
         results = [t for t in dict.fromkeys(leaves(result)) if t not in arguments]
         written = [m for m in self._written if m.origin == "parameter"]
         if any(tensor.memory in written for tensor in results):
-            raise RefusedError("it returns a parameter that a kernel has written")
+            raise RefusedError("it returns a view of a parameter that a kernel writes")
         return Graph(
             params,
             self._variables,
@@ -532,7 +532,7 @@ class GraphReader:
         if value.memory.origin == "constant" or not _have_shape(value, sinfo.shape.values):  # type: ignore[union-attr]
             raise RefusedError("a kernel writes a constant")
         self._written.add(value.memory)
-        return Tensor(value.memory, sinfo)
+        return value if value.memory.origin == "parameter" else Tensor(value.memory, sinfo)
 
     def _call(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import partial, reduce
 from operator import mul
 from typing import TypeAlias, cast
@@ -85,8 +85,8 @@ class _Kernels:
         self._table = FunctionTable(self.result, lambda name, sinfo: None)
         self._reads: dict[str, Mapping[int, int]] = {}
 
-    def can_read(self, name: str, param: int, view: str) -> bool:
-        """Whether a kernel can read a view in place of the copy that it takes."""
+    def can_read(self, name: str, param: int, view: str, others: Collection[int]) -> bool:
+        """Whether a kernel can read a view in place of a copy, as it does for other parameters."""
         if name not in self._reads:
             kernel = self.by_name[name]
             self._reads[name] = {} if may_fail(kernel) else _reads(kernel)
@@ -97,7 +97,7 @@ class _Kernels:
         repeats = isinstance(axes, tuple) and any(step and step[1] > 1 for step in axes)
         if repeats and _reads_often(kernel, param):
             return False
-        return _is_bound_without(kernel, param)
+        return _is_bound_without(kernel, {param, *others})
 
     def reading(self, name: str, views: Mapping[int, str]) -> rx.GlobalVar:
         """The kernel `name` with the copies of some operands, by name, as a part of it."""
@@ -140,11 +140,11 @@ class _Folding(BindingRewriter):
         if called is None or called[0] not in self.kernels.by_name:
             return None
         name, operands = called
-        views = {
-            k: self.copies[operand][0]
-            for k, operand in enumerate(operands)
-            if operand in self.copies and self.kernels.can_read(name, k, self.copies[operand][0])
-        }
+        views: dict[int, str] = {}
+        for k, operand in enumerate(operands):
+            view = self.copies[operand][0] if operand in self.copies else ""
+            if view and self.kernels.can_read(name, k, view, views):
+                views[k] = view
         fields: list[rx.Expr] = []
         for k, operand in enumerate(operands):
             fields += self.copies[operand][1] if k in views else (operand,)
@@ -326,13 +326,12 @@ def _reads_often(kernel: PrimFunc, param: int) -> bool:
     return reads is not None and (reads - size * _OFTEN).is_at_least(0, variables)
 
 
-def _is_bound_without(kernel: PrimFunc, param: int) -> bool:
-    """Whether other parameters determine the variables in the shape of one."""
-    buffers = kernel.buffer_map_items
-    others = [b for k, b in enumerate(buffers) if b is not None and k != param]
-    bound = {size for b in others for size in b.shape} | set(kernel.params)
-    shape = buffers[param].shape  # type: ignore[union-attr]
-    return all(node in bound for size in shape for node in walk(size) if isinstance(node, tir.Var))
+def _is_bound_without(kernel: PrimFunc, params: Container[int]) -> bool:
+    """Whether other parameters determine the variables in the shapes of some."""
+    buffers = [(k, b) for k, b in enumerate(kernel.buffer_map_items) if b is not None]
+    bound = {size for k, b in buffers if k not in params for size in b.shape} | {*kernel.params}
+    sizes = [size for k, b in buffers if k in params for size in b.shape]
+    return all(node in bound for size in sizes for node in walk(size) if isinstance(node, tir.Var))
 
 
 def _with_view(kernel: PrimFunc, param: int, view: View) -> PrimFunc:

@@ -12,7 +12,7 @@ from relaxpy.errors import Span, TransformError, close_names
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
@@ -123,7 +123,7 @@ def _appends(func: rx.Function) -> Iterator[_Append]:
         if not is_first or not all(map(_has_shape, (leaf, past, *rows))):
             continue
         assert isinstance(past, rx.Var)
-        axis = normal_axis(call.attrs["axis"] or 0, _sinfo(past).ndim)
+        axis = normal_axis(cast("int", call.attrs["axis"] or 0), _sinfo(past).ndim)
         size, end = _shape(past)[axis], _shape(leaf)[axis]
         count = simplify(end - size)
         is_variable = isinstance(size, tir.Var) and size.dtype == INT64
@@ -145,6 +145,9 @@ class _Appending:
             append.size: rx.Var(append.size.name, rx.PrimStructInfo(value=append.size))
             for append in appends
         }
+        self.bindings: list[rx.Binding] = []
+        """Those of the function that writes."""
+        self.written: dict[_Append, rx.Var] = {}
         self.memory = {
             a.past: rx.Var(a.past.name_hint, _with_size(a, tir.Var("room", "int64")), a.past.span)
             for a in appends
@@ -153,7 +156,6 @@ class _Appending:
     def appending(self) -> rx.Function:
         """The function that writes into memory that it takes in place of parameters."""
         func = self.func
-        self.bindings: list[rx.Binding] = []
         presents = {append.present: append for append in self.appends}
         pending: dict[rx.Var, _Append] = {}
         for block in func.body.blocks:
@@ -169,9 +171,9 @@ class _Appending:
         before = [
             self._view(a, a.past, self.memory[a.past]) for a in self.appends if a.past in used
         ]
-        params = [self.memory.get(param, param) for param in func.params]
-        params += self.sizes.values()
-        body = rx.SeqExpr([rx.BindingBlock(before + self.bindings)], rx.Tuple(self.others))
+        params = (*(self.memory.get(p, p) for p in func.params), *self.sizes.values())
+        results = (*self.others, *(self.written[append] for append in self.appends))
+        body = rx.SeqExpr((rx.BindingBlock((*before, *self.bindings)),), rx.Tuple(results))
         attrs = {k: v for k, v in func.attrs.items() if k not in {"global_symbol", "num_input"}}
         new = rx.Function(params, body, None, func.is_pure, Attrs(attrs), span=func.span)
         return copy_with_new_vars(remove_all_unused(new))
@@ -182,32 +184,33 @@ class _Appending:
 
         def first(x: Tensor) -> Tensor:
             shape = [size if k == append.axis else dim for k, dim in enumerate(x.shape)]
-            return compute(shape, lambda *i: x(*i), "first")
+            return cast("Tensor", compute(shape, lambda *i: x(*i), "first"))
 
         return _binding(var, self.builder.call_te(first, memory), append.span)
 
     def _flush(self, pending: dict[rx.Var, _Append]) -> None:
         """Append first, and then take views of all that was written."""
-        memories = [self._write(append) for append in pending.values()]
-        for append, memory in zip(pending.values(), memories, strict=True):
-            self.bindings.append(self._view(append, append.present, memory))
+        for append in pending.values():
+            self._write(append)
+        for append in pending.values():
+            self.bindings.append(self._view(append, append.present, self.written[append]))
         pending.clear()
 
-    def _write(self, append: _Append) -> rx.Var:
-        """The memory after the rows have been written into it."""
+    def _write(self, append: _Append) -> None:
+        """Write rows into memory."""
         rows, memory = append.rows[0], self.memory[append.past]
         if len(append.rows) > 1:
-            joined = R.concat(rx.Tuple(append.rows), append.axis)
+            joined = R.concat(rx.Tuple(tuple(append.rows)), append.axis)
             rows = rx.Var("rows", _with_size(append, append.count))
             self.bindings.append(_binding(rows, joined, append.span))
         kernel = _write_kernel(_shape(memory), _shape(rows), _sinfo(memory).dtype, append.axis)
         name = self.builder.add_func(kernel, "append")
         written = rx.Var(append.present.name_hint, memory.struct_info)
+        self.written[append] = written
         call = call_tir_inplace(
             name, rx.Tuple((memory, rows)), [0], _sinfo(memory), tir_vars=[append.size]
         )
         self.bindings.append(_binding(written, call, append.span))
-        return written
 
     def caller(self, callee: rx.GlobalVar) -> rx.Function:
         """The function with its parameters, which calls the other one."""
@@ -223,28 +226,29 @@ class _Appending:
         for a in self.appends:
             old = _sinfo(a.past)
             sinfo = rx.TensorStructInfo(dtype=old.dtype, ndim=old.ndim)
-            operands = a.past, rx.PrimValue(a.axis), rx.PrimValue(a.count)
-            reserved = call_packed("relaxpy.growing.reserve", *operands, sinfo_args=sinfo)
+            reserved = call_packed(
+                "relaxpy.growing.reserve", a.past, a.axis, rx.PrimValue(a.count), sinfo_args=sinfo
+            )
             room = bind("room", reserved, a.span)
             var = memory[a.past] = rx.Var(a.past.name_hint)
             known = _with_size(a, tir.Var("room", "int64"))
             bindings.append(rx.MatchCast(var, room, known, a.span))
-        args = [memory.get(param, param) for param in func.params]
-        args += [rx.PrimValue(size) for size in self.sizes]
+        args = (*(memory.get(p, p) for p in func.params), *map(rx.PrimValue, self.sizes))
         found = bind("results", rx.Call(callee, args), func.span)
-        images: dict[rx.Expr, rx.Expr] = {
-            leaf: bind("result", rx.TupleGetItem(found, index), func.span)
-            for index, leaf in enumerate(self.others)
-        }
-        for a in self.appends:
-            sinfo = _sinfo(a.present)
+        fields = [
+            bind("result", rx.TupleGetItem(found, index), func.span)
+            for index in range(len(self.others) + len(self.appends))
+        ]
+        images: dict[rx.Expr, rx.Expr] = dict(zip(self.others, fields, strict=False))
+        for a, written in zip(self.appends, fields[len(self.others) :], strict=True):
             shape = rx.ShapeExpr(_shape(a.present))
-            operands = memory[a.past], shape
-            grown = call_packed("relaxpy.growing.grown", *operands, sinfo_args=sinfo)
+            grown = call_packed(
+                "relaxpy.growing.grown", written, shape, sinfo_args=_sinfo(a.present)
+            )
             images[a.present] = bind(a.present.name_hint, grown, a.span)
         result = _rebuilt(func.body.body, self.values, images)
         attrs = {**func.attrs, **({"relax.force_pure": True} if func.is_pure else {})}
-        body = rx.SeqExpr([rx.BindingBlock(bindings)], result)
+        body = rx.SeqExpr((rx.BindingBlock(tuple(bindings)),), result)
         return replace(func, body=body, attrs=Attrs(attrs), struct_info=None)
 
 
@@ -263,7 +267,7 @@ def _write_kernel(
     source = buffer("rows", rows, sizes)
     size = tir.Var("size", "int64")
     index = [tir.Var(f"i{k}", "int64") for k in range(len(memory))]
-    places = [size + i if k == axis else i for k, i in enumerate(index)]
+    places = tuple(size + i if k == axis else i for k, i in enumerate(index))
     body: Stmt = BufferStore(target, BufferLoad(source, index), places)
     for var, extent in zip(reversed(index), reversed(source.shape), strict=True):
         body = For(var, ops.const(0, "int64"), extent, ForKind.SERIAL, body)
@@ -300,12 +304,12 @@ def _rebuilt(
     """A tuple with other leaves."""
     expr = _original(expr, values)
     if isinstance(expr, rx.Tuple):
-        return rx.Tuple([_rebuilt(field, values, images) for field in expr.fields])
+        return rx.Tuple(tuple(_rebuilt(field, values, images) for field in expr.fields))
     return images.get(expr, expr)
 
 
 def _binding(var: rx.Var, call: rx.Expr, span: Span | None) -> rx.Binding:
-    return rx.VarBinding(var, replace(call, span=span), span)
+    return rx.VarBinding(var, rebuild(call, span=span), span)
 
 
 def _has_shape(expr: rx.Expr) -> bool:
@@ -331,4 +335,4 @@ def _with_size(append: _Append, size: tir.PrimExpr) -> rx.TensorStructInfo:
     """The struct info of the parameter with another size along the axis."""
     shape = list(_shape(append.past))
     shape[append.axis] = size
-    return replace(_sinfo(append.past), shape=rx.ShapeExpr(shape))
+    return replace(_sinfo(append.past), shape=rx.ShapeExpr(tuple(shape)))
