@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +57,7 @@ def read_config(folder: str | Path) -> Config:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelError(f"there is no configuration: {error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}") from None
     return config_of(raw, str(path))
 
@@ -66,12 +67,76 @@ def config_of(raw: Mapping[str, Any], source: str = "the configuration") -> Conf
     if not isinstance(raw, Mapping):
         raise ModelError(f"{source} is not a table of names and values")
     family = raw.get("model_type")
-    if family not in FAMILIES:
-        raise ModelError(f"{source} is of {family!r}; this example has {', '.join(FAMILIES)}")
-    try:
-        return _gpt2(raw) if family == "gpt2" else _llama_like(raw)
-    except KeyError as error:
-        raise ModelError(f"{source} has no {error.args[0]!r}") from None
+    if not isinstance(family, str) or family not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise ModelError(f"{source} is of {family!r:.60}; this example has {known}")
+    entries = _Entries(raw, source)
+    config = _gpt2(entries) if family == "gpt2" else _llama_like(entries)
+    if config.heads % config.kv_heads:
+        raise ModelError(
+            f"{source} has {config.kv_heads} heads of keys, which do not divide {config.heads}"
+        )
+    if config.chosen_experts > config.experts:
+        raise ModelError(f"{source} chooses {config.chosen_experts} of {config.experts} experts")
+    return config
+
+
+class _Entries:
+    """The entries of a `config.json`, each of which is checked when it is read."""
+
+    def __init__(self, raw: Mapping[str, Any], source: str) -> None:
+        self.raw, self.source = raw, source
+
+    def wrong(self, name: str, expected: str) -> ModelError:
+        found = self.raw.get(name)
+        return ModelError(f"{self.source} has {name!r}: {found!r:.60}, expected {expected}")
+
+    def present(self, name: str, default: Any) -> Any:
+        """An entry; null is as good as none. Errors: ModelError if there is no default, too."""
+        value = self.raw.get(name)
+        if value is None:
+            value = default
+        if value is None:
+            raise ModelError(f"{self.source} has no {name!r}")
+        return value
+
+    def count(self, name: str, default: int | None = None) -> int:
+        """A positive integer. Errors: ModelError."""
+        value = self.present(name, default)
+        if type(value) is not int or not 0 < value < 1 << 31:
+            raise self.wrong(name, "a positive integer of 31 bits")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A positive number. Errors: ModelError."""
+        value = self.present(name, default)
+        if type(value) not in {int, float} or not 0 < value < math.inf:
+            raise self.wrong(name, "a positive number")
+        return float(value)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """A truth. Errors: ModelError."""
+        value = self.present(name, default)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
+
+    def table(self, *names: str) -> dict[str, Any]:
+        """The first entry of several that is not empty. Errors: ModelError if it is no table."""
+        for name in names:
+            if value := self.raw.get(name):
+                if not isinstance(value, dict):
+                    raise self.wrong(name, "a table of names and values")
+                return dict(value)
+        return {}
+
+    def stop(self) -> tuple[int, ...]:
+        """The tokens that end a text. Errors: ModelError."""
+        value = self.raw.get("eos_token_id")
+        tokens = [] if value is None else value if isinstance(value, list) else [value]
+        if not all(type(token) is int for token in tokens):
+            raise self.wrong("eos_token_id", "a token or a list of them")
+        return tuple(tokens)
 
 
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
@@ -86,60 +151,67 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
 """What a family does that Llama does not."""
 
 
-def _llama_like(raw: Mapping[str, Any]) -> Config:
-    family, width, heads = raw["model_type"], raw["hidden_size"], raw["num_attention_heads"]
-    rope = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+def _llama_like(raw: _Entries) -> Config:
+    family, width = raw.present("model_type", None), raw.count("hidden_size")
+    heads = raw.count("num_attention_heads")
+    scaling = raw.table("rope_parameters", "rope_scaling")
+    rope = _Entries(scaling, f"the scaling of positions of {raw.source}")
     differences = dict(FAMILIES[family])
-    standard = differences.pop("theta", 10000.0)
-    theta = rope.pop("rope_theta", None) or raw.get("rope_theta") or standard
-    kind = rope.setdefault("rope_type", rope.pop("type", "default"))
-    if kind not in {"default", "llama3", "linear"}:
-        raise ModelError(f"positions are scaled by {kind!r}; this example has llama3 and linear")
-    if family == "llama" and raw.get("attention_bias"):
+    standard = raw.number("rope_theta", differences.pop("theta", 10000.0))
+    theta = rope.number("rope_theta", standard)
+    kind = rope.present("rope_type", scaling.get("type", "default"))
+    if kind not in ("default", "llama3", "linear"):
+        raise ModelError(
+            f"positions are scaled by {kind!r:.60}; this example has llama3 and linear"
+        )
+    names = {"default": (), "linear": ("factor",), "llama3": _LLAMA3}[kind]
+    numbers = {name: rope.number(name) for name in names}
+    if family == "llama" and raw.flag("attention_bias", default=False):
         raise ModelError("Llama with biases in its attention is not in this example")
-    positions = raw["max_position_embeddings"]
-    window = raw.get("sliding_window") if raw.get("use_sliding_window", True) else None
+    positions = raw.count("max_position_embeddings")
+    if raw.flag("use_sliding_window", default=True):  # within it a window changes nothing
+        positions = min(positions, raw.count("sliding_window", positions))
     return Config(
         family,
         width,
-        raw["num_hidden_layers"],
+        raw.count("num_hidden_layers"),
         heads,
-        raw.get("num_key_value_heads") or heads,
-        raw.get("head_dim") or width // heads,
-        raw["intermediate_size"],
-        raw["vocab_size"],
-        min(positions, window) if window else positions,  # within it a window changes nothing
-        raw["rms_norm_eps"],
-        float(theta),
-        {} if kind == "default" else rope,
-        bool(raw.get("tie_word_embeddings", family == "gemma")),
-        experts=raw["num_local_experts"] if family == "mixtral" else 0,
-        chosen_experts=raw["num_experts_per_tok"] if family == "mixtral" else 0,
-        stop=_stop(raw),
+        raw.count("num_key_value_heads", heads),
+        raw.count("head_dim", width // heads if width % heads == 0 else None),
+        raw.count("intermediate_size"),
+        raw.count("vocab_size"),
+        positions,
+        raw.number("rms_norm_eps"),
+        theta,
+        {"rope_type": kind, **numbers} if numbers else {},
+        raw.flag("tie_word_embeddings", default=family == "gemma"),
+        experts=raw.count("num_local_experts") if family == "mixtral" else 0,
+        chosen_experts=raw.count("num_experts_per_tok") if family == "mixtral" else 0,
+        stop=raw.stop(),
         **differences,
     )
 
 
-def _gpt2(raw: Mapping[str, Any]) -> Config:
-    width, heads = raw["n_embd"], raw["n_head"]
+_LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+
+
+def _gpt2(raw: _Entries) -> Config:
+    width, heads = raw.count("n_embd"), raw.count("n_head")
+    if width % heads:
+        raise raw.wrong("n_head", f"a divisor of {width}")
     return Config(
         "gpt2",
         width,
-        raw["n_layer"],
+        raw.count("n_layer"),
         heads,
         heads,
         width // heads,
-        raw.get("n_inner") or 4 * width,
-        raw["vocab_size"],
-        raw["n_positions"],
-        raw.get("layer_norm_epsilon", 1e-5),
+        raw.count("n_inner", 4 * width),
+        raw.count("vocab_size"),
+        raw.count("n_positions"),
+        raw.number("layer_norm_epsilon", 1e-5),
         tied=True,
         qkv_bias=True,
         activation="gelu_tanh",
-        stop=_stop(raw),
+        stop=raw.stop(),
     )
-
-
-def _stop(raw: Mapping[str, Any]) -> tuple[int, ...]:
-    token = raw.get("eos_token_id")
-    return () if token is None else tuple(token) if isinstance(token, list) else (token,)

@@ -98,6 +98,7 @@ def load_program(
                 [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
                 None if entry["entry"] is None else StaticEntry(*entry["entry"]),
                 fallback(entry["name"]),
+                entry["written"],
             )
             for entry in table["functions"]
         }
@@ -138,6 +139,7 @@ def store_program(
                 "symbol": graph.symbol,
                 "exports": graph.exports,
                 "entry": graph.entry and astuple(graph.entry),
+                "written": graph.written,
                 "constants": [
                     (number(c.literal.data), c.packing and astuple(c.packing))
                     for c in graph.constants

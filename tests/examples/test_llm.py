@@ -408,7 +408,22 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
         ("[]", "is not a table"),
         ('{"model_type": "bert"}', "of 'bert'; this example has llama, mistral"),
         ('{"model_type": "llama"}', "has no 'hidden_size'"),
-        (json.dumps(CONFIGS["llama"] | {"rope_scaling": {"type": "yarn"}}), "scaled by 'yarn'"),
+        ("[" * 100000, "is not JSON"),
+        ('{"model_type": ["llama"]}', r"of \['llama'\]; this example"),
+        *(
+            (json.dumps(CONFIGS["llama"] | entries), message)
+            for entries, message in [
+                ({"rope_scaling": {"type": "yarn"}}, "scaled by 'yarn'"),
+                ({"rope_scaling": {"type": "linear", "factor": "8"}}, "'8', expected a positive"),
+                ({"rope_scaling": [8]}, "expected a table of names and values"),
+                ({"vocab_size": 2**70}, "expected a positive integer of 31 bits"),
+                ({"num_hidden_layers": True}, "'num_hidden_layers': True, expected a positive"),
+                ({"rms_norm_eps": float("nan")}, "'rms_norm_eps': nan, expected a positive number"),
+                ({"num_key_value_heads": 3}, "3 heads of keys, which do not divide"),
+                ({"eos_token_id": ["a"]}, "expected a token or a list of them"),
+                ({"tie_word_embeddings": "no"}, "'no', expected true or false"),
+            ]
+        ),
     ]:
         config.write_text(text)
         with pytest.raises(ModelError, match=message):

@@ -73,6 +73,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "AnnotateTIROpPattern": lambda mod: transform.AnnotateTIROpPattern()(
         transform.LegalizeOps()(mod)
     ),
+    "AppendInPlace": transform.AppendInPlace(),
     "AttachExternModules": transform.AttachExternModules([{"tests.preserve.unused": abs}]),
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "CallTIRRewrite": explicit,

@@ -74,7 +74,7 @@ class GraphBackend(NativeBackend):
 
         def link() -> None:
             for name, (symbol, graph, entry) in self.graphs.items():
-                operands = symbol, graph.constants, entry, fallbacks[name]
+                operands = symbol, graph.constants, entry, fallbacks[name], graph.written
                 linked[name] = link_graph(self.library(), *operands)
 
         problem = self.attempt(link)
@@ -85,8 +85,8 @@ class GraphBackend(NativeBackend):
         code = self.library().code
         return [
             NativeGraph(
-                *(name, symbol, _exports(symbol, graph.constants, entry)),
-                *(graph.constants, entry, code),
+                *(name, symbol, _exports(symbol, graph.constants, entry), graph.constants),
+                *(entry, graph.written, code),
             )
             for name, (symbol, graph, entry) in self.graphs.items()
         ]
@@ -115,6 +115,7 @@ class NativeGraph:
     exports: Sequence[str]
     constants: Sequence[Constant]
     entry: StaticEntry | None
+    written: Sequence[int]
     code: bytes
 
 
@@ -124,9 +125,11 @@ def link_graph(
     constants: Sequence[Constant],
     entry: StaticEntry | None,
     fallback: Callable[..., Any],
+    written: Sequence[int],
 ) -> Callable[..., Any]:
     """The function of a library that runs a Relax function, and calls `fallback` if it cannot.
 
+    It writes the parameters at the positions `written`, of which there are no copies therefore.
     Large constants are packed when it is first called: a program that is compiled to be saved needs
     no copy of them.
     """
@@ -140,7 +143,7 @@ def link_graph(
             ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
         last = _Fallback(fallback, kept)
         make = partial(make_entry if entry is None else entry.builtin, library, symbol)
-        return make(WithCopies(partial(make, last), last))
+        return make(WithCopies(partial(make, last), last, written))
 
     return linked() if packed < _LARGE else _Unlinked(Late(linked))
 

@@ -10,7 +10,7 @@ from relaxpy.exec.native.calls.entry import Array, Param
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,6 +234,7 @@ class Graph:
         tensors: the parameters that are arrays, with their positions.
         constants: the constants, each with the order of its elements in memory, if not its own.
         region: the steps; its results are the new tensors of the `result`, each of them once.
+        written: the positions of the parameters that kernels write in place.
     """
 
     params: Sequence[Param]
@@ -244,6 +245,7 @@ class Graph:
     constants: Sequence[Constant]
     region: Region
     result: Value
+    written: Sequence[int]
 
     @property
     def is_small(self) -> bool:
@@ -278,3 +280,16 @@ def leaves(value: Value) -> Iterator[Tensor]:
         case _:
             for field in value:
                 yield from leaves(field)
+
+
+def elements(tensor: Value) -> Shape:
+    """The elements of a tensor of integers as a shape.
+
+    Errors:
+        RefusedError: their number is not known.
+    """
+    if isinstance(tensor, Tensor) and tensor.sinfo.dtype == "int64" and len(tensor.shape) == 1:
+        [count] = tensor.shape
+        if isinstance(count, IntImm):
+            return Shape([Element(tensor, position) for position in range(count.value)])
+    raise RefusedError("a shape is not known")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from relaxpy.exec.graph.in_place import have_shape, indices_in_place, may_run_again
 from relaxpy.exec.graph.program import (
     Branch,
     Check,
@@ -20,6 +21,7 @@ from relaxpy.exec.graph.program import (
     Tensor,
     Turn,
     Value,
+    elements,
     leaves,
 )
 from relaxpy.exec.lower.proof import Sizes, sizes_if_equal
@@ -73,7 +75,8 @@ class GraphReader:
         self._declared: dict[str, tir.PrimExpr] = {}
         self._literals: dict[Memory, rx.Constant] = {}
         self._constants: dict[tuple[rx.Constant, Packing | None], Memory] = {}
-        self._steps: list[Step] = []
+        self._outermost: list[Step] = []
+        self._steps = self._outermost
         """Those of the innermost region."""
         self._written: set[Memory] = set()
         """What kernels write in place."""
@@ -108,6 +111,9 @@ class GraphReader:
         result = self._read(self._original(result))
         arguments = set(tensors.values())
         results = [t for t in dict.fromkeys(leaves(result)) if t not in arguments]
+        written = [m for m in self._written if m.origin == "parameter"]
+        if any(tensor.memory in written for tensor in results):
+            raise RefusedError("it returns a view of a parameter that a kernel writes")
         return Graph(
             params,
             self._variables,
@@ -117,6 +123,7 @@ class GraphReader:
             [Constant(*constant) for constant in self._constants],
             self._region(results),
             result,
+            sorted(memory.index for memory in written),
         )
 
     def _check_result(self, func: rx.Function, result: Value) -> None:
@@ -241,7 +248,7 @@ class GraphReader:
             case rx.Call(op=Op(name="relax.shape_to_tensor"), args=[shape]):
                 return self._filling(self._value(shape))
             case rx.Call(op=Op(name="relax.tensor_to_shape"), args=[arg]):
-                return _elements(self._read(self._value(arg)))
+                return elements(self._read(self._value(arg)))
             case rx.Call(op=op):
                 raise RefusedError(f"it calls {getattr(op, 'name', None) or op}")
             case _:
@@ -418,7 +425,7 @@ class GraphReader:
             if isinstance(size, tir.Var) and size not in {*self._known, *self._variables}:
                 self._known[size] = actual
         state = self._new(value.sinfo)
-        if not _have_shape(value, self._replaced(sizes)):
+        if not have_shape(value, self._replaced(sizes)):
             raise RefusedError("the shape of a state is not known")
         self._values[param] = state
         return state
@@ -432,7 +439,7 @@ class GraphReader:
         around, self._steps = self._steps, []
         self._bind(bindings)
         values = [self._tensor_of(arg) for arg in call.args]
-        if not all(_have_shape(a, b.shape) for a, b in zip(values, states, strict=True)):
+        if not all(have_shape(a, b.shape) for a, b in zip(values, states, strict=True)):
             raise RefusedError("the shape of a state changes")
         following: list[Tensor | None] = []
         moved = []
@@ -500,7 +507,7 @@ class GraphReader:
             raise RefusedError("the arguments of a kernel are not tensors")
         sinfos = [tensor.sinfo for tensor in tensors if isinstance(tensor, Tensor)]
         outputs = [substitute_info(sinfo, self._known) for sinfo in output_sinfos(call)]
-        inplace = _inplace(call, len(outputs))
+        inplace = indices_in_place(call, len(outputs))
         given = [sinfo for sinfo, index in zip(outputs, inplace, strict=True) if index < 0]
         found = sizes_if_equal(callee, sinfos, given, scalars, inplace)
         if found is None:
@@ -517,18 +524,31 @@ class GraphReader:
         self._steps.append(self._call(callee, [*tensors, *new], new, scalars, sizes))  # type: ignore[list-item]
         fresh = iter(new)
         results = [
-            next(fresh) if index < 0 else self._in_place(tensors[index], sinfo)
+            next(fresh) if index < 0 else self._in_place(callee, index, tensors, sinfo)
             for index, sinfo in zip(inplace, outputs, strict=True)
         ]
         return tuple(results) if is_tuple else results[0]
 
-    def _in_place(self, value: Value, sinfo: rx.TensorStructInfo) -> Tensor:
-        """A tensor that a kernel has written."""
-        assert isinstance(value, Tensor)
-        if value.memory.origin != "new" or not _have_shape(value, sinfo.shape.values):  # type: ignore[union-attr]
-            raise RefusedError("a kernel writes a parameter or a constant")
-        self._written.add(value.memory)
-        return Tensor(value.memory, sinfo)
+    def _in_place(
+        self, callee: GlobalCallee, index: int, tensors: Sequence[Value], sinfo: rx.TensorStructInfo
+    ) -> Tensor:
+        """A tensor that the last step writes.
+
+        If a step after it refuses its data, all run again. A parameter is therefore written only in
+        private functions, to which nothing else gives the same memory, and by what may run twice.
+        """
+        operands = [tensor for tensor in tensors if isinstance(tensor, Tensor)]
+        value, memory = operands[index], operands[index].memory
+        if memory.origin == "constant" or not have_shape(value, sinfo.shape.values):  # type: ignore[union-attr]
+            raise RefusedError("a kernel writes a constant")
+        self._written.add(memory)
+        if memory.origin == "new":
+            return Tensor(memory, sinfo)
+        is_outermost = self._steps is self._outermost and "global_symbol" not in self._func.attrs
+        before = self._steps[:-1]
+        if not is_outermost or not may_run_again(callee.prim_func, index, operands, before):
+            raise RefusedError("a kernel writes a parameter")
+        return value
 
     def _call(
         self,
@@ -571,27 +591,6 @@ def _tail(body: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
     while bindings and value is bindings[-1].var and isinstance(bindings[-1], rx.VarBinding):
         value = bindings.pop().value
     return bindings, value
-
-
-def _inplace(call: rx.Call, outputs: int) -> Sequence[int]:
-    """The number of the argument that is each output of a kernel; -1 if it is new."""
-    indices = call.attrs.get("inplace_indices")
-    return [-1] * outputs if indices is None else indices
-
-
-def _have_shape(tensor: Tensor, sizes: Sequence[tir.PrimExpr]) -> bool:
-    """Whether a tensor certainly has this shape."""
-    pairs = zip(tensor.shape, sizes, strict=False)
-    return len(tensor.shape) == len(sizes) and all(prove_equal(a, b) is True for a, b in pairs)
-
-
-def _elements(tensor: Value) -> Shape:
-    """The elements of a tensor as a shape."""
-    if isinstance(tensor, Tensor) and tensor.sinfo.dtype == "int64" and len(tensor.shape) == 1:
-        [count] = tensor.shape
-        if isinstance(count, tir.IntImm):
-            return Shape([Element(tensor, position) for position in range(count.value)])
-    raise RefusedError("a shape is not known")
 
 
 def _sinfo(value: Value) -> rx.StructInfo:

@@ -19,6 +19,7 @@ _pure_names: set[str] = set()
 python_functions: dict[str, Callable[..., Any]] = {}
 """Those that `vm.builtin.register_py_func` enters; packed functions of the same names precede."""
 _PROVIDERS = (
+    "growing",
     "kv_cache",
     "matrices",
     "paged_kv_cache",

@@ -16,9 +16,11 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MatchCastError, RelaxpyError
+from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.lower import module as lowering
 from relaxpy.script import from_source
+from tests.ir.relax.texts import module
 
 Array = np.ndarray[Any, Any]
 X = np.arange(12, dtype="float32").reshape(3, 4)
@@ -437,3 +439,53 @@ def test_a_function_that_python_calls_runs_natively(monkeypatch: pytest.MonkeyPa
     assert "def inner(" not in first
     with pytest.raises(RelaxpyError, match=r"x.*float32"):
         main(X.astype("float64"), y)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "before", "kernel", "is_native"),
+    [
+        ("private", "", "fill", True),
+        ("private", "", "scale", False),  # it would do so twice if a later kernel refused its data
+        ("private", "y = R.exp(x)", "fill", False),  # it would be of other values then
+        ("R.function", "", "fill", False),  # a caller may pass one array twice
+    ],
+)
+def test_parameters_are_written_by_what_may_run_again(
+    monkeypatch: pytest.MonkeyPatch, decorator: str, before: str, kernel: str, is_native: bool
+) -> None:
+    found: dict[str, bool] = {}
+    compile_graph = GraphBackend.compile_graph
+
+    def spy(self: Any, context: Any, func: Any, name: str) -> bool:
+        found[name] = compile_graph(self, context, func, name)
+        return found[name]
+
+    monkeypatch.setattr(GraphBackend, "compile_graph", spy)
+    mod = module(f"""
+    def main(x: f32[3, 4]):
+        memory = R.call_pure_packed("test.graph.memory", x, sinfo_args=f32[3, 4])
+        return cls.inner(memory, x)
+
+    @{decorator}
+    def inner(x: f32[3, 4], rows: f32[3, 4]):
+        {before or "y = rows"}
+        z = R.call_tir_inplace(cls.{kernel}, (x, rows), [0], f32[3, 4])
+        return (z, R.add(z, y))
+
+    @kernel
+    def fill(x: f32[3, 4], rows: f32[3, 4]):
+        for i, j in T.grid(3, 4):
+            x[i, j] = rows[i, j] * T.float32(2)
+
+    @kernel
+    def scale(x: f32[3, 4], rows: f32[3, 4]):
+        for i, j in T.grid(3, 4):
+            x[i, j] = x[i, j] * T.float32(2)
+    """)
+    memory = X.copy()
+    relaxpy.register_func("test.graph.memory", lambda x: memory, override=True)
+    z, y = relaxpy.compile(mod, "native")["main"](X)
+    assert found["inner"] == is_native
+    assert z is memory
+    np.testing.assert_array_equal(z, X * 2)
+    np.testing.assert_allclose(y, z + (np.exp(X) if before else X), rtol=1e-5)

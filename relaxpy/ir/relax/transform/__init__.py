@@ -127,6 +127,7 @@ from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
 from relaxpy.ir.relax.transform.lowering.allocate_workspace import (
     AllocateWorkspace as AllocateWorkspace,
 )
+from relaxpy.ir.relax.transform.lowering.append_in_place import AppendInPlace as AppendInPlace
 from relaxpy.ir.relax.transform.lowering.attach_extern_modules import (
     AttachExternModules as AttachExternModules,
 )

@@ -166,6 +166,8 @@ def test_rows_of_a_batch_are_the_last_of_a_sequence() -> None:
     [
         ({"rope_type": "none"}, "there is no rotary embedding of type 'none'"),
         ({"rope_type": "linear"}, "of type 'linear' needs 'factor' in its configuration"),
+        ({"rope_type": []}, r"there is no rotary embedding of type \[\]"),
+        ({"rope_type": "linear", "factor": "8"}, "has the factor '8', expected a number"),
     ],
 )
 def test_a_configuration_that_is_wrong(scaling: dict[str, Any], message: str) -> None:

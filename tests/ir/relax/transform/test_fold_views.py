@@ -284,3 +284,60 @@ def test_a_part_of_the_repetitions_is_no_view() -> None:
 
     assert kernels(folded(Model)) == ["part", "matmul"]
     check(Model, floats(3, 2), floats(2, 4))
+
+
+@pytest.mark.rule("OPT-11")
+@pytest.mark.parametrize(("first", "then"), [("a", "z"), ("z", "a")])
+def test_a_view_is_of_the_elements_before_a_write(first: str, then: str) -> None:
+    lines = {
+        "a": "a = R.permute_dims(m)",
+        "z": "z = R.call_tir_inplace(cls.fill, (m, rows), [0], f32[3, 4])",
+    }
+    mod = module(f"""
+    def main(x: f32[3, 3], rows: f32[3, 4]):
+        m = R.exp(rows)
+        {lines[first]}
+        {lines[then]}
+        y = R.matmul(a, x)
+        return (R.add(z, rows), y)
+
+    @kernel
+    def fill(m: f32[3, 4], rows: f32[3, 4]):
+        for i, j in T.grid(3, 4):
+            m[i, j] = rows[i, j] * T.float32(2)
+    """)
+    views = folded(transform.ConvertToDataflow(min_size=1)(mod))
+    assert ("transpose" in kernels(views)) == (first == "a")
+    x, rows = floats(3, 3), floats(3, 4)
+    m = np.exp(rows) if first == "a" else rows * 2
+    for target in ("numpy", "native", "reference"):
+        z, y = relaxpy.compile(views, target, relax_pipeline=None)["main"](x, rows)
+        np.testing.assert_allclose(z, rows * 3, rtol=1e-5)
+        np.testing.assert_allclose(y, m.T @ x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.rule("OPT-1")
+def test_the_first_elements_are_a_view() -> None:
+    mod = module("""
+    def main(x: f32[n, 4], memory: f32[room, 4]):
+        first = R.call_tir(cls.first, (memory,), f32[n, 4])
+        y = R.matmul(x, R.permute_dims(first))
+        z = R.matmul(R.permute_dims(first), first)
+        return R.add(R.sum(y), R.sum(z))
+
+    @kernel64
+    def first(a: T.handle, b: T.handle):
+        room = T.int64()
+        n = T.int64()
+        memory = T.match_buffer(a, (room, 4))
+        first = T.match_buffer(b, (n, 4))
+        for i, j in T.grid(n, 4):
+            with T.block("first"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                first[vi, vj] = memory[vi, vj]
+    """)
+    views = folded(transform.ConvertToDataflow(min_size=1)(mod))
+    # One of the two operands of the second product says how many rows there are.
+    assert next(name for name in kernels(views) if "matmul" in name) == "first_transpose_matmul"
+    assert "first" in kernels(views)
+    check(mod, floats(2, 4), floats(5, 4))

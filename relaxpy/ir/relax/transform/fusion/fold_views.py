@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import partial, reduce
 from operator import mul
 from typing import TypeAlias, cast
@@ -36,7 +37,8 @@ from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBuff
 Axes: TypeAlias = tuple[tuple[int, int] | None, ...]
 """For each axis of a tensor the axis of its copy, and how often elements are repeated along it.
 
-None if the axis has size 1 and the copy has none for it.
+None if the axis has size 1 and the copy has none for it; 0 times if the copy has the first elements
+only, and a shape variable is the size of the tensor.
 """
 View: TypeAlias = Axes | PrimExpr
 """How a copy is computed: from a tensor along other axes, or the value of all its elements."""
@@ -48,7 +50,8 @@ _OFTEN = 32
 class FoldViews(Pass):
     """Passes tensors to the kernels of a dataflow block in place of rearranged copies of them.
 
-    These are transposed and repeated tensors, and such with axes of size 1 added or removed. This
+    These are transposed and repeated tensors, the first elements of tensors whose size is a shape
+    variable, and such with axes of size 1 added or removed. This
     is done for kernels that read each element of the copy in one place only, as products of
     matrices do; repetitions of single elements, as of heads in attention, stay where kernels read
     them often. What is filled with one value becomes this value. Copies that nothing else uses
@@ -82,8 +85,8 @@ class _Kernels:
         self._table = FunctionTable(self.result, lambda name, sinfo: None)
         self._reads: dict[str, Mapping[int, int]] = {}
 
-    def can_read(self, name: str, param: int, view: str) -> bool:
-        """Whether a kernel can read a view in place of the copy that it takes."""
+    def can_read(self, name: str, param: int, view: str, others: Collection[int]) -> bool:
+        """Whether a kernel can read a view in place of a copy, as it does for other parameters."""
         if name not in self._reads:
             kernel = self.by_name[name]
             self._reads[name] = {} if may_fail(kernel) else _reads(kernel)
@@ -94,7 +97,7 @@ class _Kernels:
         repeats = isinstance(axes, tuple) and any(step and step[1] > 1 for step in axes)
         if repeats and _reads_often(kernel, param):
             return False
-        return _is_bound_without(kernel, param)
+        return _is_bound_without(kernel, {param, *others})
 
     def reading(self, name: str, views: Mapping[int, str]) -> rx.GlobalVar:
         """The kernel `name` with the copies of some operands, by name, as a part of it."""
@@ -122,9 +125,7 @@ class _Folding(BindingRewriter):
     @override
     def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
         outer = self.copies, self.is_plain
-        self.is_plain = isinstance(block, rx.DataflowBlock) and not any(
-            map(mutates, block.bindings)
-        )
+        self.is_plain = isinstance(block, rx.DataflowBlock)
         self.copies = {}
         after = super().block(block)
         self.copies, self.is_plain = outer
@@ -133,15 +134,17 @@ class _Folding(BindingRewriter):
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
+        if mutates(binding):
+            self.copies.clear()
         called = _called(call) if self.is_plain and isinstance(binding, rx.VarBinding) else None
         if called is None or called[0] not in self.kernels.by_name:
             return None
         name, operands = called
-        views = {
-            k: self.copies[operand][0]
-            for k, operand in enumerate(operands)
-            if operand in self.copies and self.kernels.can_read(name, k, self.copies[operand][0])
-        }
+        views: dict[int, str] = {}
+        for k, operand in enumerate(operands):
+            view = self.copies[operand][0] if operand in self.copies else ""
+            if view and self.kernels.can_read(name, k, view, views):
+                views[k] = view
         fields: list[rx.Expr] = []
         for k, operand in enumerate(operands):
             fields += self.copies[operand][1] if k in views else (operand,)
@@ -224,6 +227,8 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
     None if it does not read the whole buffer, so that its size is not that of what is stored.
     """
     positions = {index: k for k, index in enumerate(store.indices)}
+    dims = [*store.buffer.shape, *load.buffer.shape]
+    counts = Counter(node for dim in dims for node in walk(dim) if isinstance(node, tir.Var))
     analyzer = Analyzer()
     for index, k in positions.items():
         if isinstance(index, tir.Var):
@@ -244,7 +249,9 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
             return None
         axis = positions.pop(found)
         if prove_equal(store.buffer.shape[axis], size * repeats) is not True:
-            return None
+            if repeats != 1 or counts[size] != 1:  # type: ignore[index]
+                return None
+            repeats = 0
         axes.append((axis, repeats))
     return tuple(axes)
 
@@ -262,12 +269,12 @@ def _axes_without_units(source: Buffer, target: Buffer) -> Axes | None:
 
 
 def _part(size: PrimExpr, repeats: int) -> PrimExpr:
-    return size if repeats == 1 else simplify(ops.floordiv(size, repeats))
+    return size if repeats <= 1 else simplify(ops.floordiv(size, repeats))
 
 
 def _region(region: Range, repeats: int) -> Range:
     """The elements whose repetitions are in a range."""
-    if repeats == 1:
+    if repeats <= 1:
         return region
     first = _part(region.min, repeats)
     if isinstance(region.extent, tir.IntImm) and region.extent.value == 1:
@@ -319,13 +326,12 @@ def _reads_often(kernel: PrimFunc, param: int) -> bool:
     return reads is not None and (reads - size * _OFTEN).is_at_least(0, variables)
 
 
-def _is_bound_without(kernel: PrimFunc, param: int) -> bool:
-    """Whether other parameters determine the variables in the shape of one."""
-    buffers = kernel.buffer_map_items
-    others = [b for k, b in enumerate(buffers) if b is not None and k != param]
-    bound = {size for b in others for size in b.shape} | set(kernel.params)
-    shape = buffers[param].shape  # type: ignore[union-attr]
-    return all(node in bound for size in shape for node in walk(size) if isinstance(node, tir.Var))
+def _is_bound_without(kernel: PrimFunc, params: Container[int]) -> bool:
+    """Whether other parameters determine the variables in the shapes of some."""
+    buffers = [(k, b) for k, b in enumerate(kernel.buffer_map_items) if b is not None]
+    bound = {size for k, b in buffers if k not in params for size in b.shape} | {*kernel.params}
+    sizes = [size for k, b in buffers if k in params for size in b.shape]
+    return all(node in bound for size in sizes for node in walk(size) if isinstance(node, tir.Var))
 
 
 def _with_view(kernel: PrimFunc, param: int, view: View) -> PrimFunc:
@@ -335,8 +341,7 @@ def _with_view(kernel: PrimFunc, param: int, view: View) -> PrimFunc:
     buffers = dict(kernel.buffer_map)
     handle, params = kernel.params[param], kernel.params
     if isinstance(view, tuple):
-        one = ops.const(1, "int64")
-        shape = [one if step is None else _part(old.shape[step[0]], step[1]) for step in view]
+        shape = [_size(old, step) for step in view]
         buffers[handle] = decl_buffer(shape, old.dtype, old.name)
         body = rewrite(kernel.body, _Reads(old, buffers[handle], view).changed)
     else:
@@ -345,6 +350,14 @@ def _with_view(kernel: PrimFunc, param: int, view: View) -> PrimFunc:
         body = rewrite(kernel.body, partial(_with_value, old, view))
     kept = {key: value for key, value in kernel.attrs.items() if key != "global_symbol"}
     return PrimFunc(params, cast("Stmt", body), buffer_map=buffers, attrs=Attrs(kept))
+
+
+def _size(copy: Buffer, step: tuple[int, int] | None) -> PrimExpr:
+    """The size of a tensor along an axis, for that of its copy."""
+    if step is None:
+        return ops.const(1, "int64")
+    axis, repeats = step
+    return _part(copy.shape[axis], repeats) if repeats else tir.Var("room", "int64")
 
 
 @dataclass(frozen=True)

@@ -246,10 +246,10 @@ def switch_rope_freq_func(rope_scaling: Mapping[str, Any]) -> FrequencyFunc:
     """The frequency function for a configuration: its "rope_type" and what that needs.
 
     Errors:
-        MisuseError (also ValueError): the type is unknown, or a member is missing.
+        MisuseError (also ValueError): the type is unknown, or a member is missing or no number.
     """
     kind = rope_scaling.get("rope_type", "default")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise MisuseError(
             f"there is no rotary embedding of type {kind!r:.60}",
             hint=f"the types are {', '.join(_KINDS)}",
@@ -257,9 +257,17 @@ def switch_rope_freq_func(rope_scaling: Mapping[str, Any]) -> FrequencyFunc:
         )
     func, options = _KINDS[kind]
     try:
-        return partial(func, **options(rope_scaling))
+        found = options(rope_scaling)
     except KeyError as error:
         raise MisuseError(
             f"a rotary embedding of type {kind!r} needs {error.args[0]!r} in its configuration",
             about=rope_scaling,
         ) from None
+    for name, value in found.items():
+        if not isinstance(value, (int, float)):
+            raise MisuseError(
+                f"a rotary embedding of type {kind!r} has the {name} {value!r:.60}, expected a "
+                "number",
+                about=rope_scaling,
+            )
+    return partial(func, **found)
