@@ -132,7 +132,11 @@ class _Fusing(BindingRewriter):
             result = R.subtract(result, R.multiply(R.reshape(x.zero, ()), sums))
         if w.zero is not None:
             sizes[channel] = groups = conv.groups
-            ones = rx.const(np.ones(sizes, "int8"))
+            if groups == 1:
+                # The sums of channels are those of all windows that a pixel is in.
+                image = R.sum(R.astype(image, INT32), data.index("C"), keepdims=True)
+                sizes[kernel.index("I")] = 1
+            ones = rx.const(np.ones(sizes, "int32" if groups == 1 else "int8"))
             sums = convolved(image, ones, **attrs)
             if groups not in (1, channels):
                 sums = R.repeat(sums, channels // groups, out.index("C"))
