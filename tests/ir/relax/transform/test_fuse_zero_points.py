@@ -283,3 +283,75 @@ def test_other_convolutions_stay(
     assert FuseZeroPoints()(mod) is mod
     found = relaxpy.compile(mod, target="native")["main"](*arrays)
     np.testing.assert_array_equal(found, expected)
+
+
+def dequantised(
+    kind: str, shapes: Sequence[Sizes], zeros: Sequence[Sizes | None], scales: Sequence[Array]
+) -> tuple[relaxpy.IRModule, Array, Array]:
+    """A product in float32 of dequantised bytes, its argument, and the result in float64."""
+    builder, dtypes = BlockBuilder(), ("uint8", "int8")
+    arrays = [drawn(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    points = [None if z is None else drawn(z, d) for z, d in zip(zeros, dtypes, strict=True)]
+    x = rx.Var("x", rx.TensorStructInfo(list(shapes[0]), dtypes[0]))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            factors, exact = [], []
+            for value, array, zero, scale in zip(
+                (x, rx.const(arrays[1])), arrays, points, scales, strict=True
+            ):
+                number, wide = value, array.astype("float64")
+                if zero is not None:
+                    point = builder.emit(op.astype(rx.const(zero), "int32"))
+                    number = builder.emit(op.astype(value, "int32"))
+                    number, wide = builder.emit(op.subtract(number, point)), wide - zero
+                number = builder.emit(op.astype(number, "float32"))
+                factors.append(builder.emit(op.multiply(number, rx.const(scale))))
+                exact.append(wide * scale)
+            if kind == "matmul":
+                result, expected = op.matmul(*factors), exact[0] @ exact[1]
+            else:
+                result = op.nn.conv2d(*factors, padding=(1, 1, 1, 1))
+                expected = convolved(exact[0], exact[1], 1, 1, (1, 1, 1, 1), 1)
+            result = builder.emit_output(result)
+        builder.emit_func_output(result)
+    return builder.finalize(), arrays[0], expected
+
+
+def scale_of(*shape: int, size: float = 0.02) -> Array:
+    return (size * RNG.uniform(0.5, 1, shape)).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "zeros", "scales"),
+    [
+        ("matmul", ((5, 40), (40, 9)), ((), (9,)), (scale_of(5, 1), scale_of(9))),
+        ("matmul", ((2, 5, 40), (40, 9)), ((1,), None), (scale_of(), scale_of(1, 9))),
+        ("conv", ((2, 20, 6, 7), (18, 20, 3, 3)), ((), None), (scale_of(), scale_of(18, 1, 1, 1))),
+        ("conv", ((2, 3, 6, 7), (4, 3, 3, 3)), (None, (4, 1, 1, 1)), (scale_of(1), scale_of())),
+    ],
+)
+def test_products_of_dequantised_bytes_are_rounded_at_their_end(
+    kind: str, shapes: Sequence[Sizes], zeros: Sequence[Sizes | None], scales: Sequence[Array]
+) -> None:
+    mod, x, expected = dequantised(kind, shapes, zeros, scales)
+    assert FuseZeroPoints()(mod) is not mod
+    found = relaxpy.compile(mod, target="native")["main"](x)
+    # The sum, the product of the scales and the result are rounded once each.
+    np.testing.assert_allclose(found, expected, rtol=4 * 2**-24, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "scales"),
+    [
+        ("matmul", ((5, 40), (40, 9)), (scale_of(40), scale_of(9))),  # a scale for each term
+        ("matmul", ((5, 40), (40, 9)), (scale_of(), scale_of(size=2e-30))),  # it underflows
+        ("matmul", ((1, 33_100), (33_100, 2)), (scale_of(), scale_of())),  # the sum may wrap
+        ("conv", ((1, 3, 6, 7), (4, 3, 3, 3)), (scale_of(3, 1, 1), scale_of())),
+        ("conv", ((1, 3, 6, 7), (4, 3, 3, 3)), (scale_of(), scale_of(4, 3, 1, 1))),
+    ],
+)
+def test_other_products_of_dequantised_bytes_stay(
+    kind: str, shapes: Sequence[Sizes], scales: Sequence[Array]
+) -> None:
+    mod, _, _ = dequantised(kind, shapes, ((), None), scales)
+    assert FuseZeroPoints()(mod) is mod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.ir.core.dtype import INT32
+from relaxpy.ir.core.dtype import FLOAT32, INT32
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
@@ -27,6 +28,10 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 _BYTE = 8
+_SCALE = 2.0**40
+"""What scales are below, and their inverses: products of two of them with sums are normal."""
+_PRODUCTS = {"relax.matmul": 0} | {f"relax.nn.conv{count}d": count for count in RANKS}
+"""The operators, with the number of axes of windows."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,10 @@ class FuseZeroPoints(FusionPass):
     `matmul(a, b) - p * sum(b - q) - q * sum(a)`, exactly, as integers are modulo a power of two, if
     no zero point depends on the axis of the sum. There may be one or none. Convolutions of images
     with one zero point by filters with one, or one for each channel, are the same sums over
-    windows, where bytes of the padding are the zero point. The conversions are removed if nothing
-    else uses them. It is applied before LegalizeOps.
+    windows, where bytes of the padding are the zero point. Products of such operands in float32,
+    each times constants that do not depend on the axes of the sum, are these sums times the
+    constants, which is more exact. The conversions are removed if nothing else uses them. It is
+    applied before LegalizeOps.
     """
 
     @override
@@ -48,10 +55,11 @@ class FuseZeroPoints(FusionPass):
 
 @dataclass(frozen=True)
 class _Bytes:
-    """The bytes that an operand is computed from, and their zero point, if there is one."""
+    """The bytes that an operand is computed from, their zero point and scale, if there are any."""
 
     data: rx.Expr
     zero: rx.Expr | None = None
+    scale: rx.Expr | None = None
 
     @property
     def operands(self) -> Sequence[rx.Expr]:
@@ -68,36 +76,38 @@ class _Fusing(BindingRewriter):
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call, sinfo = binding.value, tensor_sinfo(binding.value)
-        if not isinstance(block, rx.DataflowBlock) or sinfo is None or sinfo.dtype != INT32:
+        count = next((n for name, n in _PRODUCTS.items() if rx.is_call_of(call, name)), None)
+        if (
+            count is None
+            or not isinstance(call, rx.Call)
+            or not isinstance(block, rx.DataflowBlock)
+        ):
             return None
-        result: rx.Expr | None = None
-        if rx.is_call_of(call, "relax.matmul"):
-            result = self._matmul(*map(self._bytes_of, call.args))
-        for count in RANKS:
-            if rx.is_call_of(call, f"relax.nn.conv{count}d"):
-                result = self._conv(count, call, *map(self._bytes_of, call.args))
-        return replace(result, span=call.span) if isinstance(result, rx.Call) else None
-
-    def _matmul(self, a: _Bytes | None, b: _Bytes | None) -> rx.Expr | None:
+        if sinfo is None or sinfo.dtype not in (INT32, FLOAT32):
+            return None
+        [a, b] = map(self._bytes_of if sinfo.dtype == INT32 else self._scaled_bytes_of, call.args)
         if a is None or b is None:
             return None
+        result = self._conv(count, call, a, b) if count else self._matmul(a, b)
+        return replace(result, span=call.span) if isinstance(result, rx.Call) else None
+
+    def _matmul(self, a: _Bytes, b: _Bytes) -> rx.Expr | None:
         rows, columns = shape_of(a.data) or (), shape_of(b.data) or ()
         if min(len(rows), len(columns)) < 2 or not same(rows[-1], columns[-2]):
             return None
-        if not (_is_constant_along(a.zero, -1) and _is_constant_along(b.zero, -2)):
+        along = (a.zero, -1), (a.scale, -1), (b.zero, -2), (b.scale, -2)
+        if not all(_is_constant_along(*pair) for pair in along):
+            return None
+        if a.scale is not None and not _is_exact([rows[-1]]):
             return None
         result: rx.Expr = te_kernel(self._builder, _product, "matmul_of_bytes", a.data, b.data)
         if a.zero is not None:
             result = R.subtract(result, R.multiply(a.zero, self._sums(-2, b)))
         if b.zero is not None:
             result = R.subtract(result, R.multiply(self._sums(-1, _Bytes(a.data)), b.zero))
-        return result
+        return _scaled(result, a.scale, b.scale)
 
-    def _conv(
-        self, count: int, call: rx.Call, x: _Bytes | None, w: _Bytes | None
-    ) -> rx.Expr | None:
-        if x is None or w is None:
-            return None
+    def _conv(self, count: int, call: rx.Call, x: _Bytes, w: _Bytes) -> rx.Expr | None:
         attrs: Any = {**with_all_attributes(call).attrs, "out_dtype": INT32}
         conv = Convolution.of(count, attrs)
         sizes = [n.value for n in shape_of(w.data) or () if isinstance(n, IntImm)]
@@ -109,21 +119,22 @@ class _Fusing(BindingRewriter):
             # for each of them.
             return None
         image: rx.Expr | None = x.data
-        if x.zero is not None:
-            if not all(is_const(n, 1) for n in shape_of(x.zero) or ()):
-                return None
-            if any(map(conv.windows.padding, conv.axes)):
-                image, attrs["padding"] = self._padded(x, conv.windows, data), (0,) * count
+        if not (_is_one(x.zero) and _is_one(x.scale)):
+            return None
+        if x.zero is not None and any(map(conv.windows.padding, conv.axes)):
+            image, attrs["padding"] = self._padded(x, conv.windows, data), (0,) * count
         channel = kernel.index("O")
         others = [n - len(kernel) for n in range(len(kernel)) if n != channel]
-        if image is None or not all(_is_constant_along(w.zero, axis) for axis in others):
+        pairs = ((part, axis) for part in (w.zero, w.scale) for axis in others)
+        if image is None or not all(_is_constant_along(*pair) for pair in pairs):
+            return None
+        if x.scale is not None and not _is_exact([sizes[axis] for axis in others]):
             return None
         convolved, channels = getattr(R.nn, f"conv{count}d"), sizes[channel]
 
         def by_channel(expr: rx.Expr) -> rx.Expr:
             """A number for each channel, or one for all, as the result has them."""
-            one = all(is_const(n, 1) for n in shape_of(expr) or ())
-            shape = [channels if axis == "C" and not one else 1 for axis in out]
+            shape = [channels if axis == "C" and not _is_one(expr) else 1 for axis in out]
             return cast("rx.Expr", R.reshape(expr, shape))
 
         result: rx.Expr = convolved(image, w.data, **attrs)
@@ -141,7 +152,9 @@ class _Fusing(BindingRewriter):
             if groups not in (1, channels):
                 sums = R.repeat(sums, channels // groups, out.index("C"))
             result = R.subtract(result, R.multiply(sums, by_channel(w.zero)))
-        return result
+        if x.scale is None or w.scale is None:
+            return result
+        return _scaled(result, R.reshape(x.scale, ()), by_channel(w.scale))
 
     def _padded(self, x: _Bytes, windows: Windows, layout: str) -> rx.Expr | None:
         """The bytes of images, which are the zero point where padding is; None if that is no byte.
@@ -161,6 +174,27 @@ class _Fusing(BindingRewriter):
     def _sums(self, axes: int | Sequence[int], x: _Bytes) -> rx.Expr:
         """The sums of bytes without their zero point."""
         return te_kernel(self._builder, _sums, "sums_of_bytes", axes, *x.operands)
+
+    def _scaled_bytes_of(self, operand: rx.Expr) -> _Bytes | None:
+        """The bytes of an operand in float32 that is computed from them by a constant factor."""
+        value = self.value_of(operand)
+        if not rx.is_call_of(value, "relax.multiply"):
+            return None
+        [product, scale] = value.args
+        cast = self.value_of(product)
+        if not rx.is_call_of(cast, "relax.astype") or not have_same_shape(product, operand):
+            return None
+        [number] = cast.args
+        found = _Bytes(number) if _is_byte(number) else self._bytes_of(number)
+        return replace(found, scale=scale) if found is not None and self._is_scale(scale) else None
+
+    def _is_scale(self, scale: rx.Expr) -> bool:
+        """Whether a factor is a constant that neither overflows nor underflows with another one."""
+        source = self._source(scale)
+        if not isinstance(source, rx.Constant) or tensor_sinfo(scale) is None:
+            return False
+        size = np.abs(source.data.astype("float64"))
+        return bool(np.all((size > 1 / _SCALE) & (size < _SCALE)))
 
     def _bytes_of(self, operand: rx.Expr) -> _Bytes | None:
         value = self.value_of(operand)
@@ -189,18 +223,40 @@ class _Fusing(BindingRewriter):
         if not rx.is_call_of(value, "relax.astype"):
             return None
         [x] = value.args
-        sinfo, wide = tensor_sinfo(x), tensor_sinfo(value)
-        if sinfo is None or wide is None or wide.dtype != INT32:
-            return None
-        is_byte = sinfo.dtype.is_int and sinfo.dtype.bits == _BYTE
-        return x if is_byte else None
+        wide = tensor_sinfo(value)
+        return x if wide is not None and wide.dtype == INT32 and _is_byte(x) else None
+
+
+def _is_byte(x: rx.Expr) -> bool:
+    sinfo = tensor_sinfo(x)
+    return sinfo is not None and sinfo.dtype.is_int and sinfo.dtype.bits == _BYTE
+
+
+def _is_exact(extents: Sequence[int | PrimExpr]) -> bool:
+    """Whether a sum of so many products of bytes without their zero points is below 2**31."""
+    sizes = [n.value if isinstance(n, IntImm) else n for n in extents]
+    known = [n for n in sizes if isinstance(n, int)]
+    return len(known) == len(sizes) and math.prod(known) * (2**_BYTE - 1) ** 2 < 2**31
+
+
+def _scaled(sums: rx.Expr, *scales: rx.Expr | None) -> rx.Expr:
+    """Sums in float32 times both scales, or as they are if there are none."""
+    [a, b] = scales
+    if a is None or b is None:
+        return sums
+    return cast("rx.Expr", R.multiply(R.astype(sums, FLOAT32), R.multiply(a, b)))
+
+
+def _is_one(x: rx.Expr | None) -> bool:
+    """Whether a tensor, if there is one, has one element."""
+    sizes = () if x is None else shape_of(x)
+    return sizes is not None and all(is_const(n, 1) for n in sizes)
 
 
 def _is_constant_along(point: rx.Expr | None, axis: int) -> bool:
-    """Whether a zero point, if there is one, is the same along an axis that counts from the end."""
+    """Whether a tensor, if there is one, is the same along an axis that counts from the end."""
     sizes = () if point is None else shape_of(point)
-    assert sizes is not None
-    return len(sizes) < -axis or is_const(sizes[axis], 1)
+    return sizes is not None and (len(sizes) < -axis or is_const(sizes[axis], 1))
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
