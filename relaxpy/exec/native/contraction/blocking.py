@@ -105,7 +105,7 @@ def _sums(lanes: Sequence[int]) -> list[int]:
 
 def divisor(extent: int, most: int) -> int:
     """About `most` or fewer of `extent` iterations, if possible a divisor of them."""
-    for size in range(most * 5 // 4, most // 2, -1):
+    for size in range(most * 5 // 4, max(0, (most - 1) // 2), -1):
         if extent % size == 0:
             return size
     return even(extent, most)

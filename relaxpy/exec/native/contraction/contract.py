@@ -32,7 +32,7 @@ from relaxpy.exec.native.contraction.operands import (
 )
 from relaxpy.exec.native.contraction.panels import is_packed
 from relaxpy.exec.native.contraction.tile_sizes import tile_of
-from relaxpy.exec.native.contraction.tiles import TileEmitter
+from relaxpy.exec.native.contraction.tiles import ROWS, TileEmitter
 from relaxpy.exec.native.llvm.function import Function, Value
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.maths.emit import narrow, widen
@@ -178,7 +178,9 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
 
 
 def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
-    """Whether tiles take rows in place that fill them only if they are folded."""
+    """Whether tiles take rows in place that fill them only if they are folded, or copy few."""
+    if emitter.dots is not None:
+        return fold.width < ROWS and _is_one(emitter.contraction.over[-1].a)
     return not emitter.packs_a and fold.width % emitter.tile.rows > 0
 
 

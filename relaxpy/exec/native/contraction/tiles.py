@@ -54,7 +54,7 @@ ROWS = 128
 DEPTH = 1024
 """The most products that are added to a tile at a time: a copy of a block has that many rows."""
 BLOCKS = 4
-"""The most blocks of columns of a task that copies its rows; there are twice as many such tasks."""
+"""The most blocks of columns of a task that copies its rows; there are twice as many tasks."""
 UNROLL = 12
 """The most iterations of the innermost axes of the sum that are written one after the other."""
 
@@ -126,14 +126,18 @@ class TileEmitter:
         self.width = up(sum(self.full or self.tail), tile.lanes)
         self.column_blocks = ceil_div(f, self.columns, self.width)
         # A task computes several blocks of columns with a copy of its rows.
-        self.blocks = 1
-        if (
-            self.packs_a
-            and isinstance(self.column_blocks, int)
-            and contraction.column.within is None
-        ):
-            self.blocks = max(1, min(BLOCKS, self.column_blocks // (2 * BLOCKS)))
+        self.blocks = self._blocks_of_task()
         self.tasks = total(f, self._sizes())
+
+    def _blocks_of_task(self) -> int:
+        """The blocks of columns of a task, if enough tasks are left."""
+        if not self.packs_a or isinstance(self.column_blocks, Value):
+            return 1
+        if self.contraction.column.within is not None:
+            return 1
+        tasks = math.prod(n if isinstance(n, int) else 1 for n in self._row_sizes())
+        groups = -(-2 * BLOCKS // max(1, tasks))
+        return max(1, min(BLOCKS, self.column_blocks // groups))
 
     def _sizes(self) -> list[Size]:
         return [*self._row_sizes(), ceil_div(self.f, self.column_blocks, self.blocks)]
@@ -185,9 +189,13 @@ class TileEmitter:
             self.partial = f.alloca(accumulator, rows * self.width)
 
     def _wide(self) -> int:
-        """The elements of a copy in a vector; LLVM has masks for all of them with AVX-512."""
-        wide = self.f.module.vector_bits // self.packed.bits
-        return wide if self.f.module.has_avx512 else self.tile.lanes
+        """The elements of a copy in a vector."""
+        return self.f.module.vector_bits // self.packed.bits
+
+    def _lanes_along(self, extent: Size) -> int:
+        """Those that rows of this extent are copied by: LLVM has masks for all with AVX-512."""
+        is_whole = isinstance(extent, int) and extent % self._wide() == 0
+        return self._wide() if is_whole or self.f.module.has_avx512 else self.tile.lanes
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
@@ -303,7 +311,7 @@ class TileEmitter:
             b = combine(f, "add", b, combine(f, "mul", before, fold.jump))
         a_start = moved(f, contraction.a, a)
         b_start = moved(f, contraction.b, b)
-        part = self._stretch(number, a_start, b_start, height, columns, block)
+        part = self._stretch(number, a_start, b_start, (start, height), columns, block)
         if self.strip is None:
             kept = combine(f, "mul", block, self.height)
             self._rows(outer, start, height, columns, part, kept)
@@ -375,10 +383,11 @@ class TileEmitter:
         number: Value | None,
         a: Matrix,
         b: Matrix,
-        height: Size,
+        rows: tuple[Size, Size],
         columns: Columns,
         block: Size,
     ) -> _Stretch:
+        """A stretch of the sum for a block of columns; `rows` are the first one and the number."""
         f, axes = self.f, list(self.whole)
         is_first = is_last = None
         before: Size = 0
@@ -420,7 +429,7 @@ class TileEmitter:
         a_row = row.a
         strides = [(axis.a, axis.b) for axis in axes]
         if self.packs_a:
-            pack_rows = partial(self._pack_a, a, axes, height)
+            pack_rows = partial(self._pack_a, a, axes, *rows)
             if isinstance(block, Value):
                 f.branch(f.compare("eq", block, 0), pack_rows)
             else:
@@ -432,9 +441,9 @@ class TileEmitter:
             strides_in_copy = packed(axes)
             strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
         if (dots := self.dots) is not None:
-            rows = total(f, [x.extent for x in axes])
+            depth = total(f, [x.extent for x in axes])
             joined, starts = self._joined(dots, b, axes, columns, number)
-            axes = [GemmAxis(ceil_div(f, rows, dots.count), 1, self.width)]
+            axes = [GemmAxis(ceil_div(f, depth, dots.count), 1, self.width)]
             a, b = Matrix(self.band, I32), Matrix(joined, I32)
             a_row = self.pitch // dots.count
             moved_by = starts if dots.moves else None
@@ -507,17 +516,31 @@ class TileEmitter:
         [panel] = copied_unless_packed(f, self.contraction.b, present, copied)
         return panel
 
-    def _pack_a(self, a: Matrix, axes: Sequence[GemmAxis], height: Size) -> None:
-        f, row = self.f, self.contraction.row
+    def _pack_a(self, a: Matrix, axes: Sequence[GemmAxis], start: Size, height: Size) -> None:
+        """Copy rows from `a` on; if rows are folded, from the one of number `start` on."""
+        f, row, fold = self.f, self.contraction.row, self.contraction.row_fold
         a = self.dots.first(a) if self.dots else a
         axes = merged_strides(f, [GemmAxis(x.extent, 0, x.a) for x in axes])
-        is_along = axes and not isinstance(axes[-1].b, Value) and axes[-1].b == 1
-        vector = Type(self.packed.element, self._wide() if is_along else self.tile.lanes)
+        extent, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
+        is_along = axes and not isinstance(stride, Value) and stride == 1
+        lanes = self._lanes_along(extent) if is_along else self.tile.lanes
+        vector = Type(self.packed.element, lanes)
 
         def copy(at: Size, target: Size) -> None:
-            extent, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
             block = Block(moved(f, a, at).pointer, height, extent, row.a, stride)
-            pack(f, a, block, advance(f, self.band, target, vector), self.pitch, vector)
+            there = advance(f, self.band, target, vector)
+            if fold is None:
+                pack(f, a, block, there, self.pitch, vector)
+                return
+
+            def copy_row(number: Value) -> None:
+                [place] = self._folded_rows(combine(f, "add", start, number), 1, row.a)
+                one = replace(
+                    block, pointer=moved(f, a, combine(f, "add", at, place)).pointer, rows=1
+                )
+                pack(f, a, one, advance(f, there, number * self.pitch, vector), self.pitch, vector)
+
+            f.loop(0, height, 1, [], copy_row)
 
         each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
 
@@ -644,14 +667,18 @@ class TileEmitter:
 
         `first` is the number of the first row among all, and `row` among those of the stretch.
         """
-        f, fold = self.f, self.contraction.row_fold
-        if fold is None:
-            return [combine(f, "mul", row, stretch.a_row)]
-        places: list[Size] = []
+        if self.contraction.row_fold is None or self.packs_a:
+            return [combine(self.f, "mul", row, stretch.a_row)]
+        return self._folded_rows(first, rows, stretch.a_row)
+
+    def _folded_rows(self, first: Size, rows: int, stride: Size) -> list[Size]:
+        """The positions of rows, of which `first` is the number of the first one, if folded."""
+        f, fold, places = self.f, self.contraction.row_fold, list[Size]()
+        assert fold is not None
         for number in range(rows):
             there = combine(f, "add", first, number)
             jumps = combine(f, "mul", combine(f, "sdiv", there, fold.width), fold.jump)
-            places.append(combine(f, "add", combine(f, "mul", there, stretch.a_row), jumps))
+            places.append(combine(f, "add", combine(f, "mul", there, stride), jumps))
         return places
 
     def _accumulate(

@@ -31,6 +31,7 @@ _DEEP = 256
 """The products of a sum from which these costs are those of the contraction."""
 _FEW_ROWS = 4
 """The rows from which an axis fills a good part of a tile."""
+_BYTE = 8
 _FEW_OPERATIONS = 5
 """The operations of an epilogue up to which tiles apply it to their registers."""
 
@@ -220,9 +221,11 @@ def with_column(product: Product, column: Dimension) -> Product:
         return Dimension(dimension.extent, tuple(dimension.strides[n] for n in order))
 
     def depth(dimension: Dimension) -> tuple[float, float]:
-        strides = [dimension.strides[n].constant for n in (B, A)]
-        b, a = (float("-inf") if s is None else -s for s in strides)
-        return b, a
+        # Both factors are copied if they are bytes, the first one more often.
+        order = (A, B) if _are_bytes(product) else (B, A)
+        strides = [dimension.strides[n].constant for n in order]
+        first, second = (float("-inf") if s is None else -s for s in strides)
+        return first, second
 
     spatial = dict.fromkeys((*product.outer, product.row, product.column))
     rest = [reordered(d) for d in spatial if d is not None and d is not column]
@@ -241,6 +244,11 @@ def with_column(product: Product, column: Dimension) -> Product:
         # The innermost axis of the sum is the one with adjacent elements.
         over=tuple(sorted(map(reordered, product.over), key=depth)),
     )
+
+
+def _are_bytes(product: Product) -> bool:
+    """Whether both factors are."""
+    return all(product.operands[n].buffer.dtype.bits == _BYTE for n in (A, B))
 
 
 def _cheaper(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any, cast
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.ir.core.dtype import INT32
+from relaxpy.ir.core.dtype import FLOAT32, INT32
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import same, te_kernel, tensor_sinfo
+from relaxpy.ir.relax.op.nn.convolution import RANKS, Convolution
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.algebra.products import have_same_shape, shape_of
 from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
@@ -19,10 +23,15 @@ from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import broadcast_index, is_const
+from relaxpy.ir.te.topi.windows import Windows
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 _BYTE = 8
+_SCALE = 2.0**40
+"""What scales are below, and their inverses: products of two of them with sums are normal."""
+_PRODUCTS = {"relax.matmul": 0} | {f"relax.nn.conv{count}d": count for count in RANKS}
+"""The operators, with the number of axes of windows."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +40,30 @@ class FuseZeroPoints(FusionPass):
 
     `matmul(astype(a, "int32") - p, astype(b, "int32") - q)` of a dataflow block is
     `matmul(a, b) - p * sum(b - q) - q * sum(a)`, exactly, as integers are modulo a power of two, if
-    no zero point depends on the axis of the sum. There may be one or none. The conversions are
-    removed if nothing else uses them. It is applied before LegalizeOps.
+    no zero point depends on the axis of the sum. There may be one or none. Convolutions of images
+    with one zero point by filters with one, or one for each channel, are the same sums over
+    windows, where bytes of the padding are the zero point. Products of such operands in float32,
+    each times constants that do not depend on the axes of the sum, are these sums times the
+    constants, which is more exact. The conversions are removed if nothing else uses them. It is
+    applied before LegalizeOps.
     """
 
     @override
     def rewriter(self, builder: BlockBuilder) -> BindingRewriter:
         return _Fusing(builder)
+
+
+@dataclass(frozen=True)
+class _Bytes:
+    """The bytes that an operand is computed from, their zero point and scale, if there are any."""
+
+    data: rx.Expr
+    zero: rx.Expr | None = None
+    scale: rx.Expr | None = None
+
+    @property
+    def operands(self) -> Sequence[rx.Expr]:
+        return [self.data] if self.zero is None else [self.data, self.zero]
 
 
 class _Fusing(BindingRewriter):
@@ -50,64 +76,195 @@ class _Fusing(BindingRewriter):
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call, sinfo = binding.value, tensor_sinfo(binding.value)
-        if not rx.is_call_of(call, "relax.matmul") or not isinstance(block, rx.DataflowBlock):
+        count = next((n for name, n in _PRODUCTS.items() if rx.is_call_of(call, name)), None)
+        if (
+            count is None
+            or not isinstance(call, rx.Call)
+            or not isinstance(block, rx.DataflowBlock)
+        ):
             return None
-        if sinfo is None or sinfo.dtype != INT32:
+        if sinfo is None or sinfo.dtype not in (INT32, FLOAT32):
             return None
-        left, right = (self._bytes_of(x, axis) for x, axis in zip(call.args, (-1, -2), strict=True))
-        if left is None or right is None:
+        [a, b] = map(self._bytes_of if sinfo.dtype == INT32 else self._scaled_bytes_of, call.args)
+        if a is None or b is None:
             return None
-        (a, *p), (b, *q) = left, right
-        rows, columns = shape_of(a), shape_of(b)
-        if rows is None or columns is None or not same(rows[-1], columns[-2]):
-            return None
-        result: rx.Expr = te_kernel(self._builder, _product, "matmul_of_bytes", a, b)
-        for point in p:
-            result = R.subtract(result, R.multiply(point, self._sums(-2, b, *q)))
-        for point in q:
-            result = R.subtract(result, R.multiply(self._sums(-1, a), point))
-        assert isinstance(result, rx.Call)
-        return replace(result, span=call.span)
+        result = self._conv(count, call, a, b) if count else self._matmul(a, b)
+        return replace(result, span=call.span) if isinstance(result, rx.Call) else None
 
-    def _sums(self, axis: int, *operands: rx.Expr) -> rx.Expr:
+    def _matmul(self, a: _Bytes, b: _Bytes) -> rx.Expr | None:
+        rows, columns = shape_of(a.data) or (), shape_of(b.data) or ()
+        if min(len(rows), len(columns)) < 2 or not same(rows[-1], columns[-2]):
+            return None
+        along = (a.zero, -1), (a.scale, -1), (b.zero, -2), (b.scale, -2)
+        if not all(_is_constant_along(*pair) for pair in along):
+            return None
+        if a.scale is not None and not _is_exact([rows[-1]]):
+            return None
+        result: rx.Expr = te_kernel(self._builder, _product, "matmul_of_bytes", a.data, b.data)
+        if a.zero is not None:
+            result = R.subtract(result, R.multiply(a.zero, self._sums(-2, b)))
+        if b.zero is not None:
+            result = R.subtract(result, R.multiply(self._sums(-1, _Bytes(a.data)), b.zero))
+        return _scaled(result, a.scale, b.scale)
+
+    def _conv(self, count: int, call: rx.Call, x: _Bytes, w: _Bytes) -> rx.Expr | None:
+        attrs: Any = {**with_all_attributes(call).attrs, "out_dtype": INT32}
+        conv = Convolution.of(count, attrs)
+        sizes = [n.value for n in shape_of(w.data) or () if isinstance(n, IntImm)]
+        if len(sizes) != count + 2 or any(x.factors for x in (conv.data, conv.kernel, conv.out)):
+            return None
+        data, kernel, out = (layout.name for layout in (conv.data, conv.kernel, conv.out))
+        if conv.groups > 1 and sizes[kernel.index("I")] == 1:
+            # Sums of a few products of one channel are not those of matrices, and widen each byte
+            # for each of them.
+            return None
+        image: rx.Expr | None = x.data
+        if not (_is_one(x.zero) and _is_one(x.scale)):
+            return None
+        if x.zero is not None and any(map(conv.windows.padding, conv.axes)):
+            image, attrs["padding"] = self._padded(x, conv.windows, data), (0,) * count
+        channel = kernel.index("O")
+        others = [n - len(kernel) for n in range(len(kernel)) if n != channel]
+        pairs = ((part, axis) for part in (w.zero, w.scale) for axis in others)
+        if image is None or not all(_is_constant_along(*pair) for pair in pairs):
+            return None
+        if x.scale is not None and not _is_exact([sizes[axis] for axis in others]):
+            return None
+        convolved, channels = getattr(R.nn, f"conv{count}d"), sizes[channel]
+
+        def by_channel(expr: rx.Expr) -> rx.Expr:
+            """A number for each channel, or one for all, as the result has them."""
+            shape = [channels if axis == "C" and not _is_one(expr) else 1 for axis in out]
+            return cast("rx.Expr", R.reshape(expr, shape))
+
+        result: rx.Expr = convolved(image, w.data, **attrs)
+        if x.zero is not None:
+            sums = by_channel(self._sums(others, w))
+            result = R.subtract(result, R.multiply(R.reshape(x.zero, ()), sums))
+        if w.zero is not None:
+            sizes[channel] = groups = conv.groups
+            if groups == 1:
+                # The sums of channels are those of all windows that a pixel is in.
+                image = R.sum(R.astype(image, INT32), data.index("C"), keepdims=True)
+                sizes[kernel.index("I")] = 1
+            ones = rx.const(np.ones(sizes, "int32" if groups == 1 else "int8"))
+            sums = convolved(image, ones, **attrs)
+            if groups not in (1, channels):
+                sums = R.repeat(sums, channels // groups, out.index("C"))
+            result = R.subtract(result, R.multiply(sums, by_channel(w.zero)))
+        if x.scale is None or w.scale is None:
+            return result
+        return _scaled(result, R.reshape(x.scale, ()), by_channel(w.scale))
+
+    def _padded(self, x: _Bytes, windows: Windows, layout: str) -> rx.Expr | None:
+        """The bytes of images, which are the zero point where padding is; None if that is no byte.
+
+        What is added to all elements, which wrap, is a zero point that may be any value.
+        """
+        assert x.zero is not None
+        sinfo, zero = tensor_sinfo(x.data), self._source(x.zero)
+        found = tensor_sinfo(zero)
+        if sinfo is None or found is None or found.dtype != sinfo.dtype:
+            return None
+        sides = [(windows.before.get(axis, 0), windows.after.get(axis, 0)) for axis in layout]
+        point = R.reshape(zero, ())
+        padded = R.nn.pad(R.subtract(x.data, point), [width for side in sides for width in side])
+        return cast("rx.Expr", R.add(padded, point))
+
+    def _sums(self, axes: int | Sequence[int], x: _Bytes) -> rx.Expr:
         """The sums of bytes without their zero point."""
-        return te_kernel(self._builder, _sums, "sums_of_bytes", axis, *operands)
+        return te_kernel(self._builder, _sums, "sums_of_bytes", axes, *x.operands)
 
-    def _bytes_of(self, operand: rx.Expr, summed: int) -> Sequence[rx.Expr] | None:
-        """The bytes that an operand is computed from, and their zero point, if there is one."""
+    def _scaled_bytes_of(self, operand: rx.Expr) -> _Bytes | None:
+        """The bytes of an operand in float32 that is computed from them by a constant factor."""
+        value = self.value_of(operand)
+        if not rx.is_call_of(value, "relax.multiply"):
+            return None
+        [product, scale] = value.args
+        cast = self.value_of(product)
+        if not rx.is_call_of(cast, "relax.astype") or not have_same_shape(product, operand):
+            return None
+        [number] = cast.args
+        found = _Bytes(number) if _is_byte(number) else self._bytes_of(number)
+        return replace(found, scale=scale) if found is not None and self._is_scale(scale) else None
+
+    def _is_scale(self, scale: rx.Expr) -> bool:
+        """Whether a factor is a constant that neither overflows nor underflows with another one."""
+        source = self._source(scale)
+        if not isinstance(source, rx.Constant) or tensor_sinfo(scale) is None:
+            return False
+        size = np.abs(source.data.astype("float64"))
+        return bool(np.all((size > 1 / _SCALE) & (size < _SCALE)))
+
+    def _bytes_of(self, operand: rx.Expr) -> _Bytes | None:
         value = self.value_of(operand)
         if not rx.is_call_of(value, "relax.subtract"):
             found = self._widened(value)
-            return None if found is None else [found]
+            return None if found is None else _Bytes(found)
         [wide, point] = value.args
-        found, sizes = self._widened(self.value_of(wide)), shape_of(point)
-        if found is None or sizes is None or not have_same_shape(found, operand):
+        found = self._widened(self.value_of(wide))
+        if found is None or shape_of(point) is None or not have_same_shape(found, operand):
             return None
-        if len(sizes) >= -summed and not is_const(sizes[summed], 1):
-            return None
-        source = self.value_of(point)
-        [source] = source.args if rx.is_call_of(source, "relax.astype") else [point]
+        source = self._source(point)
         is_zero = isinstance(source, rx.Constant) and not source.data.any()
-        return [found] if is_zero else [found, point]
+        return _Bytes(found, None if is_zero else point)
+
+    def _source(self, zero: rx.Expr) -> rx.Expr:
+        """What a zero point is, maybe in another shape, before it was converted."""
+        value, is_converted = self.value_of(zero), False
+        while rx.is_call_of(value, "relax.reshape", *["relax.astype"] * (not is_converted)):
+            is_converted = is_converted or rx.is_call_of(value, "relax.astype")
+            zero = value.args[0]
+            value = self.value_of(zero)
+        return zero
 
     def _widened(self, value: rx.Expr | None) -> rx.Expr | None:
-        """The matrices of bytes that are converted to integers of 32 bits."""
+        """The bytes that are converted to integers of 32 bits."""
         if not rx.is_call_of(value, "relax.astype"):
             return None
         [x] = value.args
-        sinfo, wide = tensor_sinfo(x), tensor_sinfo(value)
-        if sinfo is None or wide is None or wide.dtype != INT32 or len(shape_of(x) or ()) < 2:
-            return None
-        is_byte = sinfo.dtype.is_int and sinfo.dtype.bits == _BYTE
-        return x if is_byte else None
+        wide = tensor_sinfo(value)
+        return x if wide is not None and wide.dtype == INT32 and _is_byte(x) else None
+
+
+def _is_byte(x: rx.Expr) -> bool:
+    sinfo = tensor_sinfo(x)
+    return sinfo is not None and sinfo.dtype.is_int and sinfo.dtype.bits == _BYTE
+
+
+def _is_exact(extents: Sequence[int | PrimExpr]) -> bool:
+    """Whether a sum of so many products of bytes without their zero points is below 2**31."""
+    sizes = [n.value if isinstance(n, IntImm) else n for n in extents]
+    known = [n for n in sizes if isinstance(n, int)]
+    return len(known) == len(sizes) and math.prod(known) * (2**_BYTE - 1) ** 2 < 2**31
+
+
+def _scaled(sums: rx.Expr, *scales: rx.Expr | None) -> rx.Expr:
+    """Sums in float32 times both scales, or as they are if there are none."""
+    [a, b] = scales
+    if a is None or b is None:
+        return sums
+    return cast("rx.Expr", R.multiply(R.astype(sums, FLOAT32), R.multiply(a, b)))
+
+
+def _is_one(x: rx.Expr | None) -> bool:
+    """Whether a tensor, if there is one, has one element."""
+    sizes = () if x is None else shape_of(x)
+    return sizes is not None and all(is_const(n, 1) for n in sizes)
+
+
+def _is_constant_along(point: rx.Expr | None, axis: int) -> bool:
+    """Whether a tensor, if there is one, is the same along an axis that counts from the end."""
+    sizes = () if point is None else shape_of(point)
+    return sizes is not None and (len(sizes) < -axis or is_const(sizes[axis], 1))
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     return topi.matmul(a, b, out_dtype="int32")
 
 
-def _sums(axis: int, data: Tensor, point: Tensor | None = None) -> Tensor:
-    """The sums along an axis, which is kept, of elements without their zero point."""
+def _sums(axes: int | Sequence[int], data: Tensor, point: Tensor | None = None) -> Tensor:
+    """The sums along axes, which are kept, of elements without their zero point."""
 
     def element(*index: PrimExpr) -> PrimExpr:
         value = ops.cast_to(data(*index), INT32)
@@ -115,4 +272,4 @@ def _sums(axis: int, data: Tensor, point: Tensor | None = None) -> Tensor:
             return value
         return ops.sub(value, point(*broadcast_index(point.shape, index, data.shape)))
 
-    return topi.sum(computed(data.shape, element, "shifted"), axis, keepdims=True)
+    return topi.sum(computed(data.shape, element, "shifted"), axes, keepdims=True)
