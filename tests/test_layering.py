@@ -147,7 +147,8 @@ FLOORS = {
 }
 #: Nodes some of whose methods are performed by a room above, which they import when called.
 PERFORMED_ABOVE = {
-    *("relaxpy/ir/core/node.py", "relaxpy/ir/tir/prim_expr.py", "relaxpy/ir/tir/buffer.py"),
+    *("relaxpy/ir/core/node.py", "relaxpy/ir/core/types.py"),
+    *("relaxpy/ir/tir/prim_expr.py", "relaxpy/ir/tir/buffer.py"),
     *("relaxpy/ir/te/tensor.py", "relaxpy/ir/relax/nodes/base.py"),
     "relaxpy/ir/relax/nodes/function.py",
     *("relaxpy/ir/relay/ty.py", "relaxpy/ir/relay/base.py"),
