@@ -56,6 +56,7 @@ SAMPLE = [
         "nn.functional.embedding_bag",
         "nn.functional.conv_transpose2d",
         "nn.functional.pad",
+        "nn.functional.instance_norm",
         "nn.functional.fractional_max_pool2d",
         "nn.functional.fractional_max_pool3d",
         "nn.functional.feature_alpha_dropout",

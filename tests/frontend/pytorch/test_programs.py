@@ -645,6 +645,29 @@ def test_an_operator_whose_function_hides_what_it_computes_is_refused() -> None:
         from_exported_program(program)
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
+@pytest.mark.parametrize(
+    ("layer", "shapes"),
+    [
+        (torch.nn.GRUCell(4, 3), [(5, 4), (5, 3)]),
+        (torch.nn.InstanceNorm2d(4, affine=True), [(5, 4, 6, 6)]),
+        (torch.nn.LSTM(4, 3, batch_first=True), [(5, 7, 4)]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_operators_are_decomposed_where_they_are(
+    layer: Any, shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = [torch.randn(shape) for shape in shapes]
+    program = torch.export.export(
+        layer.eval(), tuple(args), dynamic_shapes=({0: BATCH},) * len(args)
+    )
+    monkeypatch.delattr(torch.export.ExportedProgram, "run_decompositions")
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    for more in (args, [torch.cat([x, x[:2]]) for x in args]):
+        assert_same(run(*more), leaves(layer(*more)))
+
+
 def a_part_of_what_changes(x: Any) -> Any:
     x[..., ::2] = -1.25
     part = x[1:]
