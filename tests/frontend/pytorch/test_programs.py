@@ -89,6 +89,11 @@ def last_rows(self: Any, x: Any) -> Any:
     return twice[-n:], more[-n:], twice[:-n], written, x[-2 * n :], twice[-n - 1 :]
 
 
+def padded_by_sizes(self: Any, x: Any) -> Any:
+    n, more = x.shape[0], torch.sym_max(x.shape[0] - 3, 0)
+    return F.pad(x, (n, more, more, n), value=2.5), F.pad(x, (0, n)), F.pad(x, (more, 0))
+
+
 def checked(self: Any, x: Any) -> Any:
     torch._check((x == x).all().item())
     return x + 1
@@ -163,6 +168,7 @@ PROGRAMS = {
     "a view of what changes later": lambda: Module(a_view_of_what_changes_later),
     "sizes in shapes": lambda: Module(sizes_in_shapes),
     "last rows": lambda: Module(last_rows),
+    "padded by sizes": lambda: Module(padded_by_sizes),
     "checked": lambda: Module(checked),
     "images of any number": lambda: Module(images_of_any_number),
     "promoted": lambda: Module(promoted),
