@@ -10,13 +10,12 @@ import torch
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, unexpected
-from relaxpy.frontend.shared.unsupported import FrontendError, OpNotImplemented, UnsupportedError
+from relaxpy.frontend.shared.unsupported import FrontendError, UnsupportedError
 from relaxpy.frontend.torch.arrays import refuse_form
-from relaxpy.frontend.torch.decompose import decomposed, decompositions, functional, simpler
-from relaxpy.frontend.torch.importer import Importer, Options
+from relaxpy.frontend.torch.decompose import decomposed, functional
+from relaxpy.frontend.torch.importer import Importer, Options, imported
 from relaxpy.frontend.torch.program import of_exported
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.progress import long_work
 
 
@@ -87,32 +86,18 @@ def converters(custom: Any) -> Mapping[str, Callable[[Any, Importer], Any]]:
 
 
 def import_exported(
-    exported: Any, options: Options, name: str, builder: BlockBuilder | None = None
+    exported: Any, options: Options, name: str, mod: IRModule | None = None
 ) -> IRModule:
-    """The module with the function of a program, and what `builder` has; it is not changed.
-
-    An operator that has no converter for its arguments is decomposed, and the import begins again.
+    """The module with the function of a program, and what `mod` has, which is not changed.
 
     Errors:
         OpNotImplemented: nodes cannot be imported.
         FrontendError: an input is no tensor that Relax has.
     """
     _refuse_inputs(exported)
-    program = simpler(functional(exported), options.custom)
-    tried: set[Any] = set()
-    while True:
-        importer = Importer(of_exported(program, options.bound), options)
-        if builder is not None:
-            importer.builder = BlockBuilder(builder.get())
-        try:
-            with long_work("importing"):
-                return importer.module(name)
-        except OpNotImplemented:
-            more = (importer.refused & decompositions().keys()) - tried
-            if not more:
-                raise
-        tried |= more
-        program = simpler(program, options.custom, tried)
+    program = of_exported(functional(exported), options.bound)
+    with long_work("importing"):
+        return imported(program, options, name, mod)[1]
 
 
 def _refuse_inputs(exported: Any) -> None:

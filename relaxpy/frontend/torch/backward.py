@@ -492,21 +492,6 @@ def segment_reduce_backward(
 # ---- weights, activations and losses
 
 
-@decomposition("rrelu_with_noise_functional")
-def rrelu(
-    x: Tensor,
-    noise: Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    generator: Any = None,
-) -> tuple[Tensor, Tensor]:
-    if not training:
-        return F.leaky_relu(x, (lower + upper) / 2), noise
-    slope = torch.where(x <= 0, torch.rand_like(x) * (upper - lower) + lower, 1.0)
-    return x * slope, slope
-
-
 @decomposition("_weight_norm_interface_backward")
 def weight_norm_backward(
     grad: Tensor, direction: Tensor, size: Tensor, norms: Tensor, axis: int

@@ -1,17 +1,21 @@
-"""Programs of `torch.export` without mutation, and operators as simpler ones."""
+"""Programs of `torch.export` without mutation, and operators as graphs of simpler ones."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch._library.custom_ops import OPDEFS
+from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.frontend.torch import (
@@ -21,10 +25,10 @@ from relaxpy.frontend.torch import (
 )
 from relaxpy.frontend.torch.backward import DECOMPOSITIONS
 from relaxpy.frontend.torch.mutation import (
+    changes_argument,
     changes_of,
     given_inputs,
     is_overload,
-    twin_of,
 )
 from relaxpy.frontend.torch.registry import is_converted
 
@@ -64,7 +68,16 @@ def functional(program: Any) -> Any:
         changes is not None and given.issuperset(changes.inputs) and (k == 0 or not changes.inputs)
         for k, changes in enumerate(map(changes_of, inner))
     )
-    return program if follows and not any(map(_maps_batches, inner)) else decomposed(program, {})
+    if follows and not any(map(_maps_batches, inner)):
+        return program
+    # What changes although the schema does not say so, PyTorch would leave.
+    hidden = {
+        node.target
+        for graph in inner
+        for node in graph.nodes
+        if changes_argument(node) and not node.target._schema.is_mutable
+    }
+    return decomposed(program, {target: decompositions()[target] for target in hidden})
 
 
 def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
@@ -103,13 +116,67 @@ def table_for_graphs() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def retraced(module: Any, targets: Iterable[Any]) -> Any:
-    """A captured graph, for the same inputs, in which these operators are simpler ones."""
-    inputs = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
-    table = {target: decompositions()[target] for target in targets}
-    mode = detect_fake_mode(inputs)
-    with torch.fx.traceback.preserve_node_meta(), mode or contextlib.nullcontext():
-        return make_fx(torch.fx.Interpreter(module).run, table)(*inputs)
+def is_decomposed(target: Any) -> bool:
+    """Whether an operator can be computed by simpler ones."""
+    return is_overload(target) and (target in decompositions() or _has_kernel(target))
+
+
+def traced(target: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, list[Any]] | None:
+    """The graph of simpler operators for an operator of these arguments, and its inputs.
+
+    The arguments are those of a node, of whose value PyTorch knows `result`. The graph changes
+    nothing in place. It is None if PyTorch has no simpler form, or traces none.
+    """
+    simple, kernels = decompositions().get(target), {}
+    if simple is None:
+        if not _has_kernel(target):
+            return None
+        simple, kernels = target, {target: _of_kernel(target)}
+    leaves, spec = tree_flatten((args, kwargs))
+    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
+    nodes = [leaves[k] for k in places]
+    inputs = [_described(node) for node in nodes]
+
+    def run(*operands: Any) -> Any:
+        values = dict(zip(places, operands, strict=True))
+        positional, named = tree_unflatten([values.get(k, x) for k, x in enumerate(leaves)], spec)
+        found = simple(*positional, **named)
+        return tuple(found) if isinstance(found, (tuple, list)) else found
+
+    mode = detect_fake_mode([*inputs, *tree_leaves(result)])
+    try:
+        with _tracing(mode):
+            module = make_fx(run, kernels)(*inputs)
+            if any(map(changes_argument, module.graph.nodes)):
+                module = make_fx(dispatch_functionalize(run), kernels)(*inputs)
+    except Exception:  # of PyTorch, which meets what it cannot do with many kinds
+        return None
+    if module.graph.find_nodes(op="call_function", target=target):
+        return None
+    module.graph.eliminate_dead_code()
+    return module, nodes
+
+
+@contextlib.contextmanager
+def _tracing(mode: Any) -> Iterator[None]:
+    """The scope in which operators are traced, without gradients and for sizes of all kinds.
+
+    Without oneDNN, too, whose own operators would replace LSTM.
+    """
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        with mode or contextlib.nullcontext(), torch.no_grad(), enable_python_dispatcher():
+            yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+def _described(node: Any) -> Any:
+    """What PyTorch knows of a value, or the value of an attribute of the graph's module."""
+    if "val" in node.meta or node.op != "get_attr":
+        return node.meta.get("val")
+    return operator.attrgetter(node.target)(node.graph.owning_module)
 
 
 def _has_kernel(target: Any) -> bool:
@@ -129,34 +196,3 @@ def _of_kernel(target: Any) -> Callable[..., Any]:
             return NotImplemented
 
     return simple
-
-
-def _plain(target: Any) -> Any:
-    return (twin_of(target) or target) if target._schema.is_mutable else target
-
-
-def simpler(program: Any, custom: Mapping[str, Any], more: Iterable[Any] = ()) -> Any:
-    """The program in which operators without a converter, and `more`, are simpler ones.
-
-    An operator of which PyTorch has no simpler form stays, as does one with a converter in
-    `custom`.
-    """
-    chosen = set(more)
-    opaque: set[Any] = set()
-    for _ in range(8):
-        missing = {
-            node.target
-            for graph in graphs(program.graph_module)
-            for node in graph.nodes
-            if is_overload(node.target)
-            and (node.target in chosen or not is_converted(_plain(node.target)))
-            and custom.keys().isdisjoint(names_of(node.target))
-        }
-        table = {target: decompositions()[target] for target in missing & decompositions().keys()}
-        kernels = {t for t in missing - table.keys() - opaque if _has_kernel(t)}
-        table.update((target, _of_kernel(target)) for target in kernels)
-        if not table:
-            return program
-        program = decomposed(program, table)
-        opaque |= kernels
-    return program

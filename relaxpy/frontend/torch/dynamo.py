@@ -15,17 +15,15 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, unexpected
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
-from relaxpy.frontend.shared.unsupported import OpNotImplemented
 from relaxpy.frontend.torch.aliases import Aliases
 from relaxpy.frontend.torch.api import import_exported
 from relaxpy.frontend.torch.arrays import complex_view, real_view
-from relaxpy.frontend.torch.decompose import decompositions, retraced, table_for_graphs
+from relaxpy.frontend.torch.decompose import table_for_graphs
 from relaxpy.frontend.torch.freezing import Freezer, static_inputs
-from relaxpy.frontend.torch.importer import Importer, Options
+from relaxpy.frontend.torch.importer import Options, imported
 from relaxpy.frontend.torch.program import of_graph
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 _TOKEN = np.zeros(0, np.float32)
 Backend = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
@@ -103,7 +101,7 @@ class _Graph:
         self, module: Any, pipeline: Any, target: Any, fixed: Set[int] = frozenset()
     ) -> None:
         self._boxed_call = True
-        importer, mod = _imported(module)
+        importer, mod = imported(of_graph(module), Options(unit_tuple=False), "main")
         program = importer.program
 
         def compiled(module: IRModule) -> Callable[..., Any]:
@@ -163,27 +161,6 @@ class _Graph:
         return array
 
 
-def _imported(module: Any) -> tuple[Importer, IRModule]:
-    """The importer of a graph, and its module.
-
-    An operator that has no converter for its arguments is decomposed, and the import begins again.
-
-    Errors:
-        OpNotImplemented: nodes cannot be imported.
-    """
-    tried: set[Any] = set()
-    while True:
-        importer = Importer(of_graph(module), Options(unit_tuple=False))
-        try:
-            return importer, importer.module()
-        except OpNotImplemented:
-            more = (importer.refused & decompositions().keys()) - tried
-            if not more:
-                raise
-        tried |= more
-        module = retraced(module, tried)
-
-
 def _items(output: Any) -> list[Any]:
     return list(output) if isinstance(output, (tuple, list)) else [output]
 
@@ -234,7 +211,7 @@ def dynamo_capture_subgraphs(
             keep_params_as_input, input_prefix="inp_", bound=_of_model(module, inputs)
         )
         exported = torch.export.export(module, tuple(inputs))
-        mod = import_exported(exported, options, f"subgraph_{k}", BlockBuilder(mod))
+        mod = import_exported(exported, options, f"subgraph_{k}", mod)
     return mod
 
 

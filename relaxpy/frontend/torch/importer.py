@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import torch
 
 from relaxpy import progress
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.shared.names import Names, identifier
 from relaxpy.frontend.shared.tensors import dtype_of, tensor_of
 from relaxpy.frontend.shared.unsupported import (
     FrontendError,
+    OpNotImplemented,
     UnsupportedError,
     UnsupportedNode,
     refuse_nodes,
@@ -32,11 +33,11 @@ from relaxpy.frontend.torch.complexes import (
     to_pair,
 )
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.decompose import names_of
+from relaxpy.frontend.torch.decompose import is_decomposed, names_of, traced
 from relaxpy.frontend.torch.lines import Lines
 from relaxpy.frontend.torch.mutation import Changes, changes_of, is_overload, twin_of
 from relaxpy.frontend.torch.program import Input, Kind, Program
-from relaxpy.frontend.torch.registry import Value, find
+from relaxpy.frontend.torch.registry import Value, find, is_converted
 from relaxpy.frontend.torch.symbols import Symbols, is_symbolic
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -65,6 +66,8 @@ class Options:
     input_prefix: str = ""
     #: Whether a single result is a tuple of one.
     unit_tuple: bool = True
+    #: Operators that are decomposed even if they have converters.
+    simple: Set[Any] = frozenset()
     #: Tensors that stand for inputs, by the position of the input.
     bound: Mapping[int, Any] = field(default_factory=dict)
     #: Names of sizes, by the position of the input and the axis.
@@ -341,6 +344,10 @@ class Importer:
 
     def applied(self, node: Any, target: Any, args: Any, kwargs: Any = MappingProxyType({})) -> Any:
         """What an operator makes of arguments: a tensor like the result of a node."""
+        if target in self.options.simple or not is_converted(target):
+            simpler = traced(target, args, kwargs, node.meta.get("val"))
+            if simpler is not None:
+                return self._of_simpler(node, *simpler)
         args, kwargs = self.values(args), self.values(kwargs)
         if is_complex([*args, *kwargs.values()]) or has_complex_result(node.meta.get("val")):
             return convert_complex(Context(self, node), target, args, kwargs)
@@ -352,6 +359,16 @@ class Importer:
             raise UnsupportedError("there is no converter for it")
         positional, named = entry.arguments(target._schema, args, kwargs)
         return entry.function(Context(self, node), *positional, **named)
+
+    def _of_simpler(self, node: Any, module: Any, operands: Sequence[Any]) -> Any:
+        """The results of the graph that computes a node."""
+        for inner in module.graph.nodes:
+            inner.meta["stack_trace"] = node.meta.get("stack_trace")
+        before = len(self.unsupported)
+        places = module.graph.find_nodes(op="placeholder")
+        self.env.update(zip(places, map(self._value, operands), strict=True))
+        result = self.run(module.graph)
+        return result if len(self.unsupported) == before else _Missing()
 
     def _custom(self, target: Any) -> Callable[[Any, Importer], Any] | None:
         if not self.options.custom or not is_overload(target):
@@ -394,6 +411,27 @@ class Importer:
                     self.builder.emit(value, name), tensor_of(sizes, dtype), name
                 )
         return value if isinstance(value, (Var, Constant)) else self.builder.emit(value, name)
+
+
+def imported(
+    program: Program, options: Options, name: str, mod: IRModule | None = None
+) -> tuple[Importer, IRModule]:
+    """The importer of a program, and the module with its function and what `mod` has.
+
+    Operators whose converters refuse their arguments are decomposed, and the import begins again.
+
+    Errors:
+        OpNotImplemented: nodes cannot be imported; the error lists all of them.
+    """
+    while True:
+        importer = Importer(program, options, BlockBuilder(mod))
+        try:
+            return importer, importer.module(name)
+        except OpNotImplemented:
+            more = set(filter(is_decomposed, importer.refused)) - options.simple
+            if not more:
+                raise
+        options = replace(options, simple=options.simple | more)
 
 
 def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:

@@ -21,7 +21,8 @@ from relaxpy.frontend.torch.symbols import sympy_of
 if TYPE_CHECKING:
     from relaxpy.frontend.torch.importer import Importer
 
-#: Operators whose schemas do not say that they change an argument, and the argument that decides.
+#: Operators that may change their fourth argument, the mean, which their schemas do not say; the
+#: argument that decides.
 _CHANGES_STATISTICS = {"batch_norm": 5, "instance_norm": 5}
 #: Operators whose results have the elements of the argument in its order.
 _IN_ORDER = frozenset(
@@ -82,7 +83,9 @@ def changes_argument(node: Any) -> bool:
     schema = node.target._schema
     name = schema.name.rpartition(":")[2]
     at = _CHANGES_STATISTICS.get(name)
-    return bool(schema.is_mutable) or (at is not None and len(node.args) > at and node.args[at])
+    if at is None or len(node.args) <= at:
+        return bool(schema.is_mutable)
+    return bool(node.args[at]) and node.args[3] is not None
 
 
 def twin_of(target: Any) -> Any:

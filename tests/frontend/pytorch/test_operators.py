@@ -56,10 +56,12 @@ SAMPLE = [
         "nn.functional.embedding_bag",
         "nn.functional.conv_transpose2d",
         "nn.functional.pad",
+        "nn.functional.instance_norm",
         "nn.functional.fractional_max_pool2d",
         "nn.functional.fractional_max_pool3d",
         "nn.functional.feature_alpha_dropout",
         "nn.functional.dropout3d",
+        "nn.functional.rrelu",
     ),
 ]
 #: Operators, one sample of each of which has complex numbers in every run.
@@ -69,7 +71,15 @@ COMPLEX = [
     *("expm1", "eye"),
     *("fft.fft", "fft.hfft2", "fft.ihfftn", "fft.irfft", "fft.irfftn", "fft.rfft2", "full_like"),
     *("gather", "index_put", "isclose", "istft", "linalg.inv", "linalg.pinv", "linalg.solve"),
-    *("linalg.vector_norm", "log", "log1p", "masked_fill", "masked_select", "matmul"),
+    *(
+        "linalg.vector_norm",
+        "log",
+        "log1p",
+        "logcumsumexp",
+        "masked_fill",
+        "masked_select",
+        "matmul",
+    ),
     *(
         "mean",
         "nn.functional.conv2d",
@@ -221,6 +231,10 @@ RARE = {
     "signs": (
         lambda x: (x.sign(), x.half().sgn(), x.nan_to_num().int().sign()),
         torch.tensor([float("nan"), -0.0, 3, -2.5, float("-inf")]),
+    ),
+    "least divisor": (
+        lambda x: (torch.gcd(x, x.flip(0)), torch.lcm(x, x.flip(0))),
+        torch.tensor([-128, 6, -128, 127, 0, -128, -4], dtype=torch.int8),
     ),
     "no complex numbers": (lambda x: torch.complex(x, -x), torch.ones(3, 0)),
     "no planes": (

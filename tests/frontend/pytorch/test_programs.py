@@ -89,6 +89,11 @@ def last_rows(self: Any, x: Any) -> Any:
     return twice[-n:], more[-n:], twice[:-n], written, x[-2 * n :], twice[-n - 1 :]
 
 
+def padded_by_sizes(self: Any, x: Any) -> Any:
+    n, more = x.shape[0], torch.sym_max(x.shape[0] - 3, 0)
+    return F.pad(x, (n, more, more, n), value=2.5), F.pad(x, (0, n)), F.pad(x, (more, 0))
+
+
 def checked(self: Any, x: Any) -> Any:
     torch._check((x == x).all().item())
     return x + 1
@@ -163,6 +168,7 @@ PROGRAMS = {
     "a view of what changes later": lambda: Module(a_view_of_what_changes_later),
     "sizes in shapes": lambda: Module(sizes_in_shapes),
     "last rows": lambda: Module(last_rows),
+    "padded by sizes": lambda: Module(padded_by_sizes),
     "checked": lambda: Module(checked),
     "images of any number": lambda: Module(images_of_any_number),
     "promoted": lambda: Module(promoted),
@@ -643,6 +649,29 @@ def test_an_operator_whose_function_hides_what_it_computes_is_refused() -> None:
     program = torch.export.export(Module(lambda self, x: hidden(x) + 1), (torch.ones(2),))
     with pytest.raises(NotImplementedError, match=r"relaxpy_tests\.hidden.*no converter"):
         from_exported_program(program)
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
+@pytest.mark.parametrize(
+    ("layer", "shapes"),
+    [
+        (torch.nn.GRUCell(4, 3), [(5, 4), (5, 3)]),
+        (torch.nn.InstanceNorm2d(4, affine=True), [(5, 4, 6, 6)]),
+        (torch.nn.LSTM(4, 3, batch_first=True), [(5, 7, 4)]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_operators_are_decomposed_where_they_are(
+    layer: Any, shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = [torch.randn(shape) for shape in shapes]
+    program = torch.export.export(
+        layer.eval(), tuple(args), dynamic_shapes=({0: BATCH},) * len(args)
+    )
+    monkeypatch.delattr(torch.export.ExportedProgram, "run_decompositions")
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    for more in (args, [torch.cat([x, x[:2]]) for x in args]):
+        assert_same(run(*more), leaves(layer(*more)))
 
 
 def a_part_of_what_changes(x: Any) -> Any:

@@ -145,6 +145,7 @@ def sym_value(cx: Context, x: Expr, *rest: Value) -> Any:
 
 @converter(
     *("_assert_async.msg", "_assert_scalar", "_assert_tensor_metadata", "_assert_async"),
+    "_linalg_check_errors",
     *("sym_constrain_range", "sym_constrain_range_for_size", "_functional_assert_scalar"),
     *("_functional_assert_async.msg", "_functional_sym_constrain_range"),
     *("_functional_sym_constrain_range_for_size", "_make_dep_token"),

@@ -378,15 +378,22 @@ def _is_negative(width: Any) -> bool:
 def _joined(cx: Context, x: Expr, widths: Sequence[Any], value: Value) -> Expr:
     """Padded by joining constants, where a width is an expression."""
     for axis in range(rank_of(x)):
-        parts: list[Expr] = [x]
-        for width, at in ((widths[2 * axis], 0), (widths[2 * axis + 1], len(parts))):
-            if not cx.is_size(width, 0):
-                sizes = shape_of(x)
-                sizes[axis] = width
-                parts.insert(at, R.full(tuple(sizes), cx.tensor(value, dtype_of(x)), dtype_of(x)))
+        low, high = (
+            [_filled(cx, x, axis, width, value)] if not cx.is_size(width, 0) else []
+            for width in widths[2 * axis : 2 * axis + 2]
+        )
+        parts = [*low, x, *high]
         if len(parts) > 1:
             x = cx.emit(R.concat(parts, axis))
     return x
+
+
+def _filled(cx: Context, x: Expr, axis: int, width: Any, value: Value) -> Expr:
+    """Elements that are `value`, as many as x has, but `width` on an axis."""
+    sizes = shape_of(x)
+    sizes[axis] = width
+    filled: Expr = R.full(tuple(sizes), cx.tensor(value, dtype_of(x)), dtype_of(x))
+    return filled
 
 
 def _wrapped(cx: Context, x: Expr, pairs: Sequence[tuple[Any, Any]]) -> Expr:

@@ -16,6 +16,7 @@ from relaxpy.frontend.shared.tensors import (
     scalar,
     shape_of,
 )
+from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.relax.nodes import Expr
@@ -123,6 +124,28 @@ def group_norm(
     return R.nn.group_norm(
         x, gamma, beta, groups, 1, axes, eps, center=bias is not None, scale=weight is not None
     )
+
+
+@converter("instance_norm")
+def instance_norm(
+    cx: Context,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    mean: Expr | None,
+    variance: Expr | None,
+    of_input: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> Expr:
+    """Normalisation of each channel of each image: of groups that are one channel."""
+    channels = shape_of(x)[1]
+    if not isinstance(channels, int) or (mean is not None and of_input):
+        raise UnsupportedError("it changes statistics, or the number of channels is unknown")
+    if not of_input and mean is not None and variance is not None:
+        return inference_norm(x, weight, bias, mean, variance, eps)
+    return group_norm(cx, x, channels, weight, bias, eps)
 
 
 @converter("native_group_norm")

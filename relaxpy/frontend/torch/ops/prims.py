@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
+
 from relaxpy.frontend.shared.tensors import (
     dtype_of,
     is_float,
@@ -124,13 +126,19 @@ def hypot(k: Loops, x: Number, y: Number) -> Number:
 
 @converter("gcd")
 def gcd(cx: Context, x: Value, y: Value) -> Expr:
+    """The greatest common divisor; the least number of a datatype is its own absolute value."""
+    least = ops.const(torch.iinfo(getattr(torch, cx.result_dtype())).min, "int64")
+
+    def size(x: Number) -> Number:
+        return Select((x < ops.const(0, "int64")) & (x != least), -x, x)
+
     def divisor(k: Loops, first: Number, second: Number) -> Number:
-        a, b = k.local(first), k.local(second)
+        a, b = k.local(size(second)), k.local(size(first))
         with k.repeat(b[0] != ops.const(0, "int64")):
             rest = k.local(ops.truncmod(a[0], b[0]))
             k.store(a, 0, b[0])
             k.store(b, 0, rest[0])
-        return Select(a[0] < ops.const(0, "int64"), -a[0], a[0])
+        return a[0]
 
     return each_element(cx, "gcd", divisor, x, y, dtype="int64")
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from relaxpy.exec.runtime.registry import register_func
-from relaxpy.frontend.shared.tensors import as_size, shape_of, tensor_of
+from relaxpy.frontend.shared.tensors import as_size, dtype_of, shape_of, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import complex_view, real_view
 from relaxpy.frontend.torch.complexes import Complex, complex_converter, from_pair, to_pair
@@ -38,7 +38,7 @@ _OPERATORS = (
     *("normal.float_float", "uniform", "exponential", "log_normal", "geometric", "cauchy"),
     *("rand.generator", "randn.generator", "randint.generator", "randint.low_generator"),
     "randperm.generator",
-    *("native_dropout", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet"),
+    *("native_dropout", "rrelu", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet"),
 )
 
 
@@ -149,7 +149,7 @@ def _call(cx: Context, args: Sequence[Expr], info: TensorStructInfo) -> Expr:
 
 
 for _operator in _OPERATORS:
-    if _operator != "native_dropout":
+    if _operator not in ("native_dropout", "rrelu"):
         name, _, overload = _operator.partition(".")
         converter(f"{name}.{overload or 'default'}")(_drawn)
         complex_converter(f"{name}.{overload or 'default'}")(_drawn)
@@ -167,3 +167,35 @@ def native_dropout(cx: Context, x: Expr, p: float, train: bool | None) -> tuple[
     scale = 0.0 if p == 1 else 1 / (1 - p)
     scaled = R.multiply(R.multiply(x, kept), cx.tensor(scale, cx.result_dtype(0)))
     return scaled, R.astype(kept, "bool")
+
+
+@converter("rrelu")
+def rrelu(cx: Context, x: Expr, lower: float, upper: float, training: bool) -> Expr:
+    if not training:
+        return R.nn.leakyrelu(x, (lower + upper) / 2)
+    return _by_slopes(cx, x, lower, upper)[0]
+
+
+@converter("rrelu_with_noise_functional")
+def rrelu_with_noise(
+    cx: Context,
+    x: Expr,
+    noise: Expr,
+    lower: float,
+    upper: float,
+    training: bool,
+) -> tuple[Expr, Expr]:
+    if not training:
+        return R.nn.leakyrelu(x, (lower + upper) / 2), noise
+    return _by_slopes(cx, x, lower, upper)
+
+
+def _by_slopes(cx: Context, x: Expr, lower: float, upper: float) -> tuple[Expr, Expr]:
+    """x times slopes, which are drawn where it is not positive; and the slopes."""
+    zero, one = (cx.tensor(number, dtype_of(x)) for number in (0.0, 1.0))
+    signs = cx.emit(R.where(R.less_equal(x, zero), R.negative(one), one))
+    plan = {"op": "rrelu", "args": [{"tensor": 0}, lower, upper, True], "kwargs": {}}
+    info = tensor_of(shape_of(x), dtype_of(x))
+    drawn = _call(cx, [StringImm(json.dumps(plan)), ShapeExpr(()), signs], info)
+    slopes = cx.emit(R.abs(drawn))
+    return R.multiply(x, slopes), slopes

@@ -13,6 +13,7 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     shape_of,
 )
+from relaxpy.frontend.torch.complexes import Complex, complex_converter
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.loops import Loops, Number, kernel
 from relaxpy.frontend.torch.ops.indexing import along_axis, scattered, wrapped
@@ -23,7 +24,7 @@ from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
-from relaxpy.ir.tir.intrin import exp, isnan, log
+from relaxpy.ir.tir.intrin import atan2, cos, exp, isnan, log, sin
 
 
 @converter("cummax", "cummin")
@@ -79,6 +80,41 @@ def logcumsumexp(cx: Context, x: Expr, axis: int) -> Expr:
 
     (found,) = kernel(cx, "logcumsumexp", [(shape, "float64")], [blocks], write)
     return R.astype(reshaped(found, sizes), dtype_of(x))
+
+
+@complex_converter("logcumsumexp")
+def complex_logcumsumexp(cx: Context, z: Complex, axis: int) -> Complex:
+    """Sums one after the other, of which the angle is that of the greater part and a difference."""
+    if not rank_of(z.re):
+        return z
+    at = cx.axis(axis, z.re)
+    sizes = shape_of(z.re)
+    shape = [product(sizes[:at]), sizes[at], product(sizes[at + 1 :])]
+    parts = [cx.emit(reshaped(cx.tensor(part, "float64"), shape)) for part in (z.re, z.im)]
+
+    def write(k: Loops, x: Any, y: Any, re: Any, im: Any) -> None:
+        with k.every((x.shape[0], x.shape[2])) as (a, b):
+            size = k.local(ops.const(-math.inf, "float64"))
+            angle = k.local(ops.const(0.0, "float64"))
+            with k.loop(x.shape[1]) as i:
+                new, old = (x[a, i, b], y[a, i, b]), (size[0], angle[0])
+                is_less = new[0] < old[0]
+                low = [k.local(Select(is_less, n, o)) for n, o in zip(new, old, strict=True)]
+                high = [k.local(Select(is_less, o, n)) for n, o in zip(new, old, strict=True)]
+                ratio = k.local(exp(low[0][0] - high[0][0]))
+                turned = low[1][0] - high[1][0]
+                one = k.local(ratio[0] * cos(turned) + 1.0)
+                other = k.local(ratio[0] * sin(turned))
+                added = log(one[0] * one[0] + other[0] * other[0]) * 0.5
+                both = (low[0][0] == high[0][0]) & (low[0][0] == -math.inf)
+                k.store(size, 0, Select(both, low[0][0], high[0][0] + added))
+                k.store(angle, 0, Select(both, low[1][0], high[1][0] + atan2(other[0], one[0])))
+                k.store(re, (a, i, b), size[0])
+                k.store(im, (a, i, b), angle[0])
+
+    outputs = [(shape, "float64")] * 2
+    found = kernel(cx, "logcumsumexp", outputs, parts, write)
+    return Complex(*(R.astype(reshaped(part, sizes), dtype_of(z.re)) for part in found))
 
 
 def _chosen(cx: Context, x: Expr, axis: int, keepdim: bool, place: Any) -> tuple[Expr, Expr]:
