@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 from relaxpy.dataclass import replace
-from relaxpy.exec.native.contraction.operands import Fold
+from relaxpy.exec.native.contraction.operands import Fold, Size, combine
+from relaxpy.exec.native.llvm.function import Function
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.trees.product import TARGET, A, B, Dimension, Product, with_column
 
@@ -82,3 +83,13 @@ def with_folded_rows(product: Product) -> tuple[Product, Fold | None]:
 
 def _is_adjacent(dimension: Dimension, operand: int) -> bool:
     return dimension.strides[TARGET].constant == dimension.strides[operand].constant == 1
+
+
+def folded_rows(f: Function, fold: Fold, first: Size, rows: int, stride: Size) -> list[Size]:
+    """The positions of folded rows, of which `first` is the number of the first one."""
+    places: list[Size] = []
+    for number in range(rows):
+        there = combine(f, "add", first, number)
+        jumps = combine(f, "mul", combine(f, "sdiv", there, fold.width), fold.jump)
+        places.append(combine(f, "add", combine(f, "mul", there, stride), jumps))
+    return places

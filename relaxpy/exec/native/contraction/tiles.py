@@ -16,15 +16,15 @@ from relaxpy.exec.native.contraction.blocking import (
     column_blocks,
     columns_of,
     divisor,
-    each,
     even,
     is_near,
-    merged_strides,
     packed,
     up,
 )
-from relaxpy.exec.native.contraction.dots import Dots, Read, dots_of, rows_in_copy, rows_in_place
+from relaxpy.exec.native.contraction.copies import BlockSizes, Copies
+from relaxpy.exec.native.contraction.dots import dots_of
 from relaxpy.exec.native.contraction.finish import finish_rows
+from relaxpy.exec.native.contraction.folding import folded_rows
 from relaxpy.exec.native.contraction.operands import (
     Gemm,
     GemmAxis,
@@ -45,7 +45,6 @@ from relaxpy.exec.native.contraction.operands import (
     store,
     total,
 )
-from relaxpy.exec.native.contraction.panels import Block, copied_unless_packed, pack
 from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
 
@@ -171,31 +170,16 @@ class TileEmitter:
 
     def _allocate(self) -> None:
         """Allocate the memory of a task on the stack."""
-        f, accumulator, lanes = self.f, self.contraction.accumulator, self.tile.lanes
-        depth = up(self.depth, lanes)
-        height = self.height
-        # Rows of a copy begin in different sets of the cache.
-        wide = self._wide()
-        self.pitch = up(self.depth, wide) + wide
+        f, accumulator = self.f, self.contraction.accumulator
+        sizes = BlockSizes(self.depth, self.width, self.height)
+        self.copies = Copies(f, self.contraction, self.tile, self.dots, sizes)
         if self.packs_a:
-            self.band = f.alloca(self.packed, up(height, lanes) * self.pitch)
+            self.copies.allocate_rows()
         if self.packs_b:
-            self.panel = f.alloca(self.packed, (depth + lanes) * self.width)
-        if self.dots:
-            self.joined = f.alloca(self.packed, (depth + lanes) * self.width)
-            self.moved = f.alloca(accumulator, self.width)
+            self.copies.allocate_columns()
         if self.chunked or self.epilogue is not None:
-            rows = self.blocks * self.strips * height
+            rows = self.blocks * self.strips * self.height
             self.partial = f.alloca(accumulator, rows * self.width)
-
-    def _wide(self) -> int:
-        """The elements of a copy in a vector."""
-        return self.f.module.vector_bits // self.packed.bits
-
-    def _lanes_along(self, extent: Size) -> int:
-        """Those that rows of this extent are copied by: LLVM has masks for all with AVX-512."""
-        is_whole = isinstance(extent, int) and extent % self._wide() == 0
-        return self._wide() if is_whole or self.f.module.has_avx512 else self.tile.lanes
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
@@ -429,141 +413,28 @@ class TileEmitter:
         a_row = row.a
         strides = [(axis.a, axis.b) for axis in axes]
         if self.packs_a:
-            pack_rows = partial(self._pack_a, a, axes, *rows)
+            pack_rows = partial(self.copies.copy_rows, a, axes, *rows)
             if isinstance(block, Value):
                 f.branch(f.compare("eq", block, 0), pack_rows)
             else:
                 pack_rows()
-            a, a_row = Matrix(self.band, self.packed), self.pitch
+            a, a_row = self.copies.band, self.copies.pitch
             strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
         if self.packs_b and self.dots is None:
-            b, width = Matrix(self._panel(b, axes, columns, before), self.packed), self.width
+            b, width = self.copies.panel_of(b, axes, columns, before), self.width
             strides_in_copy = packed(axes)
             strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
         if (dots := self.dots) is not None:
             depth = total(f, [x.extent for x in axes])
-            joined, starts = self._joined(dots, b, axes, columns, number)
+            joined, starts = self.copies.joined_rows(dots, b, axes, columns, number)
             axes = [GemmAxis(ceil_div(f, depth, dots.count), 1, self.width)]
-            a, b = Matrix(self.band, I32), Matrix(joined, I32)
-            a_row = self.pitch // dots.count
+            a, b = replace(self.copies.band, type=I32), Matrix(joined, I32)
+            a_row = self.copies.pitch // dots.count
             moved_by = starts if dots.moves else None
             return _Stretch(tuple(axes), a, a_row, b, is_first, is_last, moved_by)
         pairs = zip(axes, strides, strict=True)
         axes = [GemmAxis(axis.extent, *both) for axis, both in pairs]
         return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
-
-    def _joined(
-        self,
-        dots: Dots,
-        b: Matrix,
-        axes: Sequence[GemmAxis],
-        columns: Columns,
-        number: Value | None,
-    ) -> list[Value]:
-        """The addresses of the joined rows of a stretch, and of what sums start from.
-
-        If the whole operand is packed already, they are parts of that.
-        """
-        f = self.f
-        rows = total(f, [x.extent for x in axes])
-
-        def copied() -> list[Value]:
-            read = self._read_rows(dots, b, axes, columns)
-            starts = dots.join_rows(f, read, self.joined, rows, self.width, columns)
-            for before, start in zip(columns.offsets, starts, strict=False):
-                f.store(start, advance(f, self.moved, before, I32))
-            return [self.joined, self.moved]
-
-        def present(whole: Value) -> list[Value]:
-            groups = up(self.depth, dots.count) // dots.count
-            height = groups + dots.moves
-            stretches = int(math.prod(extents(self.contraction.over))) // self.depth
-            place = combine(f, "mul", columns.start, stretches * height)
-            before = combine(f, "mul", 0 if number is None else number, height * self.width)
-            joined = advance(f, whole, combine(f, "add", place, before), I32)
-            return [joined, advance(f, joined, groups * self.width, I32)]
-
-        return copied_unless_packed(f, self.contraction.b, present, copied)
-
-    def _read_rows(self, dots: Dots, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read:
-        """How rows of the second operand are read to be joined: in place, or copied first."""
-        f = self.f
-        over = merged_strides(f, [GemmAxis(x.extent, 0, x.b) for x in axes])
-        column = self.contraction.column.b
-        is_adjacent = not isinstance(column, Value) and column == 1
-        if is_adjacent and dots.packed == b.type and f.module.has_avx512:
-            return rows_in_place(b, over, columns)
-        self._pack_b(b, axes, columns)
-        return rows_in_copy(Matrix(self.panel, dots.packed), self.width, columns)
-
-    def _panel(self, b: Matrix, axes: Sequence[GemmAxis], columns: Columns, before: Size) -> Value:
-        """The address of a copy of a block, whose rows follow `before` others of the same columns.
-
-        If the whole operand is packed already, it is a part of that.
-        """
-        f = self.f
-
-        def copied() -> list[Value]:
-            self._pack_b(b, axes, columns)
-            return [self.panel]
-
-        def present(whole: Value) -> list[Value]:
-            rows = int(math.prod(extents(self.contraction.over)))
-            place = combine(f, "mul", columns.start, rows)
-            place = combine(f, "add", place, combine(f, "mul", before, self.width))
-            return [advance(f, whole, place, self.packed)]
-
-        [panel] = copied_unless_packed(f, self.contraction.b, present, copied)
-        return panel
-
-    def _pack_a(self, a: Matrix, axes: Sequence[GemmAxis], start: Size, height: Size) -> None:
-        """Copy rows from `a` on; if rows are folded, from the one of number `start` on."""
-        f, row, fold = self.f, self.contraction.row, self.contraction.row_fold
-        a = self.dots.first(a) if self.dots else a
-        axes = merged_strides(f, [GemmAxis(x.extent, 0, x.a) for x in axes])
-        extent, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
-        is_along = axes and not isinstance(stride, Value) and stride == 1
-        lanes = self._lanes_along(extent) if is_along else self.tile.lanes
-        vector = Type(self.packed.element, lanes)
-
-        def copy(at: Size, target: Size) -> None:
-            block = Block(moved(f, a, at).pointer, height, extent, row.a, stride)
-            there = advance(f, self.band, target, vector)
-            if fold is None:
-                pack(f, a, block, there, self.pitch, vector)
-                return
-
-            def copy_row(number: Value) -> None:
-                [place] = self._folded_rows(combine(f, "add", start, number), 1, row.a)
-                one = replace(
-                    block, pointer=moved(f, a, combine(f, "add", at, place)).pointer, rows=1
-                )
-                pack(f, a, one, advance(f, there, number * self.pitch, vector), self.pitch, vector)
-
-            f.loop(0, height, 1, [], copy_row)
-
-        each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
-
-    def _pack_b(self, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> None:
-        f, column = self.f, self.contraction.column
-        b = self.dots.second(b) if self.dots else b
-        vector = Type(self.packed.element, self.tile.lanes)
-        extent: Size = sum(columns.lanes)
-        if isinstance(self.columns, Value):
-            left = self.columns - f.index(columns.start)
-            extent = combine(f, "smin", left, extent)
-        elif not isinstance(columns.start, Value):
-            extent = min(sum(columns.lanes), self.columns - columns.start)
-
-        axes = merged_strides(f, [GemmAxis(x.extent, 0, x.b) for x in axes])
-
-        def copy(at: Size, target: Size) -> None:
-            rows, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
-            block = Block(moved(f, b, at).pointer, rows, extent, stride, column.b)
-            place = advance(f, self.panel, combine(f, "mul", target, self.width), vector)
-            pack(f, b, block, place, self.width, vector)
-
-        each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
 
     def _rows(
         self,
@@ -669,17 +540,7 @@ class TileEmitter:
         """
         if self.contraction.row_fold is None or self.packs_a:
             return [combine(self.f, "mul", row, stretch.a_row)]
-        return self._folded_rows(first, rows, stretch.a_row)
-
-    def _folded_rows(self, first: Size, rows: int, stride: Size) -> list[Size]:
-        """The positions of rows, of which `first` is the number of the first one, if folded."""
-        f, fold, places = self.f, self.contraction.row_fold, list[Size]()
-        assert fold is not None
-        for number in range(rows):
-            there = combine(f, "add", first, number)
-            jumps = combine(f, "mul", combine(f, "sdiv", there, fold.width), fold.jump)
-            places.append(combine(f, "add", combine(f, "mul", there, stride), jumps))
-        return places
+        return folded_rows(self.f, self.contraction.row_fold, first, rows, stretch.a_row)
 
     def _accumulate(
         self,

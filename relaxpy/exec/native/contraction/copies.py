@@ -1,0 +1,200 @@
+"""Copies of parts of the operands that a task of a contraction makes in scratch memory.
+
+Rows of the first operand and blocks of columns of the second one are copied in the order in which
+tiles read them. Bytes of the second one are joined, so that one instruction adds several products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from relaxpy.dataclass import dataclass, replace
+from relaxpy.exec.native.contraction.blocking import Columns, each, merged_strides, packed, up
+from relaxpy.exec.native.contraction.dots import Dots, Read, rows_in_copy, rows_in_place
+from relaxpy.exec.native.contraction.folding import folded_rows
+from relaxpy.exec.native.contraction.operands import (
+    Gemm,
+    GemmAxis,
+    Matrix,
+    Size,
+    advance,
+    combine,
+    extents,
+    moved,
+    total,
+)
+from relaxpy.exec.native.contraction.panels import Block, copied_unless_packed, pack
+from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
+from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSizes:
+    """The most products of a stretch of the sum, columns of a block, and rows of a task."""
+
+    depth: int
+    width: int
+    height: int
+
+
+class Copies:
+    """The copies of a task of `contraction`, whose products of bytes `dots` adds if there are any.
+
+    The memory has to be allocated before they are made.
+    """
+
+    band: Matrix
+    """The rows of the first operand, `pitch` elements after each other."""
+
+    def __init__(
+        self,
+        f: Function,
+        contraction: Gemm,
+        tile: RegisterTile,
+        dots: Dots | None,
+        sizes: BlockSizes,
+    ) -> None:
+        self.f, self.contraction, self.dots, self.sizes = f, contraction, dots, sizes
+        self.lanes = tile.lanes
+        self.packed = dots.packed if dots else contraction.accumulator
+        # Rows of a copy begin in different sets of the cache.
+        self.pitch = up(sizes.depth, self._wide()) + self._wide()
+
+    def allocate_rows(self) -> None:
+        """Allocate memory for rows of the first operand."""
+        rows = up(self.sizes.height, self.lanes)
+        self.band = Matrix(self.f.alloca(self.packed, rows * self.pitch), self.packed)
+
+    def allocate_columns(self) -> None:
+        """Allocate memory for a block of columns of the second operand."""
+        f, width = self.f, self.sizes.width
+        size = (up(self.sizes.depth, self.lanes) + self.lanes) * width
+        self.panel = f.alloca(self.packed, size)
+        if self.dots:
+            self.joined = f.alloca(self.packed, size)
+            self.moved = f.alloca(self.contraction.accumulator, width)
+
+    def _wide(self) -> int:
+        """The elements of a copy in a vector."""
+        return self.f.module.vector_bits // self.packed.bits
+
+    def _lanes_along(self, extent: Size) -> int:
+        """Those that rows of this extent are copied by: LLVM has masks for all with AVX-512."""
+        is_whole = isinstance(extent, int) and extent % self._wide() == 0
+        return self._wide() if is_whole or self.f.module.has_avx512 else self.lanes
+
+    def joined_rows(
+        self,
+        dots: Dots,
+        b: Matrix,
+        axes: Sequence[GemmAxis],
+        columns: Columns,
+        number: Value | None,
+    ) -> list[Value]:
+        """The addresses of the joined rows of a stretch, and of what sums start from.
+
+        If the whole operand is packed already, they are parts of that.
+        """
+        f = self.f
+        rows = total(f, [x.extent for x in axes])
+
+        def copied() -> list[Value]:
+            read = self._read_rows(dots, b, axes, columns)
+            starts = dots.join_rows(f, read, self.joined, rows, self.sizes.width, columns)
+            for before, start in zip(columns.offsets, starts, strict=False):
+                f.store(start, advance(f, self.moved, before, I32))
+            return [self.joined, self.moved]
+
+        def present(whole: Value) -> list[Value]:
+            groups = up(self.sizes.depth, dots.count) // dots.count
+            height = groups + dots.moves
+            stretches = int(math.prod(extents(self.contraction.over))) // self.sizes.depth
+            place = combine(f, "mul", columns.start, stretches * height)
+            before = combine(f, "mul", 0 if number is None else number, height * self.sizes.width)
+            joined = advance(f, whole, combine(f, "add", place, before), I32)
+            return [joined, advance(f, joined, groups * self.sizes.width, I32)]
+
+        return copied_unless_packed(f, self.contraction.b, present, copied)
+
+    def _read_rows(self, dots: Dots, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read:
+        """How rows of the second operand are read to be joined: in place, or copied first."""
+        f = self.f
+        over = merged_strides(f, [GemmAxis(x.extent, 0, x.b) for x in axes])
+        column = self.contraction.column.b
+        is_adjacent = not isinstance(column, Value) and column == 1
+        if is_adjacent and dots.packed == b.type and f.module.has_avx512:
+            return rows_in_place(b, over, columns)
+        self._copy_columns(b, axes, columns)
+        return rows_in_copy(Matrix(self.panel, dots.packed), self.sizes.width, columns)
+
+    def panel_of(
+        self, b: Matrix, axes: Sequence[GemmAxis], columns: Columns, before: Size
+    ) -> Matrix:
+        """A copy of a block, whose rows follow `before` others of the same columns.
+
+        If the whole operand is packed already, it is a part of that.
+        """
+        f = self.f
+
+        def copied() -> list[Value]:
+            self._copy_columns(b, axes, columns)
+            return [self.panel]
+
+        def present(whole: Value) -> list[Value]:
+            rows = int(math.prod(extents(self.contraction.over)))
+            place = combine(f, "mul", columns.start, rows)
+            place = combine(f, "add", place, combine(f, "mul", before, self.sizes.width))
+            return [advance(f, whole, place, self.packed)]
+
+        [panel] = copied_unless_packed(f, self.contraction.b, present, copied)
+        return Matrix(panel, self.packed)
+
+    def copy_rows(self, a: Matrix, axes: Sequence[GemmAxis], start: Size, height: Size) -> None:
+        """Copy rows from `a` on; if rows are folded, from the one of number `start` on."""
+        f, row, fold = self.f, self.contraction.row, self.contraction.row_fold
+        a = self.dots.first(a) if self.dots else a
+        axes = merged_strides(f, [GemmAxis(x.extent, 0, x.a) for x in axes])
+        extent, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
+        is_along = axes and not isinstance(stride, Value) and stride == 1
+        lanes = self._lanes_along(extent) if is_along else self.lanes
+        vector = Type(self.packed.element, lanes)
+
+        def copy(at: Size, target: Size) -> None:
+            block = Block(moved(f, a, at).pointer, height, extent, row.a, stride)
+            there = advance(f, self.band.pointer, target, vector)
+            if fold is None:
+                pack(f, a, block, there, self.pitch, vector)
+                return
+
+            def copy_row(number: Value) -> None:
+                [place] = folded_rows(f, fold, combine(f, "add", start, number), 1, row.a)
+                one = replace(
+                    block, pointer=moved(f, a, combine(f, "add", at, place)).pointer, rows=1
+                )
+                pack(f, a, one, advance(f, there, number * self.pitch, vector), self.pitch, vector)
+
+            f.loop(0, height, 1, [], copy_row)
+
+        each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
+
+    def _copy_columns(self, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> None:
+        f, column = self.f, self.contraction.column
+        b = self.dots.second(b) if self.dots else b
+        vector = Type(self.packed.element, self.lanes)
+        extent: Size = sum(columns.lanes)
+        if isinstance(column.extent, Value):
+            left = column.extent - f.index(columns.start)
+            extent = combine(f, "smin", left, extent)
+        elif not isinstance(columns.start, Value):
+            extent = min(sum(columns.lanes), column.extent - columns.start)
+
+        axes = merged_strides(f, [GemmAxis(x.extent, 0, x.b) for x in axes])
+
+        def copy(at: Size, target: Size) -> None:
+            rows, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
+            block = Block(moved(f, b, at).pointer, rows, extent, stride, column.b)
+            place = advance(f, self.panel, combine(f, "mul", target, self.sizes.width), vector)
+            pack(f, b, block, place, self.sizes.width, vector)
+
+        each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
