@@ -96,7 +96,17 @@ def twin_of(target: Any) -> Any:
     elif not name.endswith("_") or name.endswith("__"):
         return None
     packet = getattr(getattr(torch.ops, namespace), name[:-1], None)
-    return getattr(packet, target._overloadname, None)
+    if packet is None or target._overloadname in packet.overloads():
+        return getattr(packet, target._overloadname, None)
+    # Some overloads have other names: `pow_.Tensor` is `pow.Tensor_Tensor`.
+    overloads = (getattr(packet, overload) for overload in packet.overloads())
+    parameters = _parameters(target)
+    return next((twin for twin in overloads if _parameters(twin) == parameters), None)
+
+
+def _parameters(target: Any) -> list[tuple[str, str]]:
+    """The names and types of what an operator takes."""
+    return [(argument.name, str(argument.type)) for argument in target._schema.arguments]
 
 
 def _memory(value: Any) -> int | None:

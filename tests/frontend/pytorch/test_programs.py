@@ -651,6 +651,16 @@ def test_an_operator_whose_function_hides_what_it_computes_is_refused() -> None:
         from_exported_program(program)
 
 
+class OtherOverloads(torch.nn.Module):  # type: ignore[misc]
+    """Operators in place, whose overloads have other names than those that return a result."""
+
+    def forward(self, x: Any) -> Any:
+        y = x.abs() + 1
+        y.pow_(x)
+        y[0].floor_divide_(x[1])
+        return y.float_power(2), y
+
+
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
 @pytest.mark.parametrize(
     ("layer", "shapes"),
@@ -658,6 +668,7 @@ def test_an_operator_whose_function_hides_what_it_computes_is_refused() -> None:
         (torch.nn.GRUCell(4, 3), [(5, 4), (5, 3)]),
         (torch.nn.InstanceNorm2d(4, affine=True), [(5, 4, 6, 6)]),
         (torch.nn.LSTM(4, 3, batch_first=True), [(5, 7, 4)]),
+        (OtherOverloads(), [(5, 4)]),
     ],
     ids=lambda value: type(value).__name__,
 )
