@@ -85,7 +85,8 @@ def fits_interpreter() -> bool:
         all(map(_has_fields, samples))
         and all(np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values())
         and all(map(_has_kind, DTYPES.values()))
-        and _creates_arrays()
+        and _creates_arrays(3)  # also a large one, which has memory to use again
+        and _creates_arrays(1 << 14)
         and all(map(_has_value, [-2.5, *(dtype.type(1) for dtype in DTYPES.values())]))
     )
 
@@ -157,16 +158,16 @@ def python(f: Function, name: str) -> Value:
     return f.load(POINTER, f.element(table, ENTRIES.index(name), I64))
 
 
-def _creates_arrays() -> bool:
+def _creates_arrays(columns: int) -> bool:
     """Whether the function that creates arrays is the one that it is taken for."""
     kinds = ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
     create = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(memory().library["new_array"])
     dtype = DTYPES["float32"]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))
-    array = create(2, (ctypes.c_int64 * 2)(2, 3), dtype, 0)
+    array = create(2, (ctypes.c_int64 * 2)(2, columns), dtype, 0)
     return (
         type(array) is np.ndarray
-        and array.shape == (2, 3)
+        and array.shape == (2, columns)
         and array.dtype is dtype
         and bool(array.flags.carray and array.flags.owndata)
     )
