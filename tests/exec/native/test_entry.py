@@ -3,9 +3,9 @@
 import ctypes
 import gc
 import pickle
-import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -237,9 +237,6 @@ def test_several_threads_call_an_entry(kernel: Entry) -> None:
             if not np.array_equal(y, x + number):
                 wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))  # raises what a thread does
     assert wrong == []

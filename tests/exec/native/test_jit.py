@@ -2,7 +2,7 @@
 
 import ctypes
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -46,11 +46,8 @@ def test_several_threads_compile_at_a_time() -> None:
         libraries = [compile_module(adder(number), ["add"]) for _ in range(10)]
         found.extend(call(library["add"], 0) for library in libraries)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))  # raises what a thread does
     assert sorted(found) == sorted([0, 1, 2, 3] * 10)
 
 

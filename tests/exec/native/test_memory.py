@@ -4,7 +4,7 @@ import gc
 import itertools
 import os
 import resource
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -158,11 +158,8 @@ def test_threads_take_and_give() -> None:
             if not (array == number).all():
                 wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))  # raises what a thread does
     assert not wrong
 
 

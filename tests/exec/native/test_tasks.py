@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -191,11 +191,8 @@ def test_several_threads_of_python_call_kernels_at_a_time() -> None:
             result = executable["main"](*inputs[number])
             found.append(np.array_equal(result, expected[number]))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))  # raises what a thread does
     assert len(found) == 160
     assert all(found)
 

@@ -10,12 +10,11 @@ New arrays have such memory by an allocator of NumPy (NEP 49), which frees it wh
 from __future__ import annotations
 
 import ctypes
+import importlib
 import mmap
 import os
 from functools import cache
 from typing import Any, Final
-
-import numpy as np
 
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import compile_object, link_object
@@ -23,6 +22,8 @@ from relaxpy.exec.runtime.values import memory_bytes
 
 _LARGE: Final = 1 << 17
 """The bytes from which a block is kept when it is freed."""
+_WIDEST: Final = 8
+"""The bytes of the widest elements, from whose number it follows which arrays may be large."""
 _KEPT: Final = 64
 """The most blocks that are kept."""
 _AGE: Final = 1024
@@ -555,7 +556,7 @@ def memory_object() -> bytes:
         kept=_KEPT,
         age=_AGE,
         large=_LARGE,
-        elements=float(_LARGE >> 3),
+        elements=float(_LARGE // _WIDEST),
         possible=_POSSIBLE,
         slack=_SLACK,
         huge=_HUGE,
@@ -579,11 +580,9 @@ def connect_memory(variable: int) -> None:
 
 def numpy_function(number: int) -> int:
     """The address of the function at a position of the table that NumPy exports."""
-    core = getattr(np, "_core", None) or np.core
+    exported = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-    table = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(
-        core._multiarray_umath._ARRAY_API, None
-    )
+    table = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(exported, None)
     return ctypes.c_void_p.from_address(table + 8 * number).value or 0
 
 

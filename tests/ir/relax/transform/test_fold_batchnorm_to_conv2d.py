@@ -83,6 +83,15 @@ def test_the_value_is_that_of_the_normalisation(
     assert "batch_norm" in DEFAULT(before).script()
 
 
+@pytest.mark.parametrize("part", ["var", "gamma", "w"])
+def test_constants_whose_products_are_not_finite_stay(part: str) -> None:
+    values = dict(zip(("w", "gamma", "beta", "mean", "var"), data((4, 4, 3, 3)), strict=True))
+    values[part][1] = -1.0 if part == "var" else np.inf
+    bound = BindParams("main", values)(program(norm=NORM))
+    assert FoldBatchnormToConv2D(constants_only=True)(bound) is bound
+    assert "batch_norm" in DEFAULT(bound).script()
+
+
 def test_a_normalisation_in_a_branch_is_folded() -> None:
     mod = module(f"""
     def main(x: f32[1, 4, 6, 6], w: f32[4, 4, 3, 3], {VECTORS}, c: bool):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -71,11 +71,12 @@ class _Folding(BindingRewriter):
         conv = None if norm is None else self._only_use(norm.args[0], "relax.nn.conv2d")
         if norm is None or conv is None or not _can_be_folded(conv, norm):
             return None
-        folded = _Folded(binding, block)
         constants = [arg for arg in (conv.args[1], *norm.args[1:]) if isinstance(arg, rx.Constant)]
-        if len(constants) == len(norm.args):
-            return folded.fold_constants(conv, norm, *(c.data for c in constants))
-        return None if self._constants_only else folded.fold(conv, norm)
+        are_constants = len(constants) == len(norm.args)
+        if self._constants_only and not are_constants:
+            return None
+        folded = _Folded(binding, block)
+        return folded.fold(conv, norm, [c.data for c in constants] if are_constants else None)
 
     def _only_use(self, var: rx.Expr, name: str) -> rx.Call | None:
         """The call of an operator to which a variable is bound that is used once."""
@@ -108,48 +109,41 @@ def _out_layout(conv: rx.Call) -> Layout:
 class _Folded(PrecedingBindings):
     """The bindings that replace one of a normalised tensor."""
 
-    def fold(self, conv: rx.Call, norm: rx.Call) -> list[rx.Binding]:
-        """The convolution with the scaled weight, and the bias added to it."""
-        [x, weight], [_, gamma, beta, mean, variance] = cast("Any", conv.args), norm.args
-        dtype = cast("rx.TensorStructInfo", variance.struct_info).dtype
-        epsilon = rx.const(norm.attrs["epsilon"], dtype)
-        deviation = self.bound(R.sqrt(self.bound(R.add(variance, epsilon))))
-        one = rx.const(1, dtype)
-        scale = self.bound(R.divide(gamma if norm.attrs["scale"] else one, deviation))
-        factors = self.beside(scale, Layout.of(cast("str", conv.attrs["kernel_layout"])), "O")
-        scaled = self.bound(R.multiply(weight, factors))
-        result = self.bound(rebuild(conv, args=(x, scaled)))
-        shift = self.bound(R.multiply(mean, scale))
-        bias = self.bound(R.subtract(beta, shift) if norm.attrs["center"] else R.negative(shift))
-        channels = self.beside(bias, _out_layout(conv), "C")
-        return self.ended(R.add(result, channels))
+    def fold(
+        self, conv: rx.Call, norm: rx.Call, arrays: Sequence[_Array] | None
+    ) -> list[rx.Binding] | None:
+        """The convolution with the scaled weight, and the bias added to it.
 
-    def fold_constants(
-        self,
-        conv: rx.Call,
-        norm: rx.Call,
-        weight: _Array,
-        gamma: _Array,
-        beta: _Array,
-        mean: _Array,
-        variance: _Array,
-    ) -> list[rx.Binding]:
-        """The convolution with the scaled weight, and the bias added to it, as constants."""
+        These are computed now from the `arrays` of the weight and of the vectors, if all are
+        constants; None if a result is not finite, so that the order of operations matters.
+        """
+        dtype = cast("rx.TensorStructInfo", norm.args[0].struct_info).dtype
+        operands: Any = (conv.args[1], *norm.args[1:]) if arrays is None else arrays
+        weight, gamma, beta, mean, variance = operands
+
+        def of(name: str, *args: Any) -> Any:
+            if arrays is not None:
+                return getattr(np, name)(*args)
+            return self.bound(getattr(R, name)(*args))
+
+        def number(value: Any) -> Any:
+            literal = rx.const(value, dtype)
+            return literal if arrays is None else literal.data
+
         kernel, out = Layout.of(cast("str", conv.attrs["kernel_layout"])), _out_layout(conv)
         with np.errstate(all="ignore"):
-            epsilon = np.asarray(norm.attrs["epsilon"], variance.dtype)
-            scale = (gamma if norm.attrs["scale"] else np.ones_like(gamma)) / np.sqrt(
-                variance + epsilon
-            )
-            shift = mean * scale
-            bias = beta - shift if norm.attrs["center"] else -shift
-            scaled = weight * np.expand_dims(scale, _others(kernel, "O"))
-        result = self.bound(rebuild(conv, args=(conv.args[0], rx.const(scaled))))
-        return self.ended(R.add(result, rx.const(np.expand_dims(bias, _others(out, "C")))))
-
-    def beside(self, vector: rx.Expr, layout: Layout, letter: str) -> rx.Expr:
-        """A vector along the axis with a letter in a layout, of size 1 along the others."""
-        return self.bound(R.expand_dims(vector, _others(layout, letter)))
+            deviation = of("sqrt", of("add", variance, number(norm.attrs["epsilon"])))
+            scale = of("divide", gamma if norm.attrs["scale"] else number(1), deviation)
+            scaled = of("multiply", weight, of("expand_dims", scale, _others(kernel, "O")))
+            shift = of("multiply", mean, scale)
+            bias = of("subtract", beta, shift) if norm.attrs["center"] else of("negative", shift)
+            bias = of("expand_dims", bias, _others(out, "C"))
+        if arrays is not None:
+            if not (np.isfinite(scaled).all() and np.isfinite(bias).all()):
+                return None
+            scaled, bias = rx.const(scaled), rx.const(bias)
+        result = self.bound(rebuild(conv, args=(conv.args[0], scaled)))
+        return self.ended(R.add(result, bias))
 
 
 def _others(layout: Layout, letter: str) -> list[int]:
