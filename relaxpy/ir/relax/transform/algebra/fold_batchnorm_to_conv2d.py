@@ -34,7 +34,8 @@ class FoldBatchnormToConv2D(RewritePass):
     A normalisation with `training=True`, which is the default, stays: it uses the mean and variance
     of the batch. So does one of narrower floats than float32, which computes in float32.
 
-    With `constants_only`, a convolution whose weight is no constant stays, and so does one whose
+    Constants are folded now, if the weight and the bias that they give are finite. With
+    `constants_only`, a convolution whose weight is no constant stays, and so does one whose
     normalisation has other vectors than constants.
     """
 
@@ -135,14 +136,15 @@ class _Folded(PrecedingBindings):
             deviation = of("sqrt", of("add", variance, number(norm.attrs["epsilon"])))
             scale = of("divide", gamma if norm.attrs["scale"] else number(1), deviation)
             scaled = of("multiply", weight, of("expand_dims", scale, _others(kernel, "O")))
+            filters = scaled if arrays is None else rx.const(scaled)
+            result = self.bound(rebuild(conv, args=(conv.args[0], filters)))
             shift = of("multiply", mean, scale)
             bias = of("subtract", beta, shift) if norm.attrs["center"] else of("negative", shift)
             bias = of("expand_dims", bias, _others(out, "C"))
         if arrays is not None:
             if not (np.isfinite(scaled).all() and np.isfinite(bias).all()):
                 return None
-            scaled, bias = rx.const(scaled), rx.const(bias)
-        result = self.bound(rebuild(conv, args=(conv.args[0], scaled)))
+            bias = rx.const(bias)
         return self.ended(R.add(result, bias))
 
 
