@@ -117,10 +117,10 @@ class Container:
             return cls.of_memory(memory, str(path))
 
     @classmethod
-    def of_memory(cls, memory: bytes | mmap.mmap, source: str) -> Self:
+    def of_memory(cls, memory: bytes | mmap.mmap | memoryview, source: str) -> Self:
         """The container in memory, which messages call `source`. Errors: as for `read`."""
         data = np.frombuffer(memory, np.uint8)
-        start = memory[: _HEADER.size]
+        start = bytes(memory[: _HEADER.size])
         if not start.startswith(_MAGIC):
             older = start.startswith(_OLDER)
             raise MisuseError(
@@ -141,7 +141,7 @@ class Container:
             raise damaged(source, f"its table of {length} bytes is not in it")
         if start != _HEADER.pack(_MAGIC, version, length, expected):
             raise damaged(source, "its header has other bytes than zero between the numbers")
-        table = memory[_HEADER.size : _HEADER.size + length]
+        table = bytes(memory[_HEADER.size : _HEADER.size + length])
         if hashlib.sha256(table).digest() != expected:
             raise damaged(source, "its table does not have the hash in its header")
         content, rows = _parsed(table, source)
@@ -167,13 +167,10 @@ class Container:
         Errors:
             OSError: the file cannot be written.
         """
-        write_whole(path, self._chunks())
+        write_whole(path, self.chunks())
 
-    def to_bytes(self) -> bytes:
-        """What `write` writes."""
-        return b"".join(self._chunks())
-
-    def _chunks(self) -> Iterator[bytes | memoryview]:
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """What `write` writes, in parts."""
         table = self.table.encode()
         yield _HEADER.pack(_MAGIC, VERSION, len(table), hashlib.sha256(table).digest())
         yield table

@@ -43,7 +43,7 @@ from relaxpy.ir.serialize import save_table
 
 _LARGEST: Final = 1 << 28
 """Bytes of constants of a program beyond which none is stored: a hash of them takes too long."""
-_FOLDED: Final = 1 << 16
+_FOLDED: Final = 1 << 27
 """Bytes of constants that passes have computed, which are stored with the code."""
 
 
@@ -150,7 +150,7 @@ def store_program(
         "rows": [astuple(row) for row in rows],
         "private_names": sorted(private_names),
     }
-    disk_cache.store(key, Container.of(table, sections).to_bytes())
+    disk_cache.store(key, Container.of(table, sections).chunks())
 
 
 def _literals(module: IRModule) -> list[rx.Constant]:

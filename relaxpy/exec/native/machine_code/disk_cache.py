@@ -8,10 +8,11 @@ be trusted, code is generated again.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final
@@ -23,10 +24,11 @@ SWITCH: Final = "RELAXPY_CACHE"
 """The environment variable that is 0 where nothing is to be kept on disk."""
 DIRECTORY: Final = "RELAXPY_CACHE_DIR"
 """The environment variable with the directory, in place of `relaxpy` in that of the user."""
-LIMIT: Final = 1 << 26
+LIMIT: Final = 1 << 29
 """Bytes of all files. Beyond that, those that were not used for the longest time are removed."""
-_MAGIC: Final = b"relaxpy object 1\n"
+_MAGIC: Final = b"relaxpy object 2\n".ljust(32)
 _HEADER: Final = len(_MAGIC) + hashlib.sha256().digest_size
+"""Bytes before the contents, which are aligned as arrays are."""
 _SUFFIX: Final = ".o"
 _UNFINISHED: Final = ".tmp"
 _ABANDONED_SECONDS: Final = 3600
@@ -56,8 +58,8 @@ def key_of(*parts: str) -> str:
     return state.hexdigest()
 
 
-def load(key: str) -> bytes | None:
-    """What was stored under `key`, if it is there and undamaged.
+def load(key: str) -> memoryview | None:
+    """What was stored under `key`, if it is there and undamaged; the file is mapped.
 
     Errors:
         MisuseError: RELAXPY_CACHE is neither 0 nor 1.
@@ -68,9 +70,10 @@ def load(key: str) -> bytes | None:
                 f"{key}{_SUFFIX}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=place
             )
             with open(descriptor, "rb") as file:
-                if _problem(os.fstat(descriptor), stat.S_ISREG):
+                found = os.fstat(descriptor)
+                if _problem(found, stat.S_ISREG) or found.st_size < _HEADER:
                     return None
-                content = file.read()
+                content = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
             if content[:_HEADER] != _header(content[_HEADER:]):
                 return None
             with suppress(OSError):  # the time of the last use; a directory may be read-only
@@ -80,8 +83,8 @@ def load(key: str) -> bytes | None:
         return None
 
 
-def store(key: str, content: bytes) -> None:
-    """Store `content` under `key`, if there is a directory for it.
+def store(key: str, content: Iterable[bytes | memoryview]) -> None:
+    """Store the parts of `content` under `key`, if there is a directory for them.
 
     Errors:
         MisuseError: RELAXPY_CACHE is neither 0 nor 1.
@@ -92,13 +95,20 @@ def store(key: str, content: bytes) -> None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             try:
                 with open(os.open(unfinished, flags, 0o600, dir_fd=place), "wb") as file:
-                    file.write(_header(content) + content)
+                    state = hashlib.sha256()
+                    file.write(bytes(_HEADER))
+                    for part in content:
+                        state.update(part)
+                        file.write(part)
+                    size = file.tell()
+                    file.seek(0)
+                    file.write(_MAGIC + state.digest())
                 os.replace(unfinished, f"{key}{_SUFFIX}", src_dir_fd=place, dst_dir_fd=place)
             except OSError:
                 with suppress(OSError):
                     os.unlink(unfinished, dir_fd=place)
                 raise
-            _sweep.after(len(content), place)
+            _sweep.after(size, place)
     except OSError:
         return
 
@@ -172,7 +182,7 @@ def _problem(found: os.stat_result, is_kind: object) -> str:
     return ""
 
 
-def _header(content: bytes) -> bytes:
+def _header(content: memoryview) -> bytes:
     return _MAGIC + hashlib.sha256(content).digest()
 
 

@@ -112,7 +112,7 @@ def _processor(binding: Any) -> tuple[str, str, str]:
     features = binding.get_host_cpu_features().flatten()
     found = binding.get_process_triple(), binding.get_host_cpu_name(), features
     if key := _processor_key():
-        disk_cache.store(key, json.dumps(found).encode())
+        disk_cache.store(key, [json.dumps(found).encode()])
     return found
 
 
@@ -122,7 +122,7 @@ def _stored_processor() -> tuple[str, str, str] | None:
     stored = disk_cache.load(key) if key else None
     if stored is None:
         return None
-    triple, cpu, features = json.loads(stored)
+    triple, cpu, features = json.loads(bytes(stored))
     return triple, cpu, features
 
 

@@ -105,7 +105,8 @@ def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
     """The object from the disk, or else a new one, which is stored."""
     version = generator()
     file = disk_cache.key_of(key, version) if version else ""
-    code = disk_cache.load(file) if file else None
+    stored = disk_cache.load(file) if file else None
+    code = None if stored is None else bytes(stored)
     if code is None or (machine.has_loader and not is_loadable(code)):
         code = b"".join(
             _generate("emit_object", part, machine, optimised=optimised)
@@ -113,7 +114,7 @@ def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
             if part
         )
         if file:
-            disk_cache.store(file, code)
+            disk_cache.store(file, [code])
     return code
 
 

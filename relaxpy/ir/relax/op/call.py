@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
+from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx, relations
@@ -174,7 +175,11 @@ def _check_kernel(
             ctx.global_sinfo(callee)
         return
     arguments = (*inputs, *outputs, *scalars)
-    if _fit_without_proof(arguments, ctx.signatures[callee.name_hint], ctx.shape_vars):
+    signature = ctx.signatures[callee.name_hint]
+    if _fit_without_proof(arguments, signature, ctx.shape_vars):
+        return
+    fitting, sizes = _FITTING.get(signature), tuple(map(_known, arguments))
+    if fitting is not None and sizes in fitting:
         return
     sinfo = ctx.callee_sinfo(callee)
     if not isinstance(sinfo, rx.FuncStructInfo) or sinfo.params is None:
@@ -206,6 +211,21 @@ def _check_kernel(
             rule="OP-8",
             about=packed.fields[i] if is_input and isinstance(packed, rx.Tuple) else out,
         )
+    if None not in sizes:
+        if fitting is None or len(fitting) >= _MOST_FITTING:
+            fitting = _FITTING[signature] = set()
+        fitting.add(sizes)
+
+
+_FITTING: Final[NodeTable[set[tuple[object, ...]]]] = NodeTable()
+"""What fits signatures of kernels by a proof, which each pass would repeat."""
+_MOST_FITTING: Final = 64
+
+
+def _known(sinfo: rx.StructInfo) -> tuple[object, ...] | None:
+    """All that a tensor or a scalar has to do with a signature, if it is known."""
+    sizes = _known_sizes(sinfo)
+    return None if sizes is None else (type(sinfo), sinfo.dtype, sizes)  # type: ignore[attr-defined]
 
 
 def _fit_without_proof(
