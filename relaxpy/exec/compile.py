@@ -317,7 +317,7 @@ def _for_reference(program: Program) -> Executable:
         evaluator = ReferenceEvaluator(module, instrument)
         return {var.name_hint: evaluator.global_value(var) for var in module.functions}
 
-    report = _report(module, rows)
+    report = ExecutionReport((*rows, *_dynamic_rows(module, module)))
     return _executable(
         *(program, public_signatures(module), functions(None), module.script, report),
         *(functions, None, module.functions_by_name),
@@ -346,7 +346,8 @@ class _Lowered:
         module, lowered = self._source(), self._module()
         public = public_signatures(module)
         functions = {name: lowered.function(name) for name, _ in public.values()}
-        report = _report(module, _kernel_rows(lowered), not_native, remark)
+        rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
+        report = ExecutionReport(rows, not_native, remark)
         return self.executable(program, public, functions, report, module.functions_by_name)
 
     def executable(
@@ -429,17 +430,15 @@ def _entry_point(signature: Signature, run: Callable[..., Value], program: Progr
     return DirectEntryPoint(signature, run, program, partial(with_fallback, run))
 
 
-def _report(
-    module: IRModule, rows: Iterable[ReportRow], not_native: str = "", remark: str = ""
-) -> ExecutionReport:
-    return ExecutionReport((*rows, *_dynamic_rows(module)), not_native, remark)
-
-
-def _dynamic_rows(module: IRModule) -> tuple[ReportRow, ...]:
+def _dynamic_rows(module: IRModule, program: IRModule) -> tuple[ReportRow, ...]:
+    """What is lowered at run time, in the module or in what is compiled in place of it."""
+    always = {name for name, _ in dynamic_calls(program)}
     rows = []
     for name, call in dynamic_calls(module):
         sinfos = ", ".join(str(arg.struct_info) for arg in OperatorCall(call).open_operands)
         reason = f"operands are {sinfos}" if sinfos else "it was not legalised"
+        if name not in always:
+            reason = f"sizes may be unequal: {reason}"
         rows.append(ReportRow(operator_name(call), name, "lowered at run time", reason))
     return tuple(rows)
 

@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.container import release
 from relaxpy.exec.graph.emit import GraphEmitter
+from relaxpy.exec.graph.equal_sizes import with_equal_sizes
 from relaxpy.exec.graph.program import Constant, Graph
 from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.graph.regions import constants_name
@@ -27,6 +28,7 @@ from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import MARK
 from relaxpy.ir.core.fork_lock import Late
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 
 
@@ -41,6 +43,10 @@ class GraphBackend(NativeBackend):
         self._called: set[str] = set()
         self._replaced: set[str] = set()
         """The functions of kernels whose tasks an entry runs."""
+
+    def program(self, module: IRModule) -> IRModule:
+        """The module, with kernels for operands whose sizes are equal when it runs."""
+        return with_equal_sizes(module)
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
         """Compile a Relax function; whether it has a native form."""

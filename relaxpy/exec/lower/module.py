@@ -49,6 +49,9 @@ _LARGE: Final = 1 << 20
 class Backend(Protocol):
     """Compiles the PrimFuncs of one module."""
 
+    def program(self, module: IRModule) -> IRModule:
+        """What is compiled in place of a module; the functions in both are called alike."""
+
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
     ) -> Kernel:
@@ -77,6 +80,10 @@ class Backend(Protocol):
 
 class NumpyBackend:
     """All kernels run as their text says."""
+
+    def program(self, module: IRModule) -> IRModule:
+        """The module."""
+        return module
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
@@ -115,6 +122,9 @@ class ModuleLowering:
     ) -> None:
         self.is_instrumented = is_instrumented
         self.module = module
+        self.program = program = backend.program(module)
+        """What is compiled, with more kernels than the text calls."""
+
         self._backend = backend
         self.programs = programs
         self.names = Names(("np", "math", "rt", "rx", "ndarray"))
@@ -127,7 +137,7 @@ class ModuleLowering:
         self._literals: dict[rx.Constant, Late[np.ndarray[Any, Any]]] = {}
         self._without_checks: set[str] = set()
         self._reshapes: dict[str, bool] = {}
-        functions = module.functions_by_name
+        functions = {**program.functions_by_name, **module.functions_by_name}
         graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
         # An instrument observes every call, so that none of them can be a jump.
         self.jumps: Mapping[FunctionKey, Jumps] = {} if is_instrumented else find_jumps(graphs)
@@ -154,8 +164,8 @@ class ModuleLowering:
         return GlobalCallee(python_name, signature, func, kernel)
 
     def functions(self) -> list[tuple[rx.GlobalVar, rx.Function]]:
-        """The Relax functions of the module."""
-        functions = self.module.functions.items()
+        """The Relax functions that are compiled."""
+        functions = self.program.functions.items()
         return [(var, func) for var, func in functions if isinstance(func, rx.Function)]
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
@@ -354,7 +364,7 @@ class LoweredModule:
         self._in_python = {var.name_hint for var, _ in functions}.difference(compiled)
         self._in_python |= {name for name, kernel in kernels if not kernel.is_native}
         if self._in_python:
-            funcs = self._lowering.module.functions_by_name
+            funcs = self._lowering.program.functions_by_name
             symbols = (n for n in self.kernels if "global_symbol" in funcs[n].attrs)
             self._in_python.update(symbols)
             self.problem = self._needed_text.problem
@@ -394,8 +404,13 @@ class LoweredModule:
     @property
     def is_native(self) -> bool:
         """Whether native code takes the place of all functions and kernels."""
-        functions = self._lowering.module.functions
+        functions = self._lowering.program.functions
         return not self.problem and len(self._native) + len(self.kernels) == len(functions)
+
+    @property
+    def program(self) -> IRModule:
+        """What is compiled in place of the module."""
+        return self._lowering.program
 
     @property
     def source(self) -> str:
@@ -413,7 +428,7 @@ class LoweredModule:
         """The text of all functions."""
         with self._lock:
             if self._whole is None:
-                self._whole = self._load(list(self._lowering.callees), None)
+                self._whole = self._load(list(self._lowering.module.functions_by_name), None)
             return self._whole
 
     @property
@@ -488,7 +503,7 @@ def _load(
     functions = {}
     for name, callee in callees.items():
         plain = (plain_functions if callee.prim_func is None else namespace)[callee.name]
-        value = _function_value(lowering.module[name], callee, plain)
+        value = _function_value(lowering.program[name], callee, plain)
         if isinstance(value, PrimFuncValue):
             symbol = callee.prim_func.attrs.get("global_symbol") if callee.prim_func else None
             if symbol is not None:

@@ -182,6 +182,40 @@ def test_dimensions_may_be_computed() -> None:
         agree(main(x, y), np.exp(np.concatenate([x, y, x])).reshape(2, 2 * n))
 
 
+OPEN = 'x: R.Tensor(("n", "a"), "float32"), y: R.Tensor(("n", "b"), "float32")'
+UNDECIDED: dict[str, tuple[str, Callable[[Array, Array], Any]]] = {
+    "sum": ("return R.add(R.exp(x), y)", lambda x, y: np.exp(x) + y),
+    "twice": ("a = R.maximum(x, y)\nreturn R.multiply(a, y)", lambda x, y: np.maximum(x, y) * y),
+    "choice": ("return R.where(R.less(x, y), y, x)", lambda x, y: np.where(x < y, y, x)),
+    "cast": (
+        "n, b = T.int64(), T.int64()\na = R.subtract(x, y)\n"
+        'c = R.match_cast(a, R.Tensor((n, b), "float32"))\nreturn R.sum(c, axis=[1])',
+        lambda x, y: (x - y).sum(1),
+    ),
+}
+
+
+@pytest.mark.usefixtures("no_text")
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_sizes_that_may_be_equal_are_compared_when_it_runs(name: str) -> None:
+    body, expected = UNDECIDED[name]
+    executable = build(body, OPEN)
+    for x, y in [(X, Y), (X[:, :1], Y[:, :1]), (X[:0], Y[:0])]:
+        agree(executable["main"](x.copy(), y.copy()), expected(x, y))
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_sizes_that_are_unequal_broadcast_or_are_refused_as_in_python(name: str) -> None:
+    body, expected = UNDECIDED[name]
+    native = build(body, OPEN)["main"]
+    agree(native(X[:, :1].copy(), Y), expected(X[:, :1], Y))
+    narrow = Y[:, :1].copy()
+    if name != "cast":  # which says that the result has the columns of y
+        agree(native(X, narrow), expected(X, narrow))
+    with pytest.raises(RelaxpyError, match="do not broadcast"):
+        native(X, Y[:, :2].copy())
+
+
 def test_dimensions_that_are_computed_are_checked() -> None:
     params = 'x: R.Tensor(("n",), "float32"), y: R.Tensor(("2 * n",), "float32")'
     main = build("a = R.exp(x)\nb = R.exp(y)\nreturn (a, b)", params)["main"]

@@ -5,7 +5,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,15 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
+from relaxpy.exec import compile as compilation
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.machine_code import disk_cache, machine, processor
 from relaxpy.exec.native.machine_code.disk_cache import key_of, load, store, usage
 from relaxpy.exec.native.machine_code.objects import compile_object
-from relaxpy.script import from_source
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.script import from_source, relax as R
 
 ROOT = Path(__file__).parents[3]
 KEY = key_of("test")
@@ -41,7 +45,7 @@ def file_of(place: Path) -> Path:
 def test_what_is_stored_is_found_and_belongs_to_the_user_alone(place: Path) -> None:
     assert load(KEY) is None
     assert not place.exists()
-    store(KEY, b"code")
+    store(KEY, [b"code"])
     assert load(KEY) == b"code"
     assert load(key_of("other")) is None
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
@@ -55,7 +59,7 @@ def test_keys_depend_on_the_parts_and_on_where_one_ends() -> None:
 
 @pytest.mark.parametrize("change", ["flip", "cut", "empty", "magic"])
 def test_a_damaged_file_is_not_used_and_is_replaced(place: Path, change: str) -> None:
-    store(KEY, b"code" * 100)
+    store(KEY, [b"code" * 100])
     path = file_of(place)
     content = path.read_bytes()
     path.write_bytes(
@@ -67,15 +71,15 @@ def test_a_damaged_file_is_not_used_and_is_replaced(place: Path, change: str) ->
         }[change]
     )
     assert load(KEY) is None
-    store(KEY, b"code" * 100)
+    store(KEY, [b"code" * 100])
     assert load(KEY) == b"code" * 100
 
 
 def test_files_that_others_can_write_are_not_used(place: Path) -> None:
-    store(KEY, b"code")
+    store(KEY, [b"code"])
     file_of(place).chmod(0o622)
     assert load(KEY) is None
-    store(KEY, b"new")
+    store(KEY, [b"new"])
     assert load(KEY) == b"new"
     content = file_of(place)
     elsewhere = place.parent / "elsewhere"
@@ -85,10 +89,10 @@ def test_files_that_others_can_write_are_not_used(place: Path) -> None:
 
 
 def test_a_directory_that_others_can_write_is_not_used(place: Path) -> None:
-    store(KEY, b"code")
+    store(KEY, [b"code"])
     place.chmod(0o777)
     assert load(KEY) is None
-    store(key_of("other"), b"more")
+    store(key_of("other"), [b"more"])
     assert len(list(place.iterdir())) == 1
     assert usage().problem == "other users can write it"
 
@@ -108,11 +112,11 @@ def test_a_directory_that_cannot_be_written_is_no_error(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.write_text("a file")
-    store(KEY, b"code")
+    store(KEY, [b"code"])
     assert load(KEY) is None
     assert usage().problem
     monkeypatch.setenv("RELAXPY_CACHE_DIR", "/proc/none")
-    store(KEY, b"code")
+    store(KEY, [b"code"])
     assert load(KEY) is None
 
 
@@ -121,13 +125,13 @@ def test_a_full_disk_leaves_no_file(place: Path, monkeypatch: pytest.MonkeyPatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
-    store(KEY, b"code")
+    store(KEY, [b"code"])
     assert list(place.iterdir()) == []
 
 
 def test_the_switch_keeps_nothing_on_disk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELAXPY_CACHE", "0")
-    store(KEY, b"code")
+    store(KEY, [b"code"])
     assert load(KEY) is None
     assert not place.exists()
     assert usage().problem == "RELAXPY_CACHE=0"
@@ -153,16 +157,16 @@ def test_the_files_that_were_used_least_recently_are_removed(
     monkeypatch.setattr(disk_cache, "_sweep", disk_cache._Sweep())
     keys = [key_of(str(n)) for n in range(4)]
     for age, key in enumerate(keys):
-        store(key, bytes(3000))
+        store(key, [bytes(3000)])
         os.utime(place / f"{key}.o", (time.time() - 100 + age,) * 2)
     assert load(keys[1]) is not None  # which makes it the most recent one
-    store(key_of("new"), bytes(3000))
+    store(key_of("new"), [bytes(3000)])
     assert [load(key) is not None for key in keys] == [False, True, False, True]
     assert usage().size <= 10_000
 
 
 def test_files_of_processes_that_ended_while_writing_are_removed(place: Path) -> None:
-    store(KEY, b"code")
+    store(KEY, [b"code"])
     old, new = place / "a.1.1.tmp", place / "b.1.1.tmp"
     for path in (old, new):
         path.write_bytes(b"part")
@@ -179,7 +183,7 @@ keys = [key_of(str(n)) for n in range(3)]
 for turn in range(150):
     n = turn % 3
     content = bytes([65 + n]) * 20_000
-    store(keys[n], content)
+    store(keys[n], [content])
     assert load(keys[n]) in (None, content)
     assert all(load(k) in (None, bytes([65 + m]) * 20_000) for m, k in enumerate(keys))
 """
@@ -231,7 +235,10 @@ def test_another_processor_or_llvmlite_finds_nothing(
 
 START = """
 import numpy as np, sys, relaxpy
-from relaxpy.script import from_source
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.script import from_source, relax as R
 main = from_source('''
 @R.function
 def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
@@ -255,6 +262,39 @@ def test_a_warm_start_does_not_import_llvmlite(place: Path) -> None:
     assert cold[1] == "True True"
     is_loadable = machine.host().triple.startswith("x86_64") and sys.platform == "linux"
     assert warm[1] == f"{not is_loadable} True"
+
+
+def record_of(calls: list[object]) -> Callable[..., Any]:
+    """What runs passes, and appends the module of each call."""
+    original = compilation._transformed
+
+    def transformed(module: IRModule, pipeline: object) -> IRModule:
+        calls.append(module)
+        return original(module, pipeline)
+
+    return transformed
+
+
+@pytest.mark.parametrize("limit", [None, 1000])
+def test_constants_that_passes_compute_are_stored_up_to_a_limit(
+    place: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    if limit is not None:
+        monkeypatch.setattr("relaxpy.exec.stored._FOLDED", limit)
+    weight = np.arange(90_000, dtype=np.float32).reshape(300, 300)
+    x = rx.Var("x", rx.TensorStructInfo((300, 300), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        wide = builder.emit(R.multiply(rx.const(weight), rx.const(weight)))
+        builder.emit_func_output(builder.emit(R.add(x, wide)))
+    program = builder.finalize()
+    run = lambda: relaxpy.compile(program, "native")["main"](weight)  # noqa: E731
+    expected = run()
+    np.testing.assert_array_equal(expected, weight + weight * weight)
+    passes: list[object] = []
+    monkeypatch.setattr("relaxpy.exec.compile._transformed", record_of(passes))
+    np.testing.assert_array_equal(run(), expected)
+    assert bool(passes) == (limit is not None)
 
 
 @pytest.mark.parametrize("kind", ["program", "object"])

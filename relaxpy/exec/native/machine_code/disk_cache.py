@@ -69,7 +69,7 @@ def load(key: str) -> memoryview | None:
             descriptor = os.open(
                 f"{key}{_SUFFIX}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=place
             )
-            with open(descriptor, "rb") as file:
+            with open(descriptor, "rb"):
                 found = os.fstat(descriptor)
                 if _problem(found, stat.S_ISREG) or found.st_size < _HEADER:
                     return None

@@ -130,9 +130,9 @@ class BindingRewriter:
             self._remap[binding.var] = new
         return ()
 
-    def rederived(self, var: V) -> V:
-        """A variable in place of this one, whose struct info is derived."""
-        new = type(var)(var.name_hint, None, var.span)
+    def rederived(self, var: V, sinfo: rx.StructInfo | None = None) -> V:
+        """A variable in place of this one, whose struct info is derived, if it is not `sinfo`."""
+        new = type(var)(var.name_hint, sinfo, var.span)
         self._remap[var] = new
         return new
 
