@@ -304,6 +304,7 @@ def test_calls_keep_no_references() -> None:
     objects = x, y, X.dtype
     for _ in range(3):
         main(x, y)
+    gc.collect()  # what other tests left refers to datatypes, too
     before = [sys.getrefcount(o) for o in objects]
     result = [main(x, y) for _ in range(50)][-1]
     new = np.ones(3)
