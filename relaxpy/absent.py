@@ -37,7 +37,6 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("s_tir", "meta_schedule", _NOT_TUNED),
     ("relax.transform", "tuning_api", _NOT_TUNED),
     ("", "lower driver", "relaxpy.compile(func) compiles a kernel, too"),
-    ("tir", "build", "relaxpy.compile(func) compiles a kernel, too"),
     ("tir", "Load Store ProducerStore", "write tir.BufferLoad and tir.BufferStore"),
     ("tir", "Any", "a dimension that is not known is a variable, tir.Var('n', 'int64')"),
     ("", "ffi _ffi", "register_global_func is in relaxpy, and convert in relaxpy.runtime"),
@@ -47,7 +46,6 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("", "rpc micro", _ONE_PROCESS),
     ("", "support", _NO_LIBRARY),
     ("runtime", "disco", _ONE_PROCESS),
-    ("runtime", "Module", "relaxpy.compile and load_executable return a relaxpy.Executable"),
     (
         "runtime",
         "PackedFunc",

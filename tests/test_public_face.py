@@ -169,6 +169,7 @@ PATHS = [
     "topi.transform.reshape",
     "arith.iter_affine_map.detect_iter_map",
     "relax.transform.transform.FuseOps",
+    "tir.schedule.schedule.ScheduleError",
     "relax.transform.legalize_ops.common.register_legalize",
     "relax.backend.cuda.cublas.partition_for_cublas",
     "relax.backend.utils",
