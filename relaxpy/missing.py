@@ -76,7 +76,8 @@ class AbsentModules:
         if root != "relaxpy":
             return None
         if rest in ABSENT_MODULES:
-            return ModuleSpec(module, _AbsentLoader(), is_package=True)
+            loader: Any = _AbsentLoader()  # which needs no base class
+            return ModuleSpec(module, loader, is_package=True)
         names = rest.split(".")
         for count in range(1, len(names) + 1):
             if hint := instead_of(".".join(names[:count])):
