@@ -72,11 +72,12 @@ def unsqueeze(cx: Context, x: Expr, axis: int) -> Expr:
 def squeeze(cx: Context, x: Expr, axes: int | Sequence[int] | None = None) -> Expr:
     """`x` without the axes of size 1 among `axes`, or among all."""
     sizes = shape_of(x)
-    if axes is None:
-        return R.squeeze(x) if 1 in sizes else x
     chosen = cx.axes(axes, x) if axes != [] else []
     gone = [axis for axis in chosen if cx.is_size(sizes[axis], 1)]
-    return R.squeeze(x, gone) if gone else x
+    if not gone:
+        return x
+    all_known = axes is None and all(isinstance(size, int) for size in sizes)
+    return R.squeeze(x, None if all_known else gone)
 
 
 @converter("expand", "expand_copy", "expand_as", "broadcast_to")
