@@ -6,8 +6,8 @@ Public names are loaded on first use, so that `import relaxpy` is fast.
 import sys as _sys
 from typing import TYPE_CHECKING
 
-from relaxpy.absent import AbsentModules as _AbsentModules
 from relaxpy.lazy import finder as _finder, located as _located
+from relaxpy.missing import AbsentModules as _AbsentModules
 
 if TYPE_CHECKING:
     from relaxpy import (

@@ -37,7 +37,6 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("s_tir", "meta_schedule", _NOT_TUNED),
     ("relax.transform", "tuning_api", _NOT_TUNED),
     ("", "lower driver", "relaxpy.compile(func) compiles a kernel, too"),
-    ("tir", "build", "relaxpy.compile(func) compiles a kernel, too"),
     ("tir", "Load Store ProducerStore", "write tir.BufferLoad and tir.BufferStore"),
     ("tir", "Any", "a dimension that is not known is a variable, tir.Var('n', 'int64')"),
     ("", "ffi _ffi", "register_global_func is in relaxpy, and convert in relaxpy.runtime"),
@@ -47,7 +46,6 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("", "rpc micro", _ONE_PROCESS),
     ("", "support", _NO_LIBRARY),
     ("runtime", "disco", _ONE_PROCESS),
-    ("runtime", "Module", "relaxpy.compile and load_executable return a relaxpy.Executable"),
     (
         "runtime",
         "PackedFunc",
@@ -106,7 +104,8 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "cutlass thrust coreml_runtime tflite_runtime",
         _NO_LIBRARY,
     ),
-    ("contrib", "utils download pickle_memoize", "tempfile, urllib and functools of Python do it"),
+    ("contrib", "download pickle_memoize", "urllib and functools of Python do it"),
+    ("contrib", "popen_pool", "concurrent.futures of Python calls functions in other processes"),
     ("contrib", "dlpack", "relaxpy.runtime.from_dlpack reads what supports DLPack"),
     ("topi", "cuda gpu x86 arm_cpu cpp", "relaxpy.topi has one form of each function"),
     ("target", "arm_cpu cuda hexagon intel_graphics mali rocm", _TARGET),
@@ -142,6 +141,20 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
 )
 
 
+#: Those that are modules which programs import at the top, and use in some branches only.
+ABSENT_MODULES = frozenset(
+    {
+        *("rpc", "micro", "meta_schedule", "auto_scheduler", "autotvm"),
+        *(
+            f"contrib.{name}"
+            for parent, names, _ in ABSENT
+            if parent == "contrib"
+            for name in names.split()
+        ),
+    }
+)
+
+
 @cache
 def _instead() -> Mapping[str, str]:
     return {
@@ -152,19 +165,10 @@ def _instead() -> Mapping[str, str]:
 
 
 def instead_of(path: str) -> str | None:
-    """What to use instead of a path below `tvm`, or of an attribute of a class, if it is listed."""
-    return _instead().get(path.removeprefix("relaxpy."))
+    """What to use instead of a path below `tvm`, or of an attribute of a class, if it is listed.
 
-
-class AbsentModules:
-    """The last of the finders of modules, whose errors say what to use instead of absent ones."""
-
-    @staticmethod
-    def find_spec(module: str, path: object = None, target: object = None) -> None:
-        """Raise the error for a module of the table, or below one; there is no other answer."""
-        root, _, rest = module.partition(".")
-        if root == "relaxpy":
-            names = rest.split(".")
-            for count in range(1, len(names) + 1):
-                if hint := instead_of(".".join(names[:count])):
-                    raise ModuleNotFoundError(f"no module named {module!r}; {hint}", name=module)
+    What is in an absent module has the hint of the module.
+    """
+    path = path.removeprefix("relaxpy.")
+    module = next((m for m in ABSENT_MODULES if path.startswith(f"{m}.")), path)
+    return _instead().get(module)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from types import FrameType
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
 from typing import Any, Final
 
-from relaxpy.absent import instead_of
+from relaxpy.absent import ABSENT_MODULES, instead_of
 
 #: The modules with the functions that look up a name of a module.
 _LOOKUPS: Final = (
@@ -59,3 +60,39 @@ def hint_at_absent(namespace: dict[str, Any]) -> None:
         raise attribute_error(namespace["__name__"], name)
 
     namespace["__getattr__"] = __getattr__
+
+
+class AbsentModules:
+    """The last of the finders of modules, which knows those of the table."""
+
+    @staticmethod
+    def find_spec(module: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """The specification of an absent module, whose names are errors with its hint.
+
+        Errors:
+            ModuleNotFoundError: by whatever else is listed, or below it.
+        """
+        root, _, rest = module.partition(".")
+        if root != "relaxpy":
+            return None
+        if rest in ABSENT_MODULES:
+            loader: Any = _AbsentLoader()  # which needs no base class
+            return ModuleSpec(module, loader, is_package=True)
+        names = rest.split(".")
+        for count in range(1, len(names) + 1):
+            if hint := instead_of(".".join(names[:count])):
+                raise ModuleNotFoundError(f"no module named {module!r}; {hint}", name=module)
+        return None
+
+
+class _AbsentLoader:
+    """Makes the modules without names in place of absent ones."""
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        """Leave the creation of the module to Python."""
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """Let every name of the module be an error with its hint."""
+        hint_at_absent(vars(module))

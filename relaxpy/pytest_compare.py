@@ -13,6 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
+from relaxpy.script.parser.decorate import Deferred
 from relaxpy.script.tir import prim_func
 
 Program: TypeAlias = IRModule | BaseFunc
@@ -49,6 +50,8 @@ class CompareBeforeAfter:
         if inspect.isclass(value) and not issubclass(value, BaseException):
             members = {k: cls._program(v) for k, v in vars(value).items() if k[0] != "_"}
             return IRModule({k: f.with_attr("global_symbol", k) for k, f in members.items()})
+        if isinstance(value, Deferred):
+            return value.__get__(cls)
         if inspect.isfunction(value):
             return prim_func(check_well_formed=cls.check_well_formed)(value)
         return value

@@ -68,6 +68,16 @@ class TestKernelsWithoutNames(testing.CompareBeforeAfter):
     expected = before
 
 
+class TestParsedKernels(CompareWithTwo):
+    @T.prim_func
+    def before(a: T.Buffer((1,), "int32")):
+        a[0] = 1
+
+    @T.prim_func
+    def expected(a: T.Buffer((1,), "int32")):
+        a[0] = 2
+
+
 class TestModules(CompareWithTwo):
     @I.ir_module
     class Before:

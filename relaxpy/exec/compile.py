@@ -105,6 +105,14 @@ def compile(
 
 
 @user_facing
+def build_kernels(
+    mod: ModuleLike, target: TargetLike | None = None, pipeline: str | None = "default"
+) -> Executable:
+    """Compile a kernel, or a module of kernels, like `compile`; `pipeline` has no effect."""
+    return compile(mod, target, tir_pipeline=pipeline)
+
+
+@user_facing
 def build(
     mod: ModuleLike,
     target: TargetLike | None = None,

@@ -18,6 +18,7 @@ from relaxpy.exec.runtime.packed import passing_tensors
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import Value
+from relaxpy.ir.core.tensor import Tensor
 
 if TYPE_CHECKING:
     from relaxpy.exec.executable import EntryPoint
@@ -172,7 +173,7 @@ class StatefulCalls(ABC):
 
     @user_facing
     def get_outputs(self, func_name: str) -> Value:
-        """The result of the last `invoke_stateful(func_name)`.
+        """The result of the last `invoke_stateful(func_name)`, whose arrays are tensors.
 
         Errors:
             UnknownNameError: there is no such function, or it was not invoked.
@@ -182,4 +183,5 @@ class StatefulCalls(ABC):
             raise UnknownNameError(
                 f"{func_name} has no outputs yet", hint=f"call invoke_stateful({func_name!r})"
             )
-        return as_tensors(self._outputs[func_name], self._inputs[func_name])
+        tensors = [arg for arg in self._inputs[func_name] if isinstance(arg, Tensor)]
+        return as_tensors(self._outputs[func_name], tensors)

@@ -53,4 +53,6 @@ register_global_func = register_func
 Object = _Node
 NDArray = Tensor
 
+Module = Executable
+
 _hint_at_absent(globals())

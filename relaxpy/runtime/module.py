@@ -1,5 +1,6 @@
 """Compiled programs, and how they are loaded."""
 
 from relaxpy.exec.compile import load_executable, load_executable as load_module
+from relaxpy.exec.executable import Executable as Module
 
-__all__ = ["load_executable", "load_module"]
+__all__ = ["Module", "load_executable", "load_module"]

@@ -130,7 +130,7 @@ from relaxpy.ir.tir.stmt import (
     While as While,
     stmt_seq as stmt_seq,
 )
-from relaxpy.missing import hint_at_absent as _hint_at_absent
+from relaxpy.lazy import finder as _finder
 from relaxpy.script.language.hardware import INTRINSICS as _INTRINSICS
 
 power = pow
@@ -159,4 +159,4 @@ from relaxpy.tir import (  # noqa: E402
     transform as transform,
 )
 
-_hint_at_absent(globals())
+__getattr__ = _finder(globals(), {"build": "relaxpy.exec.compile:build_kernels"})

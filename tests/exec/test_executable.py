@@ -300,3 +300,16 @@ def test_an_executable_describes_itself_by_the_methods_of_tvm() -> None:
     assert (target, functions) == ("target: numpy", f"functions: {', '.join(ex)}")
     assert kernels == f"kernels: {len(ex.report().rows)}"
     assert constants == "constants: 0, 0 bytes"
+
+
+def test_kernels_are_built_by_the_function_of_tir() -> None:
+    @T.prim_func
+    def twice(a: T.Buffer((3,), "float32")):
+        for i in range(3):
+            a[i] = a[i] * T.float32(2)
+
+    ex = relaxpy.tir.build(twice, target="llvm")
+    assert isinstance(ex, relaxpy.runtime.Module)
+    a = np.array([1, 2, 3], "float32")
+    ex(a)
+    np.testing.assert_array_equal(a, [2, 4, 6])

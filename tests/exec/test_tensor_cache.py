@@ -16,6 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 import relaxpy
 from relaxpy.contrib import tvmjs
+from relaxpy.contrib.utils import tempdir
 from relaxpy.errors import MisuseError
 from relaxpy.runtime import dump_tensor_cache, load_tensor_cache
 from relaxpy.script import relax as R
@@ -257,3 +258,19 @@ def test_programs_take_loaded_tensors(tmp_path: Path) -> None:
     np.testing.assert_array_equal(cache["get"]("x_0"), [1])
     cache["clear"]()
     assert in_order("x", -1) == ()
+
+
+def test_a_temporary_directory_is_removed_at_the_end_of_its_use(tmp_path: Path) -> None:
+    with tempdir() as directory:
+        path = Path(directory.relpath("weights"))
+        path.write_text("w")
+        assert directory / "weights" == str(path)
+        assert directory.listdir() == ["weights"]
+    assert not path.parent.exists()
+    unnamed = tempdir().path  # not used any more
+    assert not Path(unnamed).exists()
+    kept = tempdir(tmp_path / "kept", keep_for_debug=True)
+    assert Path(kept.temp_dir) == tmp_path / "kept"
+    kept.remove()
+    del kept
+    assert (tmp_path / "kept").is_dir()

@@ -77,6 +77,12 @@ def test_a_finite_literal_is_in_the_range_of_its_datatype(dtype: str, value: flo
         tir.FloatImm(dtype, value)
 
 
+def test_an_integer_of_one_bit_is_0_or_1():
+    assert tir.IntImm("int1", 1).value == 1
+    with pytest.raises(MisuseError, match="-1 is outside the range of int1"):
+        tir.IntImm("int1", -1)
+
+
 def test_a_float_literal_may_be_infinite_or_round_to_the_greatest_value():
     assert tir.FloatImm("float16", 65519.0).value == 65519.0
     assert tir.FloatImm("float32", 3.4028235e38).value == 3.4028235e38
@@ -609,6 +615,7 @@ def test_intrinsics_keep_the_datatype_of_their_operand():
     assert intrin.exp(F16).dtype == "float16"
     assert intrin.clz(N).dtype == "int32"
     assert intrin.isnan(F32).dtype == "bool"
+    assert str(intrin.isnan(tir.Var("h", "float16x4"))) == 'T.isnan(T.Cast("float32x4", h))'
     assert intrin.isnan(N) is ops.const(False)
     assert intrin.floor(N) is N
     assert intrin.abs(ops.const(-3)) is ops.const(3)

@@ -139,7 +139,8 @@ class Context:
         """The value as an expression: a tensor is made of known elements."""
         if isinstance(value, Contents):
             return self._materialized(value)
-        assert value is not None
+        if value is None:
+            raise UnsupportedError("its operator does not compute this optional result")
         return value
 
     def _materialized(self, contents: Contents) -> Expr:

@@ -163,6 +163,11 @@ class Context:
             return list(range(rank_of(x)))
         return [self.axis(axis, x) for axis in chosen] if rank_of(x) else []
 
+    @staticmethod
+    def written_axes(axes: int | Sequence[int] | None) -> list[int] | None:
+        """Axes as they are written, for operators that count from the end, too; None is all."""
+        return [axes] if isinstance(axes, int) else list(axes or ()) or None
+
     def constant(self, value: Value) -> np.ndarray[Any, np.dtype[Any]] | None:
         """The elements of a tensor that is a constant, or None."""
         return value.data if isinstance(value, Constant) else None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import MisuseError, check_type, unexpected
-from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, VOID, DataType
+from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, VOID, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
@@ -207,7 +207,10 @@ def isnan(x: ExprLike) -> PrimExpr:
     value = ops.number(x)
     if value.dtype.is_int:
         return ops.const(False, _truth_type(value))
-    return Call(_truth_type(value), "tir.isnan", (value,))
+    truth = _truth_type(value)
+    if value.dtype.family == "float" and value.dtype.bits == 16:
+        value = ops.cast_to(value, DataType(FLOAT32 + value.dtype.vector))
+    return Call(truth, "tir.isnan", (value,))
 
 
 def isinf(x: ExprLike) -> PrimExpr:

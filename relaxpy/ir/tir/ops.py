@@ -23,8 +23,8 @@ from relaxpy.ir.tir import expr, vectors
 
 @cache
 def int_range(dtype: DataType) -> tuple[int, int]:
-    """Return the minimum and the maximum of an integer datatype."""
-    if dtype.family == "uint":
+    """Return the minimum and the maximum of an integer datatype; int1 has 0 and 1, as in TVM."""
+    if dtype.family == "uint" or dtype.bits == 1:
         return 0, (1 << dtype.bits) - 1
     return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 

@@ -12,6 +12,6 @@ from relaxpy.ir.tir.schedule.trace import (
     Trace as Trace,
 )
 from relaxpy.missing import hint_at_absent as _hint_at_absent
-from relaxpy.tir.schedule import analysis as analysis, testing as testing
+from relaxpy.tir.schedule import analysis as analysis, schedule as schedule, testing as testing
 
 _hint_at_absent(globals())

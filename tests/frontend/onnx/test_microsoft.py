@@ -10,6 +10,7 @@ import pytest
 from onnx import helper
 
 import relaxpy
+from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.relax.frontend.onnx import from_onnx
 
 ort = pytest.importorskip("onnxruntime")
@@ -242,7 +243,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], int | tuple[int, ...]]] =
         "SkipLayerNormalization",
         {"x": X, "s": rand(2, 5, 12), "g": rand(12), "b": rand(12), "c": rand(12)},
         {"epsilon": 1e-3},
-        (0, 3),
+        (0, 1, 2, 3),
     ),
     ("SkipSimplifiedLayerNormalization", {"x": X, "s": rand(2, 5, 12), "g": rand(12)}, {}, 1),
     (
@@ -626,6 +627,13 @@ def test_what_is_not_imported_is_named(
     arrays = {name: np.asarray(array) for name, array in operands.items() if array is not None}
     with pytest.raises(NotImplementedError, match=message):
         from_onnx(_model(op, operands, arrays, attributes, ["y"]))
+
+
+def test_an_optional_result_that_is_not_computed_is_named() -> None:
+    arrays = {"x": X, "s": X, "g": rand(12)}
+    proto = _model("SkipSimplifiedLayerNormalization", arrays, arrays, {}, ["y", "mean"])
+    with pytest.raises(FrontendError, match="does not compute this optional result"):
+        from_onnx(proto)
 
 
 def test_dimensions_of_length_one_are_known_where_their_position_is() -> None:

@@ -134,6 +134,7 @@ CASES: list[tuple[str, int, dict[str, Any], dict[str, Any], int]] = [
         {},
         1,
     ),
+    ("NonZero", 13, {"x": np.array(True)}, {}, 1),
     ("Range", 11, {"ca": np.float32(1), "cb": np.float32(3), "cc": np.float32(0.5)}, {}, 1),
     ("ReduceMean", 18, {"x": whole(3, 4, dtype="int32"), "c": ints(1)}, {}, 1),
     ("RMSNormalization", 23, {"x": rand(2, 4), "s": rand(1)}, {}, 1),

@@ -132,6 +132,25 @@ def test_a_size_that_is_a_multiple_is_a_variable(target: str) -> None:
             torch.testing.assert_close(found, expected)
 
 
+def as_written(x: Any) -> Any:
+    y = x + 1
+    return y.squeeze(), y.mean(-1), y.argmin(), torch.zeros_like(y), *y.unsqueeze(-1).unbind(-2)
+
+
+@pytest.mark.parametrize(
+    "sizes", [{}, {"dynamic_shapes": {"args": ({0: torch.export.Dim("n", min=2, max=9)},)}}]
+)
+def test_operators_have_the_arguments_that_the_program_has(sizes: Any) -> None:
+    model, x = Function(as_written), torch.arange(8.0).view(4, 1, 2)
+    mod = from_exported_program(exported(model, x, **sizes))
+    squeezed = "R.squeeze(add, axis=[1])" if sizes else "R.squeeze(add)"
+    others = "R.mean(add, axis=[-1])", "R.argmin(add)", "R.zeros_like(add)", "axis=[-1]"
+    for text in (squeezed, *others, "indices_or_sections=2, axis=2"):
+        assert text in mod.script(show_all_struct_info=False)
+    for found, expected in zip(relaxpy.compile(mod)["main"](x), model(x), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 class Chosen(torch.nn.Module):  # type: ignore[misc]
     """Columns of the result of a linear layer, of which there are 8."""
 

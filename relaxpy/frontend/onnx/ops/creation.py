@@ -189,7 +189,8 @@ def reverse_sequence(
 
 @converter("NonZero")
 def non_zero(cx: Context, x: Expr) -> Expr:
-    return cx.match(R.nonzero(x), [rank_of(x), cx.new_size("count")], "int64")
+    # Of a scalar there is one row, as of a vector with one element.
+    return cx.match(R.nonzero(x), [max(rank_of(x), 1), cx.new_size("count")], "int64")
 
 
 @converter("Compress")

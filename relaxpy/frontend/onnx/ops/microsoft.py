@@ -268,10 +268,13 @@ def skip_layer_normalization(
     bias: Expr | None = None,
     *,
     epsilon: float = 1e-12,
-) -> list[Expr | None]:
+) -> list[Expr]:
     total = R.add(x, skip)
     total = cx.emit(total if bias is None else R.add(total, bias))
-    return [_layer(cx, total, gamma, beta, epsilon), None, None, total]
+    variance = R.variance(total, [-1], True)
+    deviation = R.rsqrt(R.add(variance, scalar(epsilon, variance)))
+    mean = R.mean(total, [-1], True)
+    return [_layer(cx, total, gamma, beta, epsilon), mean, deviation, total]
 
 
 @converter("EmbedLayerNormalization", domain=DOMAIN, ignored=["mask_index_type"])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from relaxpy.frontend.shared.tensors import Size, as_size, shape_of
+from relaxpy.frontend.shared.tensors import Size, as_size, dtype_of, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
@@ -39,12 +39,20 @@ def full(cx: Context, *args: Value) -> Expr:
     *("empty_permuted", "new_empty_strided", "_efficientzerotensor"),
 )
 def zeros(cx: Context, *args: Value) -> Expr:
-    return filled(cx, 0)
+    return _uniform(cx, args[0], R.zeros, R.zeros_like)
 
 
 @converter("ones", "ones_like", "new_ones")
 def ones(cx: Context, *args: Value) -> Expr:
-    return filled(cx, 1)
+    return _uniform(cx, args[0], R.ones, R.ones_like)
+
+
+def _uniform(cx: Context, first: Value, new: Any, like: Any) -> Expr:
+    """The result of an operator that takes a shape, or a tensor that has it."""
+    dtype = cx.result_dtype()
+    if "_like." in str(cx.node.target) and isinstance(first, Expr) and dtype_of(first) == dtype:
+        return cast("Expr", like(first))
+    return cast("Expr", new(tuple(cx.result_shape()), dtype))
 
 
 @converter("arange", "arange.start", "arange.start_step")

@@ -56,7 +56,7 @@ def gather(cx: Context, x: Expr, axis: int, indices: Expr, *, sparse_grad: bool 
         return R.broadcast_to(x, tuple(shape_of(indices)))
     if not rank_of(indices):
         return reshaped(R.gather_elements(x, reshaped(indices, [1]), at), [])
-    return R.gather_elements(_cut(cx, x, indices, at), indices, at)
+    return R.gather_elements(_cut(cx, x, indices, at), indices, axis)
 
 
 def _cut(cx: Context, x: Expr, indices: Expr, axis: int) -> Expr:

@@ -65,12 +65,19 @@ def transposed(cx: Context, x: Expr) -> Expr:
 
 @converter("unsqueeze", "unsqueeze_copy")
 def unsqueeze(cx: Context, x: Expr, axis: int) -> Expr:
-    return R.expand_dims(x, axis % (rank_of(x) + 1))
+    return R.expand_dims(x, axis)
 
 
 @converter("squeeze", "squeeze.dim", "squeeze.dims", "squeeze_copy")
-def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
-    return to_shape(cx, x, cx.result_shape())
+def squeeze(cx: Context, x: Expr, axes: int | Sequence[int] | None = None) -> Expr:
+    """`x` without the axes of size 1 among `axes`, or among all."""
+    sizes = shape_of(x)
+    chosen = cx.axes(axes, x) if axes != [] else []
+    gone = [axis for axis in chosen if cx.is_size(sizes[axis], 1)]
+    if not gone:
+        return x
+    all_known = axes is None and all(isinstance(size, int) for size in sizes)
+    return R.squeeze(x, None if all_known else gone)
 
 
 @converter("expand", "expand_copy", "expand_as", "broadcast_to")
@@ -215,7 +222,7 @@ def cat(cx: Context, parts: Sequence[Expr], axis: int = 0) -> Expr:
 @converter("stack")
 def stack(cx: Context, parts: Sequence[Expr], axis: int = 0) -> Expr:
     dtype = cx.result_dtype()
-    return R.stack([cx.tensor(part, dtype) for part in parts], axis % len(cx.meta().shape))
+    return R.stack([cx.tensor(part, dtype) for part in parts], axis)
 
 
 def sections(cx: Context, x: Expr, axis: int, sizes: Sequence[Size]) -> list[Expr]:
@@ -225,7 +232,7 @@ def sections(cx: Context, x: Expr, axis: int, sizes: Sequence[Size]) -> list[Exp
     known = [size for size in sizes if isinstance(size, int)]
     ends = np.cumsum(known).tolist() if len(known) == len(sizes) else None
     if ends is not None and 0 not in sizes:
-        whole = cx.emit(R.split(x, ends[:-1], axis))
+        whole = cx.emit(R.split(x, ends[:-1] if len(set(sizes)) > 1 else len(sizes), axis))
         return [cx.builder.emit(whole[k]) for k in range(len(sizes))]
     parts: list[Expr] = []
     begin: Any = 0
@@ -249,9 +256,11 @@ def split_copy(cx: Context, x: Expr, sizes: Value, axis: int = 0) -> list[Expr]:
 
 @converter("unbind.int", "unbind_copy.int")
 def unbind(cx: Context, x: Expr, axis: int = 0) -> list[Expr]:
-    at = cx.axis(axis, x)
-    parts = sections(cx, x, at, [1] * len(cx.meta()))
-    return [R.squeeze(part, [at]) for part in parts]
+    at, count = cx.axis(axis, x), len(cx.meta())
+    if count == 1:
+        return [R.squeeze(x, [at])]
+    whole = cx.emit(R.split(x, count, at))
+    return [cx.emit(R.squeeze(cx.emit(whole[k]), [at])) for k in range(count)]
 
 
 @converter("diagonal", "diagonal_copy")

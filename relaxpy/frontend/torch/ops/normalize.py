@@ -65,7 +65,7 @@ def layer_norm(
     bias: Expr | None = None,
     eps: float = 1e-5,
 ) -> Expr:
-    axes = list(range(rank_of(x) - len(shape), rank_of(x)))
+    axes = list(range(-len(shape), 0))
     sizes = shape_of(x)[axes[0] :]
     gamma = weight if weight is not None else R.ones(tuple(sizes), dtype_of(x))
     beta = bias if bias is not None else R.zeros(tuple(sizes), dtype_of(x))

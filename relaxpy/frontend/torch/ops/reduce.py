@@ -10,7 +10,6 @@ from relaxpy.frontend.shared.tensors import (
     dtype_of,
     product,
     rank_of,
-    reshaped,
     scalar,
     shape_of,
 )
@@ -28,7 +27,7 @@ def _reduction(op: Any) -> Callable[..., Expr]:
         cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False, *, dtype: Any = None
     ) -> Expr:
         y = cx.tensor(x, cx.result_dtype())
-        result: Expr = op(y, cx.axes(axes, x), keepdim) if rank_of(x) else y
+        result: Expr = op(y, cx.written_axes(axes), keepdim) if rank_of(x) else y
         return result
 
     return convert
@@ -47,10 +46,10 @@ def _extreme(op: Any, among: Callable[[Context, Expr], Expr]) -> Callable[..., E
         if not rank_of(x):
             return y
         if dtype_of(y) != "bool":
-            result: Expr = op(y, cx.axes(axes, x), keepdim)
+            result: Expr = op(y, cx.written_axes(axes), keepdim)
             return result
         # The greatest of no elements is negative, the least of them positive.
-        return R.greater(op(R.astype(y, "int8"), cx.axes(axes, x), keepdim), const(0, "int8"))
+        return R.greater(op(R.astype(y, "int8"), cx.written_axes(axes), keepdim), const(0, "int8"))
 
     return convert
 
@@ -71,10 +70,7 @@ def argmax(cx: Context, x: Expr, axis: int | None = None, keepdim: bool = False)
     y = cx.tensor(x, "int8") if dtype_of(x) == "bool" else x
     if not rank_of(x):
         return const(0, "int64")
-    if axis is not None:
-        return op(y, cx.axis(axis, x), keepdim)
-    flat = op(reshaped(y, [product(shape_of(y))]), 0, False)
-    return reshaped(flat, [1] * rank_of(x)) if keepdim else flat
+    return op(y, axis, keepdim)
 
 
 @converter("max.dim", "min.dim")

@@ -668,3 +668,21 @@ def test_exported_functions_say_what_they_return() -> None:
     assert isinstance(found, relax.TupleStructInfo)
     assert [str(field.dtype) for field in found.fields] == ["float32", "float32"]
     assert found == mod["main"].struct_info.ret
+
+
+def test_the_transposed_weight_of_a_linear_layer_is_named_after_the_product() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            self.linear_a, self.gate = nn.Linear(4, 3, bias=False), nn.Linear(4, 3, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.linear_a(x) + self.gate(x)
+
+    for mode in ("plain", "packed"):
+        signature = {"x": X, "$": {"param_mode": mode, "effect_mode": "none"}}
+        mod, _ = Two().export_tvm({"forward": signature})
+        (block,) = mod["forward"].body.blocks
+        names = [binding.var.name_hint for binding in block.bindings]
+        unpacked = ["linear_a_weight", "gate_weight"] if mode == "packed" else []
+        products = ["matmul_a_weight", "matmul", "permute_dims", "matmul1"]
+        assert names == [*unpacked, *products, "add", "gv"]

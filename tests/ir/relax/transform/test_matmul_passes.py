@@ -60,8 +60,9 @@ class Module:
         ),
     ],
 )
-def test_the_cheaper_order_is_chosen(params: str, before: str, after: str) -> None:
-    mod, expected = program(params, before), program(params, after)
+@pytest.mark.parametrize("dtype", ["float32", "void"])  # operands of unknown ones must agree
+def test_the_cheaper_order_is_chosen(params: str, before: str, after: str, dtype: str) -> None:
+    mod, expected = program(params, before, dtype=dtype), program(params, after, dtype=dtype)
     found = AdjustMatmulOrder()(mod)
     assert found.script().count("matmul") == 2
     arrays = [

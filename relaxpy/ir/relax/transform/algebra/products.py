@@ -24,10 +24,14 @@ def known_at_compile_time(mod: IRModule) -> set[Expr]:
 
 
 def have_one_dtype(*tensors: Expr) -> bool:
-    """Whether tensors have one known datatype, so that all round and wrap alike."""
-    dtypes = {None if sinfo is None else sinfo.dtype for sinfo in map(tensor_sinfo, tensors)}
-    [dtype, *others] = dtypes
-    return not others and dtype is not None and not dtype.is_void
+    """Whether factors and products have one datatype, so that all round and wrap alike.
+
+    If none of them is known, no product declares its own, and operands have to agree.
+    """
+    [dtype, *others] = {
+        None if sinfo is None else sinfo.dtype for sinfo in map(tensor_sinfo, tensors)
+    }
+    return not others and dtype is not None
 
 
 def shape_of(expr: Expr) -> tuple[tir.PrimExpr, ...] | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.relax.frontend.nn.core import Tensor, emit_tensor, expr_of, items_of, wrap_nested
-from relaxpy.ir.relax.nodes import ShapeExpr, const
+from relaxpy.ir.relax.nodes import ShapeExpr, Var, const
 from relaxpy.ir.relax.op import builtin
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
@@ -56,10 +56,17 @@ def broadcast_to(x: Tensor, shape: Sequence[IntExpr], name: str = "broadcast_to"
 
 @user_facing
 def permute_dims(
-    x: Tensor, axes: Sequence[int] | None = None, name: str = "permute_dims"
+    x: Tensor, axes: Sequence[int] | None = None, name: str | None = None
 ) -> Tensor:
-    """The tensor with its axes in another order, by default the reverse one."""
-    return emit_tensor(R.permute_dims(expr_of(x), axes), name)
+    """The tensor with its axes in another order, by default the reverse one.
+
+    Without a `name`, that of the weight of a linear layer is one of the product, as in TVM.
+    """
+    expr = expr_of(x)
+    if name is None:
+        weight = expr.name_hint if isinstance(expr, Var) else ""
+        name = weight.replace("linear", "matmul") if "linear" in weight else "permute_dims"
+    return emit_tensor(R.permute_dims(expr, axes), name)
 
 
 @user_facing
