@@ -64,7 +64,9 @@ class _Walk:
 
         def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
             axis = te.reduce_axis((0, self.hidden), "k")
-            return reduce.sum(states(t, b, axis.var) * weights(j + offset, axis.var), axis=axis)
+            terms = states(t, b, axis.var) * weights(j + offset, axis.var)
+            total: PrimExpr = reduce.sum(terms, axis=axis)
+            return total
 
         return self.stage(rows, element, name)
 

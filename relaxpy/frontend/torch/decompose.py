@@ -106,14 +106,14 @@ def simpler_form(target: Any) -> Callable[..., Any] | None:
     if own is not None:
         return own
     if target in _core():
-        return _core()[target]
+        return _core()[target]  # type: ignore[no-any-return]
     if target.has_kernel_for_dispatch_key(_IMPLICIT):
         return target.decompose  # type: ignore[no-any-return]
-    return decomposition_table.get(target)
+    return decomposition_table.get(target)  # type: ignore[no-any-return]
 
 
 @functools.cache
-def _core() -> Mapping[Any, Callable[..., Any]]:
+def _core() -> Any:
     return _core_aten_decompositions_post_autograd()
 
 

@@ -70,7 +70,7 @@ def _suited_products(call: rx.Call) -> int:
     if not isinstance(weight, rx.Constant) or layouts != ("NCHW", "OIHW"):
         return 0
     channels, per_group, *window = weight.data.shape
-    products, groups = _elements(call) * per_group * math.prod(window), attrs["groups"]
+    products, groups = _elements(call) * per_group * math.prod(window), cast("int", attrs["groups"])
     if groups not in (1, channels):
         return -_SLOWDOWN * products if channels < _LANES * groups else 0
     return products if channels >= _VECTOR else 0
