@@ -15,17 +15,15 @@ aten: Any = torch.ops.aten
 Tensor: TypeAlias = Any
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: Functions by the overloads of operators that they compute.
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
+#: Functions by the names of the operators that they compute, as converters are.
+DECOMPOSITIONS: dict[str, Callable[..., Any]] = {}
 
 
-def decomposition(*names: str) -> Callable[[_F], _F]:
-    """Register a function as what operators of ATen are computed by, if PyTorch has these."""
+def decomposition(*names: str, namespace: str = "aten") -> Callable[[_F], _F]:
+    """Register a function as what operators are computed by, if PyTorch has these."""
 
     def register(function: _F) -> _F:
-        for name in names:
-            if hasattr(aten, name):
-                DECOMPOSITIONS[getattr(aten, name).default] = function
+        DECOMPOSITIONS.update((f"{namespace}.{name}", function) for name in names)
         return function
 
     return register

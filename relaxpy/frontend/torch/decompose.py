@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch._decomp import _core_aten_decompositions_post_autograd, decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch._library.custom_ops import OPDEFS
@@ -30,10 +31,11 @@ from relaxpy.frontend.torch.mutation import (
     given_inputs,
     is_overload,
 )
-from relaxpy.frontend.torch.registry import is_converted
+from relaxpy.frontend.torch.registry import found, is_converted
 
-#: The kernels of operators that call others, and have no gradient of their own.
+#: The kernels of operators that call others, and have no gradient of their own or need none.
 _COMPOSED = torch._C.DispatchKey.CompositeExplicitAutograd
+_IMPLICIT = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 def names_of(target: Any) -> tuple[str, ...]:
@@ -48,10 +50,11 @@ def graphs(module: Any) -> Iterable[Any]:
             yield inner.graph
 
 
-def _maps_batches(graph: Any) -> bool:
-    """Whether nodes begin and end `torch.vmap`, which PyTorch replaces."""
+def _is_replaced(graph: Any) -> bool:
+    """Whether nodes begin and end `torch.vmap`, or read the parts of a tensor of a subclass."""
     return any(
         getattr(node.target, "__module__", "") == "torch._functorch.predispatch"
+        or getattr(node.target, "namespace", "") == "export"
         for node in graph.nodes
     )
 
@@ -59,8 +62,8 @@ def _maps_batches(graph: Any) -> bool:
 def functional(program: Any) -> Any:
     """The program, without what only PyTorch can remove.
 
-    These are functions of `torch.vmap`, which are of batches there, and changes in place that the
-    importer cannot follow.
+    These are functions of `torch.vmap`, which are of batches there, weights of subclasses, as those
+    that are quantised, and changes in place that the importer cannot follow.
     """
     inner = list(graphs(program.graph_module))
     given = given_inputs(program)
@@ -68,7 +71,7 @@ def functional(program: Any) -> Any:
         changes is not None and given.issuperset(changes.inputs) and (k == 0 or not changes.inputs)
         for k, changes in enumerate(map(changes_of, inner))
     )
-    if follows and not any(map(_maps_batches, inner)):
+    if follows and not any(map(_is_replaced, inner)):
         return program
     # What changes although the schema does not say so, PyTorch would leave.
     hidden = {
@@ -77,7 +80,7 @@ def functional(program: Any) -> Any:
         for node in graph.nodes
         if changes_argument(node) and not node.target._schema.is_mutable
     }
-    return decomposed(program, {target: decompositions()[target] for target in hidden})
+    return decomposed(program, {target: simpler_form(target) for target in hidden})
 
 
 def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
@@ -94,23 +97,35 @@ def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
             raise FrontendError(f"PyTorch cannot decompose the program: {error!s:.300}") from error
 
 
-@functools.cache
-def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """What operators are computed by, as functions of simpler ones."""
-    from torch._decomp import decomposition_table  # fills on import
+def simpler_form(target: Any) -> Callable[..., Any] | None:
+    """What an operator is computed by, as a function of simpler ones; None if there is none.
 
-    of_pytorch = torch.export.default_decompositions().materialize()
-    return {**decomposition_table, **of_pytorch, **DECOMPOSITIONS}
+    To list those of all operators of PyTorch would take long.
+    """
+    own = found(target, DECOMPOSITIONS)
+    if own is not None:
+        return own
+    if target in _core():
+        return _core()[target]  # type: ignore[no-any-return]
+    if target.has_kernel_for_dispatch_key(_IMPLICIT):
+        return target.decompose  # type: ignore[no-any-return]
+    return decomposition_table.get(target)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _core() -> Any:
+    return _core_aten_decompositions_post_autograd()
 
 
 def table_for_graphs() -> dict[Any, Callable[..., Any]]:
     """What operators without a converter are replaced by while a graph is captured."""
-    own = [definition._opoverload for definition in OPDEFS.values()]
+    extensions = [definition._opoverload for definition in OPDEFS.values()]
+    of_pytorch = {**decomposition_table, **torch.export.default_decompositions().materialize()}
     return {
-        **{target: _of_kernel(target) for target in own if _has_kernel(target)},
+        **{target: _of_kernel(target) for target in extensions if _has_kernel(target)},
         **{
-            target: simple
-            for target, simple in decompositions().items()
+            target: found(target, DECOMPOSITIONS) or simple
+            for target, simple in of_pytorch.items()
             if is_overload(target) and not is_converted(target)
         },
     }
@@ -118,7 +133,7 @@ def table_for_graphs() -> dict[Any, Callable[..., Any]]:
 
 def is_decomposed(target: Any) -> bool:
     """Whether an operator can be computed by simpler ones."""
-    return is_overload(target) and (target in decompositions() or _has_kernel(target))
+    return is_overload(target) and (simpler_form(target) is not None or _has_kernel(target))
 
 
 def traced(target: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, list[Any]] | None:
@@ -127,7 +142,7 @@ def traced(target: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, list[
     The arguments are those of a node, of whose value PyTorch knows `result`. The graph changes
     nothing in place. It is None if PyTorch has no simpler form, or traces none.
     """
-    simple, kernels = decompositions().get(target), {}
+    simple, kernels = simpler_form(target), {}
     if simple is None:
         if not _has_kernel(target):
             return None

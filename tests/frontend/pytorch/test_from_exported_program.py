@@ -13,6 +13,8 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 
 torch: Any = pytest.importorskip("torch")
+from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
+
 from relaxpy.frontend.shared.unsupported import FrontendError  # noqa: E402
 from relaxpy.frontend.torch.lines import Lines  # noqa: E402
 from relaxpy.relax.frontend import detach_params  # noqa: E402
@@ -381,6 +383,23 @@ def test_functions_mapped_over_batches() -> None:
         mapped = Function(row_by_row)
         (found,) = relaxpy.compile(from_exported_program(exported(mapped, x)))["main"](x)
         torch.testing.assert_close(found, mapped(x))
+
+
+class Paired(torch.nn.Module):  # type: ignore[misc]
+    """A model whose weight is of a subclass of tensors, as quantised ones are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(TwoTensor(torch.full([3], 2.0), torch.ones(3)))
+
+    def forward(self, x: Any) -> Any:
+        return x * self.weight.a + self.weight.b
+
+
+def test_the_parts_of_weights_that_are_several_tensors() -> None:
+    mod = from_exported_program(exported(Paired(), torch.zeros(4, 3)))
+    (found,) = relaxpy.compile(mod)["main"](torch.full((4, 3), 5.0))
+    assert torch.equal(torch.as_tensor(found), torch.full((4, 3), 11.0))
 
 
 def test_products_of_matrices_of_8_bits() -> None:

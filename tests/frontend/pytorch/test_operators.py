@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -277,6 +278,24 @@ def test_quantisation_is_simulated() -> None:
         compare(
             Applied(torch.fake_quantize_per_tensor_affine, ((x, scale, zero, 0, 255), {})), "native"
         )
+
+
+def test_operators_of_quantised_programs() -> None:
+    importlib.import_module("torch.ao.quantization.fx._decomposed")  # which registers them
+    q, scale, zero = torch.ops.quantized_decomposed, torch.tensor([0.1]), torch.tensor([3])
+    x = torch.linspace(-20, 20, 24).reshape(4, 6)
+    scales, zeros = torch.tensor([0.1, 0.02, 0.5, 1.0]), torch.tensor([0, 3, -5, 9])
+    groups = scales.reshape(4, 1).repeat(1, 2), zeros.reshape(4, 1).repeat(1, 2)
+    for operator, given in [
+        (q.quantize_per_tensor.tensor, (x, scale, zero, -128, 127, torch.int8)),
+        (q.quantize_per_tensor.tensor2, (x, scale, zero, zero - 99, zero + 90, torch.int8)),
+        (q.choose_qparams.tensor, (x, -128, 127, 1e-5, torch.int8)),
+        (q.choose_qparams.tensor, (x.abs(), 0, 255, 1e-5, torch.uint8)),
+        (q.choose_qparams_symmetric.tensor, (x, 0, 255, 1e-5, torch.uint8)),
+        (q.quantize_per_channel_group, (x, *groups, -8, 7, torch.int8, 3)),
+        (q.fake_quant_per_channel, (x, scales, zeros, 0, -128, 127)),
+    ]:
+        compare(Applied(operator, (given, {})), "numpy")
 
 
 #: Lengths of one matrix, of two factors, that hardly anything divides.

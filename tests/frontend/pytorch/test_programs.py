@@ -661,13 +661,14 @@ class OtherOverloads(torch.nn.Module):  # type: ignore[misc]
         return y.float_power(2), y
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
 @pytest.mark.parametrize(
     ("layer", "shapes"),
     [
         (torch.nn.GRUCell(4, 3), [(5, 4), (5, 3)]),
         (torch.nn.InstanceNorm2d(4, affine=True), [(5, 4, 6, 6)]),
-        (torch.nn.LSTM(4, 3, batch_first=True), [(5, 7, 4)]),
+        (torch.nn.LSTM(4, 3, batch_first=True, proj_size=2), [(5, 7, 4)]),
         (OtherOverloads(), [(5, 4)]),
     ],
     ids=lambda value: type(value).__name__,
@@ -683,6 +684,32 @@ def test_operators_are_decomposed_where_they_are(
     run = relaxpy.compile(from_exported_program(program))["main"]
     for more in (args, [torch.cat([x, x[:2]]) for x in args]):
         assert_same(run(*more), leaves(layer(*more)))
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
+@pytest.mark.parametrize(
+    ("layer", "options", "kernels"),
+    [
+        (torch.nn.LSTM, {"num_layers": 2, "bidirectional": True, "batch_first": True}, 4),
+        (torch.nn.LSTM, {"bias": False}, 1),
+        (torch.nn.GRU, {"bidirectional": True}, 2),
+        (torch.nn.GRU, {"bias": False}, 1),
+        (torch.nn.RNN, {"num_layers": 2}, 2),
+        (torch.nn.RNN, {"nonlinearity": "relu"}, 1),
+    ],
+)
+def test_recurrent_layers_are_one_kernel_in_each_direction(
+    layer: Any, options: dict[str, Any], kernels: int
+) -> None:
+    model = layer(4, 3, **options).eval()
+    x = torch.randn(5, 7, 4)
+    batch = 0 if "batch_first" in options else 1
+    program = torch.export.export(model, (x,), dynamic_shapes=({batch: BATCH},))
+    mod = from_exported_program(program)
+    assert mod.script().count("R.call_tir") == kernels
+    run = relaxpy.compile(mod)["main"]
+    for more in (x, torch.cat([x, x], batch)):
+        assert_same(run(more), leaves(model(more)))
 
 
 def a_part_of_what_changes(x: Any) -> Any:

@@ -147,6 +147,8 @@ def _pack_squares(
             if masked_columns:
                 exists = f.splat(f.compare("slt", current, f.index(source.columns)), lanes)
                 mask = exists if mask is None else f.arithmetic("and", mask, exists)
+                # Loads of no lanes are slow where memory may not be read.
+                current = f.intrinsic("smin", current, f.index(source.columns) - 1)
             start = combine(f, "add", combine(f, "mul", current, source.column_stride), row)
             pointer = f.element(source.pointer, start, memory.type)
             f.prefetch(f.element(pointer, _AHEAD * lanes, memory.type))

@@ -24,6 +24,7 @@ from relaxpy.frontend.torch.ops import (
     pool as pool,
     prims as prims,
     random as random,
+    recurrent as recurrent,
     reduce as reduce,
     regions as regions,
     resize as resize,

@@ -13,7 +13,7 @@ from relaxpy.script import from_source
 
 
 def network(body: str, *, groups: int = 1, channels: int = 32, spatial: str = "20, 20") -> IRModule:
-    """A function of an image; two filters are constants, one of them with a channel each."""
+    """A function of an image; three filters are constants, one of them with a channel each."""
     text = f"""
 @I.ir_module
 class Module:
@@ -22,6 +22,7 @@ class Module:
         x: R.Tensor((1, 32, {spatial}), "float32"),
         w: R.Tensor(({channels}, {32 // groups}, 3, 3), "float32"),
         v: R.Tensor((32, 1, 3, 3), "float32"),
+        u: R.Tensor((32, 32, 3, 3), "float32"),
     ):
         with R.dataflow():
             {body}
@@ -30,7 +31,7 @@ class Module:
 """
     module = from_source(text)
     rng = np.random.default_rng(0)
-    shapes = {"w": (channels, 32 // groups, 3, 3), "v": (32, 1, 3, 3)}
+    shapes = {"w": (channels, 32 // groups, 3, 3), "v": (32, 1, 3, 3), "u": (32, 32, 3, 3)}
     weights = {n: rng.integers(-3, 4, s).astype("float32") for n, s in shapes.items()}
     module["main"] = module["main"].bind_params(weights)
     return module
@@ -48,6 +49,9 @@ CHAIN = """h = R.nn.relu(R.nn.conv2d(x, w, padding=1))
 DEPTHWISE = """h = R.nn.conv2d(x, w, padding=1)
             g = R.nn.conv2d(h, v, padding=1, groups=32, dilation=2)
             y = R.nn.relu(g)"""
+
+GROUPED = """h = R.nn.conv2d(R.nn.conv2d(x, u, padding=1), u, padding=1)
+            y = R.nn.conv2d(h, w, padding=1, groups=16)"""
 
 
 def test_images_are_transposed_at_both_ends_only() -> None:
@@ -68,6 +72,7 @@ def test_filters_of_one_channel_are_stored_as_they_are_read() -> None:
     [
         (network("y = R.nn.conv2d(x, w)", channels=8), "few channels"),
         (network("y = R.nn.conv2d(x, w, groups=4)", groups=4), "groups of channels"),
+        (network(GROUPED, groups=16), "groups of two channels, which fill no vectors"),
         (network("y = R.nn.conv2d(x, R.add(w, w))"), "a filter that is computed"),
         (network("y = R.add(x, x)"), "no convolution"),
     ],

@@ -23,6 +23,10 @@ _CONV: Final = "relax.nn.conv2d"
 _LAYOUTS: Final = {_CONV: ["NHWC", "HWIO"]}
 _VECTOR: Final = 16
 """The channels of a result that fill vectors; with fewer, the pixels of an image do."""
+_LANES: Final = 4
+"""The channels of a group that fill the shortest vectors."""
+_SLOWDOWN: Final = 500
+"""The products that have to be faster for each one of groups with fewer channels."""
 _SIZE: Final = 32
 """What an unknown size is taken for."""
 _PRODUCTS: Final = 200
@@ -45,7 +49,7 @@ class ChannelsLast(RewritePass):
 
 def _converted(func: rx.Function) -> rx.Function:
     products = sum(map(_suited_products, _calls(func, _CONV)))
-    if not products:
+    if products <= 0:
         return func
     result = cast("rx.Function", rewrite(converted_function(func, _LAYOUTS), _with_filter))
     more = _transposed_elements(result) - _transposed_elements(func)
@@ -57,14 +61,19 @@ def _calls(func: rx.Function, name: str) -> Iterator[rx.Call]:
 
 
 def _suited_products(call: rx.Call) -> int:
-    """The number of products of a convolution that is faster with channels last, or else 0."""
+    """The number of products of a convolution that is faster with channels last, or else 0.
+
+    It is negative if that is slower by far.
+    """
     attrs, [_, weight] = with_all_attributes(call).attrs, call.args
     layouts = attrs["data_layout"], attrs["kernel_layout"]
     if not isinstance(weight, rx.Constant) or layouts != ("NCHW", "OIHW"):
         return 0
     channels, per_group, *window = weight.data.shape
-    is_suited = attrs["groups"] in (1, channels) and channels >= _VECTOR
-    return _elements(call) * per_group * math.prod(window) if is_suited else 0
+    products, groups = _elements(call) * per_group * math.prod(window), cast("int", attrs["groups"])
+    if groups not in (1, channels):
+        return -_SLOWDOWN * products if channels < _LANES * groups else 0
+    return products if channels >= _VECTOR else 0
 
 
 def _transposed_elements(func: rx.Function) -> int:
