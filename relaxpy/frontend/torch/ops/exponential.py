@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from relaxpy.frontend.shared.loops import Loops, kernel
 from relaxpy.frontend.shared.tensors import dtype_of, reshaped, shape_of
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.loops import Loops, kernel
 from relaxpy.frontend.torch.ops.factors import matrices, size_of
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from relaxpy.frontend.shared.loops import Loops, Number, kernel
 from relaxpy.frontend.shared.tensors import Size, dtype_of, product, rank_of, reshaped, shape_of
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.loops import Loops, Number, kernel
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R

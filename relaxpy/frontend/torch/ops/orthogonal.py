@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.frontend.shared.loops import Loops, Number, kernel
 from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
@@ -15,7 +16,6 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.loops import Loops, Number, kernel
 from relaxpy.frontend.torch.ops.factors import flipped, matrices, size_of
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, const
