@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops.movement import is_size
-from relaxpy.frontend.onnx.ops.padding import padded
 from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.shared.padding import padded
 from relaxpy.frontend.shared.regions import deformed
-from relaxpy.frontend.shared.tensors import Size, rank_of, reshaped, shape_of
+from relaxpy.frontend.shared.tensors import Size, is_size, rank_of, reshaped, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import LAYOUTS, Windows, at_least, simple, spatial, whole
 from relaxpy.ir.relax.nodes import Expr

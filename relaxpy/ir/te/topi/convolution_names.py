@@ -89,12 +89,7 @@ _NAMED: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
     "conv3d_transpose_ncdhw": ("NCDHW", "IODHW", _TURNED_IMAGE, {}),
     "group_conv1d_transpose_ncw": ("NCW", "IOW", (*_TURNED, "groups"), {}),
     "group_conv2d_transpose_nchw": ("NCHW", "IOHW", (*_TURNED, "groups"), {}),
-    "group_conv3d_transpose_ncdhw": (
-        "NCDHW",
-        "IODHW",
-        (*_TURNED[:2], *_TURNED_IMAGE[2:], "groups"),
-        {},
-    ),
+    "group_conv3d_transpose_ncdhw": ("NCDHW", "IODHW", _TURNED_BLOCK, {}),
 }
 
 
