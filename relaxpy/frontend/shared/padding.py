@@ -39,9 +39,11 @@ def padded(cx: Place, x: Expr, pads: Sequence[Size], mode: str, value: Expr | fl
     if all(isinstance(item, int) and item >= 0 for item in (*begins, *ends)):
         flat = [item for pair in zip(begins, ends, strict=True) for item in pair]
         if mode != "constant":
-            return R.nn.pad(x, flat, mode)
+            result: Expr = R.nn.pad(x, flat, mode)
+            return result
         if isinstance(value, (int, float)) or value is None:
-            return R.nn.pad(x, flat, "constant", float(value or 0))
+            result = R.nn.pad(x, flat, "constant", float(value or 0))
+            return result
     fill = value if isinstance(value, Expr) else scalar(value or 0, x)
     for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         if not (is_size(begin, 0) and is_size(end, 0)):

@@ -18,8 +18,8 @@ from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi import image
 from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.te.topi.interpolation import double, ratio
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.tir import expr as tir, ops, reduce
@@ -64,28 +64,13 @@ def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0
     spatial, aligned = sizes[2:], bool(align_corners)
     if count == 2:
         grid = R.image.affine_grid(theta, tuple(spatial), aligned)
-        return R.permute_dims(cx.emit(grid), [0, 2, 3, 1])
-
-    def kernel(maps: Tensor) -> Tensor:
-        lengths = as_sizes(spatial)
-
-        def coordinate(i: PrimExpr, length: PrimExpr) -> PrimExpr:
-            if aligned:
-                return ratio(i * 2 - (length - 1), ops.maximum(length - 1, ops.const(1, "int64")))
-            return ratio(i * 2 + 1 - length, length)
-
-        def element(n: PrimExpr, *index: PrimExpr) -> PrimExpr:
-            *position, row = index
-            total = double(maps(n, row, ops.const(count, "int64")))
-            for k, (i, length) in enumerate(zip(position[::-1], lengths[::-1], strict=True)):
-                factor = double(maps(n, row, ops.const(k, "int64")))
-                total = total + factor * coordinate(i, length)
-            return ops.cast_to(total, maps.dtype)
-
-        shape = [maps.shape[0], *lengths, ops.const(count, "int64")]
-        return computed(shape, element, "affine_grid")
-
-    return cx.te(kernel, theta, name="affine_grid")
+    else:
+        grid = cx.te(
+            lambda maps: image.affine_grid(maps, as_sizes(spatial), aligned),
+            theta,
+            name="affine_grid",
+        )
+    return R.permute_dims(cx.emit(grid), [0, *range(2, count + 2), 1])
 
 
 @converter("Col2Im")

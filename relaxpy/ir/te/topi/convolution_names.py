@@ -107,11 +107,11 @@ def _named(name: str) -> Callable[..., Tensor]:
         data, kernel, stride, padding, *_ = bound.args
         dilation, groups = (bound.arguments.get(n, 1) for n in ("dilation", "groups"))
         numbers = _padding(padding, kernel, kernel_layout, dilation)
-        options: Any = (dilation, groups, layout, kernel_layout, bound.arguments["out_dtype"])
+        layouts, dtype = (layout, kernel_layout), bound.arguments["out_dtype"]
         if "output_padding" not in names:
-            return conv(data, kernel, stride, numbers, *options)
-        extra = bound.arguments["output_padding"]
-        return conv_transpose(data, kernel, stride, numbers, *options, output_padding=extra)
+            return conv(data, kernel, stride, numbers, dilation, groups, *layouts, dtype)
+        more: Any = (dtype, "", bound.arguments["output_padding"])
+        return conv_transpose(data, kernel, stride, numbers, dilation, groups, *layouts, *more)
 
     convolution.__signature__ = signature  # type: ignore[attr-defined]
     convolution.__name__ = convolution.__qualname__ = name
