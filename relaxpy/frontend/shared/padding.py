@@ -36,14 +36,12 @@ def padded(cx: Place, x: Expr, pads: Sequence[Size], mode: str, value: Expr | fl
             begins[k], ends[k] = (0 if _negative(item) else item for item in (begins[k], ends[k]))
     if all(is_size(item, 0) for item in (*begins, *ends)):
         return x
-    if all(isinstance(item, int) and item >= 0 for item in (*begins, *ends)):
+    is_known = all(isinstance(item, int) and item >= 0 for item in (*begins, *ends))
+    if is_known and (mode != "constant" or not isinstance(value, Expr)):
         flat = [item for pair in zip(begins, ends, strict=True) for item in pair]
-        if mode != "constant":
-            result: Expr = R.nn.pad(x, flat, mode)
-            return result
-        if isinstance(value, (int, float)) or value is None:
-            result = R.nn.pad(x, flat, "constant", float(value or 0))
-            return result
+        number_added = 0.0 if isinstance(value, Expr) else float(value or 0)
+        result: Expr = R.nn.pad(x, flat, mode, number_added)
+        return result
     fill = value if isinstance(value, Expr) else scalar(value or 0, x)
     for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         if not (is_size(begin, 0) and is_size(end, 0)):
