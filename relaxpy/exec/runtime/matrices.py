@@ -1,14 +1,16 @@
-"""Packed functions of complex matrices, and of results that are complex, by NumPy's LAPACK.
+"""Packed functions of real and complex matrices, by NumPy's LAPACK.
 
 Each is called with its options as JSON and then its operands. In the options, `complex` has the
-positions of operands that are complex, and `results` the datatype of each result and whether it is
-complex. Complex tensors have their two parts along a last axis.
+positions of operands that are complex, `names` the names of the last operands, which may be left
+out, and `results` the numbers of the results that are used, with their datatypes and whether they
+are complex. Complex tensors have their two parts along a last axis.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,24 +23,27 @@ PREFIX = "relaxpy.matrices."
 
 
 def matrix_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Register a function of NumPy's complex arrays."""
+    """Register a function of NumPy's arrays."""
 
     @provided(PREFIX + function.__name__, pure=True)
     def call(options: str, *operands: Array) -> Array | tuple[Array, ...]:
         given = json.loads(options)
         are_complex, wanted = given.pop("complex"), given.pop("results")
+        names = given.pop("names", ())
         values = [
             _joined(np.asarray(x)) if k in are_complex else np.asarray(x)
             for k, x in enumerate(operands)
         ]
         try:
             with np.errstate(all="ignore"):
-                results = function(*values, **given)
+                count = len(values) - len(names)
+                named = dict(zip(names, values[count:], strict=True))
+                results = function(*values[:count], **named, **given)
         except np.linalg.LinAlgError as error:
             raise PackedFuncError(f"{function.__name__}: {error!s:.200}") from None
-        if not isinstance(results, tuple):
-            return _parts(results, *wanted[0])
-        return tuple(_parts(x, *kind) for x, kind in zip(results, wanted, strict=True))
+        found = results if isinstance(results, tuple) else (results,)
+        used = tuple(_parts(found[k], *kind) for k, *kind in wanted)
+        return used if len(used) > 1 else used[0]
 
     return function
 
@@ -58,6 +63,16 @@ def _adjoint(x: Array) -> Array:
     return np.swapaxes(x, -1, -2).conj()
 
 
+def _sizes(x: Array) -> Array:
+    """The sizes that LAPACK compares, which need no root."""
+    result: Array = abs(x.real) + abs(x.imag)
+    return result
+
+
+def _turned(*matrices: Array) -> list[Array]:
+    return [np.swapaxes(x, -1, -2) for x in matrices]
+
+
 def _nothing(x: Array) -> Array:
     return np.zeros(0, x.dtype)
 
@@ -66,6 +81,24 @@ def _nothing(x: Array) -> Array:
 def linalg_inv(a: Array) -> Array:
     """The inverses."""
     return np.linalg.inv(a)
+
+
+@matrix_function
+def linalg_matrix_exp(a: Array) -> Array:
+    """The exponentials: the series of the matrix over a power of 2, and as many squares of that.
+
+    Of matrices of norm 1/2, 18 terms leave less than the epsilon of float64.
+    """
+    wide = a.astype(np.result_type(a.dtype, np.float64))
+    norm = abs(wide).sum(-1).max(-1, initial=0)
+    halvings = np.clip(np.frexp(norm)[1] + 1, 0, 1025)[..., None, None]
+    unit = np.eye(a.shape[-1])
+    scaled, found = wide * 0.5**halvings, np.broadcast_to(unit, a.shape)
+    for term in range(18, 0, -1):
+        found = scaled @ found / term + unit
+    for square in range(int(halvings.max(initial=0))):
+        found = np.where(square < halvings, found @ found, found)
+    return found
 
 
 # ---- eigenvalues and singular values
@@ -103,6 +136,31 @@ def linalg_svd(a: Array, full_matrices: bool = True, compute_uv: bool = True) ->
 def linalg_svdvals(a: Array) -> Array:
     """Singular values."""
     return np.linalg.svd(a, compute_uv=False)
+
+
+@matrix_function
+def linalg_pinv(
+    a: Array, atol: Array | None = None, rtol: Array | None = None, hermitian: bool = False
+) -> Array:
+    """The pseudo-inverses, for which singular values up to a bound are 0."""
+    rows, columns = a.shape[-2:]
+    if not rows or not columns:
+        return np.zeros((*a.shape[:-2], columns, rows), a.dtype)
+    if hermitian:
+        values, left = np.linalg.eigh(a)
+        right = _adjoint(left)
+    else:
+        left, values, right = np.linalg.svd(a, full_matrices=False)
+    least = 0 if atol is None else atol[..., None]
+    if rtol is None:
+        relative = np.where(np.greater(least, 0), 0, max(rows, columns) * np.finfo(a.dtype).eps)
+    else:
+        relative = rtol[..., None]
+    size = abs(values)
+    limit = np.maximum(least, relative * size.max(-1, keepdims=True))
+    inverse = np.where(size > limit, 1 / values, 0)
+    result: Array = (_adjoint(right) * inverse[..., None, :]) @ _adjoint(left)
+    return result
 
 
 # ---- orthogonal factors
@@ -175,8 +233,7 @@ def linalg_solve_triangular(
     """The x with a x = b, or with x a = b."""
     if left:
         return _solved(a, b, upper=upper, unit=unitriangular)
-    turned = (np.swapaxes(x, -1, -2) for x in (a, b))
-    return np.swapaxes(_solved(*turned, upper=not upper, unit=unitriangular), -1, -2)
+    return np.swapaxes(_solved(*_turned(a, b), upper=not upper, unit=unitriangular), -1, -2)
 
 
 @matrix_function
@@ -192,17 +249,19 @@ def triangular_solve(
 @matrix_function
 def linalg_cholesky_ex(a: Array, upper: bool = False) -> tuple[Array, Array]:
     """The factor of matrices that equal their adjoints, and where one is not positive definite."""
-    a = _adjoint(a) if upper else a
-    lower = np.zeros_like(a)
-    info = np.zeros(a.shape[:-2], "int32")
-    for k in range(a.shape[-1]):
-        row = lower[..., k, None, :k]
-        rest = a[..., k:, k] - (lower[..., k:, :k] @ _adjoint(row))[..., 0]
-        pivot = rest[..., 0].real
-        info = np.where((info == 0) & ~(pivot > 0), k + 1, info).astype("int32")
-        root = np.sqrt(pivot)
-        lower[..., k:, k] = rest / root[..., None]
-        lower[..., k, k] = root
+    a, info = _adjoint(a) if upper else a, np.zeros(a.shape[:-2], "int32")
+    try:
+        lower = np.linalg.cholesky(a)
+    except np.linalg.LinAlgError:
+        lower = np.zeros_like(a)
+        for k in range(a.shape[-1]):
+            row = lower[..., k, None, :k]
+            rest = a[..., k:, k] - (lower[..., k:, :k] @ _adjoint(row))[..., 0]
+            pivot = rest[..., 0].real
+            info = np.where((info == 0) & ~(pivot > 0), k + 1, info).astype("int32")
+            root = np.sqrt(pivot)
+            lower[..., k:, k] = rest / root[..., None]
+            lower[..., k, k] = root
     return (_adjoint(lower) if upper else lower), info
 
 
@@ -229,26 +288,43 @@ def cholesky_inverse(factor: Array, upper: bool = False) -> Array:
 # ---- both triangles of any matrix
 
 
+_COLUMNS = 32
+"""So many columns are eliminated one by one before the rest of a matrix is, by one product."""
+
+
+def _exchange(x: Array, k: int, other: Array) -> None:
+    """Exchange row k of each matrix and the row whose number `other` has for each."""
+    at = np.broadcast_to(other[..., None, None], (*x.shape[:-2], 1, x.shape[-1]))
+    kept = np.take_along_axis(x, at, -2)
+    np.put_along_axis(x, at, x[..., k, None, :], -2)
+    x[..., k, None, :] = kept
+
+
 @matrix_function
 def linalg_lu_factor_ex(a: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
     """Both factors in one matrix, the rows that were exchanged from 1, the first zero pivot."""
-    both = a.copy()
+    lu = a.copy()
     *batch, rows, columns = a.shape
-    pivots = np.zeros((*batch, min(rows, columns)), "int32")
-    info = np.zeros(batch, "int32")
-    for at in np.ndindex(*batch):
-        lu = both[at]
-        for k in range(pivots.shape[-1]):
-            column = lu[k:, k]
-            best = k + int(np.argmax(abs(column.real) + abs(column.imag))) if pivot else k
-            pivots[(*at, k)] = best + 1
-            lu[[k, best]] = lu[[best, k]]
-            if lu[k, k] == 0:
-                info[at] = info[at] or k + 1
-                continue
-            lu[k + 1 :, k] /= lu[k, k]
-            lu[k + 1 :, k + 1 :] -= np.outer(lu[k + 1 :, k], lu[k, k + 1 :])
-    return both, pivots, info
+    count = min(rows, columns)
+    pivots, info = np.zeros((*batch, count), "int32"), np.zeros(batch, "int32")
+    for first in range(0, count, _COLUMNS):
+        stop = min(first + _COLUMNS, count)
+        for k in range(first, stop):
+            best = k + (
+                np.argmax(_sizes(lu[..., k:, k]), -1) if pivot else np.zeros(batch, "int64")
+            )
+            pivots[..., k] = best + 1
+            _exchange(lu, k, best)
+            zero = lu[..., k, k] == 0
+            info = np.where(zero & (info == 0), k + 1, info)
+            divisor = np.where(zero, 1, lu[..., k, k])
+            lu[..., k + 1 :, k] /= divisor[..., None]
+            factors = np.where(zero[..., None], 0, lu[..., k + 1 :, k])
+            lu[..., k + 1 :, k + 1 : stop] -= factors[..., None] * lu[..., k, None, k + 1 : stop]
+        own, right = lu[..., first:stop, first:stop], lu[..., first:stop, stop:]
+        lu[..., first:stop, stop:] = _solved(own, right, upper=False, unit=True)
+        lu[..., stop:, stop:] -= lu[..., stop:, first:stop] @ lu[..., first:stop, stop:]
+    return lu, pivots, info
 
 
 @matrix_function
@@ -259,14 +335,11 @@ def linalg_lu_factor(a: Array, pivot: bool = True) -> tuple[Array, Array]:
 
 def _permutations(pivots: Array, rows: int, dtype: Any) -> Array:
     """The P of P L U."""
-    batch = pivots.shape[:-1]
-    found = np.zeros((*batch, rows, rows), dtype)
-    for at in np.ndindex(*batch):
-        order = np.arange(rows)
-        for k, other in enumerate(pivots[at] - 1):
-            order[[k, other]] = order[[other, k]]
-        found[(*at, order, np.arange(rows))] = 1
-    return found
+    order = np.array(np.broadcast_to(np.arange(rows)[:, None], (*pivots.shape[:-1], rows, 1)))
+    for k in range(pivots.shape[-1]):
+        _exchange(order, k, pivots[..., k].astype("int64") - 1)
+    matrices: Array = (np.arange(rows)[:, None] == np.swapaxes(order, -1, -2)).astype(dtype)
+    return matrices
 
 
 @matrix_function
@@ -305,6 +378,32 @@ def linalg_lu_solve(
     return order @ _solved(_adjoint(lu), between, upper=True, unit=True)
 
 
+@matrix_function
+def linalg_solve_ex(
+    a: Array, b: Array, left: bool = True, factors: bool = True
+) -> tuple[Array, ...]:
+    """The x with a x = b or x a = b, and the factors of `a`; `b` may have vectors."""
+    if b.ndim == 1 or b.shape == a.shape[:-1]:
+        x, *rest = linalg_solve_ex(a, b[..., None], True, factors)
+        return x[..., 0], *rest
+    if not factors:
+        with suppress(np.linalg.LinAlgError):
+            nothing = _nothing(a), _nothing(a), np.zeros(a.shape[:-2])
+            if left:
+                return np.linalg.solve(a, b), *nothing
+            return np.swapaxes(np.linalg.solve(*_turned(a, b)), -1, -2), *nothing
+    both, pivots, info = linalg_lu_factor_ex(a)
+    return linalg_lu_solve(both, pivots, b, left), both, pivots, info
+
+
+@matrix_function
+def linalg_inv_ex(a: Array) -> tuple[Array, Array]:
+    """The inverses, and the first zero pivots."""
+    unit = np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    inverse, _, _, info = linalg_solve_ex(a, unit, factors=False)
+    return inverse, info
+
+
 def _signs(pivots: Array) -> Array:
     moved = pivots != np.arange(1, pivots.shape[-1] + 1)
     signs: Array = 1 - 2 * (moved.sum(-1) % 2)
@@ -312,18 +411,102 @@ def _signs(pivots: Array) -> Array:
 
 
 @matrix_function
-def linalg_det(a: Array) -> tuple[Array, Array, Array]:
+def linalg_det(a: Array, factors: bool = True) -> tuple[Array, ...]:
     """The determinant, and the factors that it is computed from."""
+    if not factors:
+        return (np.linalg.det(a),)
     both, pivots, _ = linalg_lu_factor_ex(a)
     diagonal = np.diagonal(both, axis1=-2, axis2=-1)
     return _signs(pivots) * diagonal.prod(-1), both, pivots
 
 
 @matrix_function
-def linalg_slogdet(a: Array) -> tuple[Array, Array, Array, Array]:
+def linalg_slogdet(a: Array, factors: bool = True) -> tuple[Array, ...]:
     """The direction of the determinant, the logarithm of its size, and the factors."""
+    if not factors:
+        return tuple(np.linalg.slogdet(a))
     both, pivots, _ = linalg_lu_factor_ex(a)
     diagonal = np.diagonal(both, axis1=-2, axis2=-1)
     size = abs(diagonal)
     directions = np.where(size > 0, diagonal / size, 0)
     return _signs(pivots) * directions.prod(-1), np.log(size).sum(-1), both, pivots
+
+
+# ---- symmetric matrices that need not be definite, as LAPACK's sytrf and sytrs
+
+#: A pivot of this part of the largest element bounds the growth of the others best.
+_PART = (1 + 17**0.5) / 8
+
+
+def _pivot(a: Array, j: int) -> tuple[int, int]:
+    """How many rows are the next pivot, and which one comes last of them; 0 if there is none.
+
+    Bunch and Kaufman, Math. Comp. 31, 1977.
+    """
+    sizes = _sizes(a[j:, j:])
+    own, column = sizes[0, 0], sizes[1:, 0]
+    most = column.max(initial=0)
+    if own == most == 0:
+        return 0, j
+    if own >= _PART * most:
+        return 1, j
+    far = 1 + int(column.argmax())
+    row = np.delete(sizes[far], far).max(initial=0)
+    if own >= _PART * most * (most / row):
+        return 1, j
+    return (1 if sizes[far, far] >= _PART * row else 2), j + far
+
+
+@matrix_function
+def linalg_ldl_factor_ex(a: Array, hermitian: bool = False) -> tuple[Array, Array, Array]:
+    """L with D on its diagonal, the rows that were exchanged from 1, the first zero pivot.
+
+    The rows of pivots of two rows are negative.
+    """
+    below = np.tril(a, -1)
+    both = below + (_adjoint(below) if hermitian else np.swapaxes(below, -1, -2))
+    both += np.eye(a.shape[-1], dtype=a.dtype) * a
+    pivots, info = np.zeros(a.shape[:-1], "int32"), np.zeros(a.shape[:-2], "int32")
+    for at in np.ndindex(*info.shape):
+        rest, j = both[at], 0
+        while j < len(rest):
+            width, chosen = _pivot(rest, j)
+            if width:
+                exchanged, order = [j + width - 1, chosen], [chosen, j + width - 1]
+                rest[exchanged, j:] = rest[order, j:]
+                rest[j:, exchanged] = rest[j:, order]
+                end = j + width
+                rows = rest[end:, j:end] @ np.linalg.inv(rest[j:end, j:end])
+                rest[end:, end:] -= rows @ rest[j:end, end:]
+                rest[end:, j:end] = rows
+            else:
+                info[at] = info[at] or j + 1
+            width = width or 1
+            pivots[(*at, slice(j, j + width))] = chosen + 1 if width == 1 else -chosen - 1
+            j += width
+    return np.tril(both), pivots, info
+
+
+@matrix_function
+def linalg_ldl_solve(factors: Array, pivots: Array, b: Array, hermitian: bool = False) -> Array:
+    """The x with a x = b, by the factors of `a`."""
+    batch = np.broadcast_shapes(factors.shape[:-2], b.shape[:-2])
+    result = np.array(np.broadcast_to(b, (*batch, *b.shape[-2:])))
+    every = np.broadcast_to(factors, (*batch, *factors.shape[-2:]))
+    rows = np.broadcast_to(pivots, (*batch, pivots.shape[-1]))
+    for at in np.ndindex(*batch):
+        x, lower, steps, j = result[at], every[at], [], 0
+        upper = lower.conj().T if hermitian else lower.T
+        while j < len(x):
+            row = int(rows[at][j])
+            end, other = j + (1 if row > 0 else 2), abs(row) - 1
+            steps.append((j, end, other))
+            x[[end - 1, other]] = x[[other, end - 1]]
+            x[end:] -= lower[end:, j:end] @ x[j:end]
+            pivot = np.tril(lower[j:end, j:end]) + np.triu(upper[j:end, j:end], 1)
+            x[j:end] = np.linalg.solve(pivot, x[j:end])
+            j = end
+        for j, end, other in reversed(steps):
+            x[j:end] -= upper[j:end, end:] @ x[end:]
+            x[[end - 1, other]] = x[[other, end - 1]]
+    return result

@@ -120,6 +120,11 @@ def length_known(vector: Expr) -> int:
     return sizes[0]
 
 
+def is_size(size: Size, value: int) -> bool:
+    """Whether a size is known to be a number."""
+    return isinstance(size, int) and size == value
+
+
 def product(sizes: Sequence[Size]) -> Size:
     """The product of sizes, simplified."""
     total: Any = math.prod(size for size in sizes if isinstance(size, int))

@@ -303,7 +303,6 @@ def test_what_is_not_imported_is_told(
     [
         ("Attention", 23, HEADS, {n: [1, 2, 3, "w"] for n in "qkv"}, {}, "there is no scale"),
         ("Conv", 11, {"x": IMAGE, "w": IMAGE}, {"w": [1, 2, "m", "n"]}, {}, "filter are symbolic"),
-        ("Det", 11, {"x": rand(3, 3)}, {"x": ["n", "n"]}, {}, "whose size is symbolic"),
         ("GatherND", 13, {"x": IMAGE, "i": ints(1)[None]}, {"i": ["n", "m"]}, {}, "tuple is symb"),
         (
             "GroupNormalization",

@@ -109,7 +109,7 @@ COMPLEX = [
     *("cholesky_inverse", "cholesky_solve", "geqrf", "linalg.cholesky_ex", "ormqr"),
     *("linalg.det", "linalg.eig", "linalg.eigh", "linalg.eigvals", "linalg.householder_product"),
     *("linalg.lu", "linalg.lu_factor", "linalg.lu_solve", "linalg.qr", "linalg.slogdet"),
-    *("linalg.matrix_sqrth", "linalg.polar"),
+    *("linalg.ldl_factor", "linalg.ldl_solve", "linalg.matrix_sqrth", "linalg.polar"),
     *("linalg.solve_triangular", "linalg.svd", "linalg.svdvals", "lu_unpack", "triangular_solve"),
     *("sum", "tan", "tanh", "to", "unfold", "vdot", "view_as_complex", "view_as_real", "where"),
 ]

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops.movement import is_size
-from relaxpy.frontend.onnx.ops.padding import padded
 from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.shared.tensors import Size, product, rank_of, reshaped, shape_of, sizes_known
+from relaxpy.frontend.shared.padding import padded
+from relaxpy.frontend.shared.regions import deformed
+from relaxpy.frontend.shared.tensors import Size, is_size, rank_of, reshaped, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import LAYOUTS, Windows, at_least, simple, spatial, whole
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.te.topi.interpolation import double
-from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.prim_expr import PrimExpr
 
 _CONVOLUTIONS = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
 _TRANSPOSED = {1: R.nn.conv1d_transpose, 2: R.nn.conv2d_transpose, 3: R.nn.conv3d_transpose}
@@ -150,52 +144,5 @@ def deform_conv(
 ) -> Expr:
     kernel = kernel_shape or sizes_known_behind(w)
     windows = Windows.of(x, kernel, strides, dilations, pads, "NOTSET")
-    operands = [x, offset, *([mask] if mask is not None else [])]
-    columns = cx.te(
-        lambda *tensors: _columns(windows, offset_group, *tensors), *operands, name="deform"
-    )
-    batch, channels, members, *out = shape_of(columns)
-    outputs, _ = sizes_known(w)[:2]
-    depth = product([channels, members]) // group
-    matrix = reshaped(w, (group, outputs // group, depth))
-    y = R.matmul(matrix, reshaped(columns, (batch, group, depth, product(out))))
-    return with_bias(cx.emit(reshaped(cx.emit(y), (batch, outputs, *out))), b)
-
-
-def _columns(windows: Windows, groups: int, x: Any, offset: Any, mask: Any = None) -> Any:
-    """The elements under each member of each window, moved by the offsets and interpolated."""
-    count, members = windows.count, math.prod(windows.kernel)
-    if count > 3:
-        raise UnsupportedError(f"{count} axes of space are more than 3")
-    channels = x.shape[1]
-    zero = ops.const(0, "int64")
-
-    def element(n: PrimExpr, c: PrimExpr, member: PrimExpr, *at: PrimExpr) -> PrimExpr:
-        part = ops.floordiv(c * groups, channels) * members + member
-        positions = []
-        rest = member
-        for k in reversed(range(count)):
-            index = ops.floormod(rest, ops.const(windows.kernel[k], "int64"))
-            rest = ops.floordiv(rest, ops.const(windows.kernel[k], "int64"))
-            base = at[k] * windows.strides[k] - windows.before[k] + index * windows.dilations[k]
-            positions.append(double(base) + double(offset(n, part * count + k, *at)))
-        positions.reverse()
-        total: PrimExpr = double(0.0)
-        for corner in range(2**count):
-            weight, inside, source = double(1.0), [], []
-            for k, position in enumerate(positions):
-                below = intrin.floor(position)
-                high = corner >> k & 1
-                weight = weight * (position - below if high else below + double(1.0) - position)
-                bounded = ops.maximum(ops.minimum(below, double(2.0**40)), double(-(2.0**40)))
-                index = ops.cast_to(bounded, "int64") + high
-                inside += [index >= 0, index < x.shape[k + 2]]
-                source.append(ops.maximum(ops.minimum(index, x.shape[k + 2] - 1), zero))
-            value = double(x(n, c, *source)) * weight
-            total = total + tir.Select(ops.all_of(*inside), value, double(0.0))
-        if mask is not None:
-            total = total * double(mask(n, part, *at))
-        return ops.cast_to(total, x.dtype)
-
-    shape = [*x.shape[:2], ops.const(members, "int64"), *offset.shape[2:]]
-    return computed(shape, element, "deform_columns")
+    y = deformed(cx, x, w, offset, mask, windows, group, offset_group)
+    return with_bias(cx.emit(y), b)

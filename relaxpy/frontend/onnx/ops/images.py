@@ -9,7 +9,8 @@ from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.text import call
 from relaxpy.frontend.onnx.pictures import FORMATS
 from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.shared.tensors import Size, dtype_of, rank_of, reshaped, shape_of
+from relaxpy.frontend.shared import matrices
+from relaxpy.frontend.shared.tensors import Size, dtype_of, rank_of, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import simple, whole
 from relaxpy.ir.core.dtype import DataType
@@ -17,8 +18,8 @@ from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi import image
 from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.te.topi.interpolation import double, ratio
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.tir import expr as tir, ops, reduce
@@ -31,9 +32,6 @@ _METHODS = {
     "bicubic": "bicubic",
     "cubic": "bicubic",
 }
-
-#: The rows of the largest matrix whose determinant is imported: the elimination is unrolled.
-_LARGEST = 128
 
 
 @converter("GridSample", domain="com.microsoft")
@@ -66,28 +64,13 @@ def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0
     spatial, aligned = sizes[2:], bool(align_corners)
     if count == 2:
         grid = R.image.affine_grid(theta, tuple(spatial), aligned)
-        return R.permute_dims(cx.emit(grid), [0, 2, 3, 1])
-
-    def kernel(maps: Tensor) -> Tensor:
-        lengths = as_sizes(spatial)
-
-        def coordinate(i: PrimExpr, length: PrimExpr) -> PrimExpr:
-            if aligned:
-                return ratio(i * 2 - (length - 1), ops.maximum(length - 1, ops.const(1, "int64")))
-            return ratio(i * 2 + 1 - length, length)
-
-        def element(n: PrimExpr, *index: PrimExpr) -> PrimExpr:
-            *position, row = index
-            total = double(maps(n, row, ops.const(count, "int64")))
-            for k, (i, length) in enumerate(zip(position[::-1], lengths[::-1], strict=True)):
-                factor = double(maps(n, row, ops.const(k, "int64")))
-                total = total + factor * coordinate(i, length)
-            return ops.cast_to(total, maps.dtype)
-
-        shape = [maps.shape[0], *lengths, ops.const(count, "int64")]
-        return computed(shape, element, "affine_grid")
-
-    return cx.te(kernel, theta, name="affine_grid")
+    else:
+        grid = cx.te(
+            lambda maps: image.affine_grid(maps, as_sizes(spatial), aligned),
+            theta,
+            name="affine_grid",
+        )
+    return R.permute_dims(cx.emit(grid), [0, *range(2, count + 2), 1])
 
 
 @converter("Col2Im")
@@ -160,44 +143,10 @@ def center_crop_pad(
 
 @converter("Det")
 def det(cx: Context, x: Expr) -> Expr:
-    *batch, rows, size = shape_of(x)
-    if not isinstance(size, int) or rows != size:
-        raise UnsupportedError("determinants of matrices whose size is symbolic")
-    if size > _LARGEST:
-        raise UnsupportedError(f"a matrix of {size} rows is larger than {_LARGEST}")
-    return _determinant(cx, x, size, len(batch))
-
-
-def _determinant(cx: Context, x: Expr, size: int, batch: int) -> Expr:
-    """The product of the pivots of an elimination, in which the greatest one is chosen."""
-    sign: Expr = R.sum(R.zeros_like(x), [batch, batch + 1])
+    *batch, _, _ = shape_of(x)
     dtype = dtype_of(x)
-    result = R.add(sign, R.ones((), dtype))
-    for k in range(size):
-        left = size - k
-        column = R.strided_slice(x, [batch + 1], [0], [1])
-        best = R.argmax(R.abs(column), axis=batch, keepdims=True)
-        rows = reshaped(R.arange(0, left, 1, "int64"), (left, 1))
-        chosen = cx.emit(R.astype(R.equal(rows, R.astype(best, "int64")), dtype))
-        row = cx.emit(R.sum(R.multiply(x, chosen), [batch], keepdims=True))
-        pivot = cx.emit(R.strided_slice(row, [batch + 1], [0], [1]))
-        moved = R.squeeze(R.astype(best, "int64"), [batch, batch + 1])
-        zero = R.equal(moved, R.zeros((), "int64"))
-        factor = R.squeeze(pivot, [batch, batch + 1])
-        result = cx.emit(R.multiply(result, R.where(zero, factor, R.negative(factor))))
-        if left == 1:
-            break
-        first = R.strided_slice(x, [batch], [0], [1])
-        swapped = R.add(
-            R.multiply(x, R.subtract(R.ones((), dtype), chosen)), R.multiply(first, chosen)
-        )
-        rest = R.strided_slice(swapped, [batch], [1], [left])
-        one = R.ones((), dtype)
-        safe = R.where(R.equal(pivot, R.zeros((), dtype)), one, pivot)
-        scale = R.divide(R.strided_slice(rest, [batch + 1], [0], [1]), safe)
-        reduced = R.subtract(rest, R.multiply(scale, row))
-        x = cx.emit(R.strided_slice(reduced, [batch + 1], [1], [left]))
-    return result
+    wide = R.astype(x, "float32") if dtype == "float16" else x
+    return matrices.call("linalg_det", [wide], [(0, batch, dtype, False)], factors=False)
 
 
 @converter("ImageDecoder")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
 
-from relaxpy.exec.runtime.matrices import PREFIX
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.attention import rotary_embedding, written
 from relaxpy.frontend.onnx.ops.creation import unique
 from relaxpy.frontend.onnx.ops.microsoft import DOMAIN, attended, heads_apart, with_biases
 from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared import matrices
 from relaxpy.frontend.shared.tensors import (
     dtype_of,
     normal_axis,
@@ -20,21 +19,18 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     scalar,
     shape_of,
-    tensor_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import simple, whole
-from relaxpy.ir.relax.nodes import Expr, StringImm, const
+from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 
 @converter("Inverse", domain=DOMAIN)
 def inverse(cx: Context, x: Expr) -> Expr:
     dtype = dtype_of(x)
-    options = StringImm(json.dumps({"complex": [], "results": [[dtype, False]]}))
     wide = R.astype(x, "float32") if dtype == "float16" else x
-    info = tensor_of(shape_of(x), dtype)
-    return R.call_pure_packed(f"{PREFIX}linalg_inv", options, wide, sinfo_args=[info])
+    return matrices.call("linalg_inv", [wide], [(0, shape_of(x), dtype, False)])
 
 
 @converter("MatMulInteger16", domain=DOMAIN)

@@ -14,6 +14,7 @@ from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
+    is_size,
     length_known,
     literal,
     normal_axis,
@@ -162,11 +163,6 @@ def kept_sizes(cx: Context, x: Expr, among: Expr, count: int) -> list[Size]:
     kept = R.strided_slice(order, [0], [0], [rank - count])
     sizes = R.take(cx.tensor(cx.contents(shape_of(x), [rank], "int64")), kept, 0)
     return cx.sizes_at_run_time(sizes, rank - count, "size")
-
-
-def is_size(size: Size, value: int) -> bool:
-    """Whether a size is known to be a number."""
-    return isinstance(size, int) and size == value
 
 
 @converter("Unsqueeze")

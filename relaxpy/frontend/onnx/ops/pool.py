@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared import regions
 from relaxpy.frontend.shared.pooling import (
     MAXIMA,
     MEANS,
@@ -29,13 +30,7 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import Windows, simple
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te import tensor as te
-from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.te.topi.interpolation import double
 from relaxpy.ir.te.topi.padding import pad
-from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
-from relaxpy.ir.tir.prim_expr import PrimExpr
 
 
 @converter("MaxPool")
@@ -175,54 +170,8 @@ def max_unpool(
 def max_roi_pool(
     cx: Context, x: Expr, rois: Expr, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
 ) -> Expr:
-    return cx.te(
-        lambda data, regions: _region_maxima(data, regions, pooled_shape, spatial_scale),
-        x,
-        rois,
-        name="max_roi_pool",
-    )
-
-
-def _region_maxima(x: Tensor, rois: Tensor, pooled: Sequence[int], scale: float) -> Tensor:
-    """The maxima of the parts of regions, whose corners are whole; 0 where a part is empty."""
-
-    def bounds(r: PrimExpr, part: PrimExpr, axis: int) -> tuple[PrimExpr, PrimExpr]:
-        low, high = (
-            intrin.floor(double(rois(r, ops.const(k, "int64"))) * double(scale) + double(0.5))
-            for k in (2 - axis, 4 - axis)
-        )
-        width = ops.maximum(high - low + double(1.0), double(1.0)) / double(float(pooled[axis]))
-        begin = intrin.floor(double(part) * width) + low
-        end = intrin.ceil((double(part) + double(1.0)) * width) + low
-        return ops.cast_to(begin, "int64"), ops.cast_to(end, "int64")
-
-    def table(axis: int, side: int) -> Tensor:
-        shape = [rois.shape[0], ops.const(pooled[axis], "int64")]
-        return computed(shape, lambda r, part: bounds(r, part, axis)[side], "bound")
-
-    tables = [[table(axis, side) for side in (0, 1)] for axis in (0, 1)]
-
-    def element(r: PrimExpr, c: PrimExpr, ph: PrimExpr, pw: PrimExpr) -> PrimExpr:
-        h = te.reduce_axis((ops.const(0, "int64"), x.shape[2]), "h")
-        w = te.reduce_axis((ops.const(0, "int64"), x.shape[3]), "w")
-        inside = []
-        for axis, var, part in ((0, h.var, ph), (1, w.var, pw)):
-            begin, end = tables[axis]
-            inside += [var >= begin(r, part), var < end(r, part)]
-        n = ops.cast_to(rois(r, ops.const(0, "int64")), "int64")
-        value = x(n, c, h.var, w.var)
-        lowest = ops.const(-math.inf, x.dtype)
-        return reduce.max(tir.Select(ops.all_of(*inside), value, lowest), axis=[h, w])
-
-    shape = [rois.shape[0], x.shape[1], *(ops.const(p, "int64") for p in pooled)]
-    maxima = computed(shape, element, "roi_max")
-    zero, lowest = ops.const(0, x.dtype), ops.const(-math.inf, x.dtype)
-
-    def filled(*index: PrimExpr) -> PrimExpr:
-        value = maxima(*index)
-        return tir.Select(ops.compare(tir.EQ, value, lowest), zero, value)
-
-    return computed(shape, filled, "roi_filled")
+    found, _ = regions.maxima(cx, x, rois, spatial_scale, *pooled_shape)
+    return regions.as_dtype(found, dtype_of(x))
 
 
 @converter("RoiAlign")
@@ -266,89 +215,17 @@ def roi_align(
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Expr:
-    aligned = coordinate_transformation_mode == "half_pixel"
-    counts = (output_height, output_width)
-
-    def kernel(data: Tensor, regions: Tensor, batches: Tensor) -> Tensor:
-        options = (sampling_ratio, spatial_scale, aligned, mode == "max")
-        return _aligned(data, regions, batches, counts, *options)
-
-    return cx.te(kernel, x, rois, batch_indices, name="roi_align")
-
-
-def _aligned(
-    x: Tensor,
-    rois: Tensor,
-    batches: Tensor,
-    counts: Sequence[int],
-    ratio: int,
-    scale: float,
-    aligned: bool,
-    greatest: bool,
-) -> Tensor:
-    """The mean or the greatest term of interpolated samples of the parts of regions."""
-    offset = double(0.5 if aligned else 0.0)
-
-    def corner(r: PrimExpr, k: int) -> PrimExpr:
-        return double(rois(r, ops.const(k, "int64"))) * double(scale) - offset
-
-    def along(r: PrimExpr, axis: int) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-        """The start of a region, the size of a part, and the number of samples in it."""
-        low, high = corner(r, 1 - axis), corner(r, 3 - axis)
-        length = high - low if aligned else ops.maximum(high - low, double(1.0))
-        part = length / double(float(counts[axis]))
-        samples = double(float(ratio)) if ratio > 0 else intrin.ceil(part)
-        return low, part, samples
-
-    def taps(
-        r: PrimExpr, part: PrimExpr, sample: PrimExpr, axis: int
-    ) -> tuple[PrimExpr, list[tuple[PrimExpr, PrimExpr]]]:
-        """Whether a sample is in the image, and the two elements beside it with weights."""
-        low, width, samples = along(r, axis)
-        last = double(x.shape[axis + 2] - 1)
-        at = low + double(part) * width + (double(sample) + double(0.5)) * width / samples
-        inside = ops.all_of(at >= double(-1.0), at <= last + double(1.0))
-        clamped = ops.maximum(ops.minimum(at, last), double(0.0))
-        below = intrin.floor(clamped)
-        above = ops.minimum(below + double(1.0), last)
-        fraction = clamped - below
-        return inside, [(below, double(1.0) - fraction), (above, fraction)]
-
-    def element(r: PrimExpr, c: PrimExpr, ph: PrimExpr, pw: PrimExpr) -> PrimExpr:
-        zero = ops.const(0, "int64")
-        axes = []
-        for axis in (0, 1):
-            # At most as many samples as the image has elements, if their number is not given.
-            most = ops.const(ratio, "int64") if ratio > 0 else x.shape[axis + 2] + 1
-            axes.append(te.reduce_axis((zero, most), "s"))
-        inside, sides = [], []
-        for axis, part in ((0, ph), (1, pw)):
-            valid, pairs = taps(r, part, axes[axis].var, axis)
-            inside += [valid, double(axes[axis].var) < along(r, axis)[2]]
-            sides.append(pairs)
-        n = ops.cast_to(batches(r), "int64")
-        terms = [
-            double(x(n, c, ops.cast_to(h, "int64"), ops.cast_to(w, "int64"))) * weight_h * weight_w
-            for h, weight_h in sides[0]
-            for w, weight_w in sides[1]
-        ]
-        if greatest:
-            most_of = terms[0]
-            for term in terms[1:]:
-                most_of = ops.maximum(most_of, term)
-            counted = ops.all_of(inside[1], inside[3])
-            here = tir.Select(ops.all_of(*inside), most_of, double(0.0))
-            return reduce.max(tir.Select(counted, here, double(-math.inf)), axis=axes)
-        total = terms[0] + terms[1] + terms[2] + terms[3]
-        return reduce.sum(tir.Select(ops.all_of(*inside), total, double(0.0)), axis=axes)
-
-    shape = [rois.shape[0], x.shape[1], *(ops.const(n, "int64") for n in counts)]
-    reduced = computed(shape, element, "roi_samples")
-
-    def finished(r: PrimExpr, *index: PrimExpr) -> PrimExpr:
-        value: PrimExpr = reduced(r, *index)
-        if not greatest:
-            value = value / ops.maximum(along(r, 0)[2] * along(r, 1)[2], double(1.0))
-        return ops.cast_to(value, x.dtype)
-
-    return computed(shape, finished, "roi_align")
+    shift, least = (0.5, None) if coordinate_transformation_mode == "half_pixel" else (0.0, 1.0)
+    numbers = R.expand_dims(regions.as_dtype(batch_indices, dtype_of(rois)), 1)
+    found = regions.averaged(
+        cx,
+        x,
+        cx.emit(R.concat([numbers, rois], 1)),
+        spatial_scale,
+        (output_height, output_width),
+        sampling_ratio,
+        shift=shift,
+        least=least,
+        greatest=mode == "max",
+    )
+    return regions.as_dtype(found, dtype_of(x))

@@ -11,6 +11,7 @@ from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.movement import axes_mask, kept_sizes, wrapped
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.tensors import (
+    Size,
     dtype_of,
     is_float,
     length_known,
@@ -207,15 +208,24 @@ def _scan_at_run_time(
 ) -> Expr:
     """The scan along an axis that is known when the program runs: the middle one of three."""
     rank = rank_of(x)
-    at = wrapped(R.reshape(R.astype(axis, "int64"), ()), rank)
-    place = literal(np.arange(rank))
-    sizes, one = cx.tensor(cx.contents(shape_of(x), [rank], "int64")), const(1, "int64")
-    parts = [R.prod(R.where(test(place, at), sizes, one)) for test in (R.less, R.equal, R.greater)]
-    three = cx.sizes_at_run_time(R.stack(parts), 3, "part")
+    three = sizes_around(cx, shape_of(x), *axes_around(axis, rank, rank))
     data = reshaped(x, tuple(three))
     data = R.flip(data, 1) if reverse else data
     result = op(data, 1, dtype_of(x), bool(exclusive))
     return reshaped(R.flip(result, 1) if reverse else result, tuple(shape_of(x)))
+
+
+def axes_around(axis: Expr, count: int, rank: int) -> tuple[Expr, Expr]:
+    """The numbers of the first `count` axes, and that of one that is known when it runs."""
+    return literal(np.arange(count)), wrapped(R.reshape(R.astype(axis, "int64"), ()), rank)
+
+
+def sizes_around(cx: Context, sizes: Sequence[Size], place: Expr, at: Expr) -> Sequence[Size]:
+    """The number of elements before an axis, its size, and the number of elements after it."""
+    lengths = cx.tensor(cx.contents(list(sizes), [len(sizes)], "int64"))
+    tests, one = (R.less, R.equal, R.greater), const(1, "int64")
+    parts = [R.prod(R.where(test(place, at), lengths, one)) for test in tests]
+    return cx.sizes_at_run_time(R.stack(parts), 3, "part")
 
 
 converter("CumSum")(_scan(R.cumsum))

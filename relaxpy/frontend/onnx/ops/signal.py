@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.reduce import axes_around, sizes_around
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.fourier import (
     transform_matrix,
     transformed,
-    twiddle,
 )
 from relaxpy.frontend.shared.tensors import (
     Size,
@@ -24,14 +24,13 @@ from relaxpy.frontend.shared.tensors import (
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import simple, whole
-from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.interpolation import double
 from relaxpy.ir.te.topi.shapes import as_sizes
-from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 
@@ -89,79 +88,26 @@ def _require_parts(sizes: Sequence[Size], has_axis: bool) -> None:
 def _transformed_anywhere(
     cx: Context, x: Expr, dft_length: Value, axis: Expr, inverse: bool, onesided: bool
 ) -> Expr:
-    """The transform along an axis that is computed."""
-    sizes, rank = shape_of(x), rank_of(x)
-    _require_parts(sizes, rank > 1)
-    points = None if dft_length is None else cx.size_in(dft_length)
-    shape: list[Size] = list(sizes[:-1])
-    whole = R.reshape(R.astype(axis, "int64"), (1,))
-    if onesided or points is not None:
-        count = cx.tensor(cx.contents(shape, [rank - 1], "int64"))
-        if points is not None:
-            count = R.multiply(R.ones_like(count), cx.tensor(cx.contents([points], [1], "int64")))
-        elif inverse:
-            count = R.multiply(R.subtract(count, const(1, "int64")), const(2, "int64"))
-        if onesided and not inverse:
-            count = R.add(R.floor_divide(count, const(2, "int64")), const(1, "int64"))
-        place = R.floor_mod(whole, const(rank, "int64"))
-        here = R.equal(R.arange(0, rank - 1, 1, "int64"), place)
-        old = cx.tensor(cx.contents(shape, [rank - 1], "int64"))
-        shape = cx.sizes_at_run_time(cx.emit(R.where(here, count, old)), rank - 1, "size")
-    made = 1 if inverse and onesided else 2
-
-    def kernel(data: Tensor, places: Tensor) -> Tensor:
-        at = ops.floormod(places(as_size(0)), as_size(rank))
-
-        def chosen(values: list[PrimExpr]) -> PrimExpr:
-            result = values[0]
-            for k, value in enumerate(values[1:], 1):
-                result = tir.Select(ops.compare(tir.EQ, at, as_size(k)), value, result)
-            return result
-
-        lengths = list(data.shape[:-1])
-        length = chosen(lengths)
-        if points is not None:
-            [count] = as_sizes([points])
-        else:
-            count = (length - 1) * 2 if inverse and onesided else length
-        most = lengths[0]
-        for size in lengths[1:]:
-            most = ops.maximum(most, size)
-
-        def element(*index: PrimExpr) -> PrimExpr:
-            n = te.reduce_axis((as_size(0), most), "n")
-            k = chosen(list(index[:-1]))
-            inside = n.var < length
-            source = [
-                tir.Select(
-                    ops.compare(tir.EQ, at, as_size(d)),
-                    ops.minimum(n.var, size - 1),
-                    index[d],
-                )
-                for d, size in enumerate(lengths)
-            ]
-            total: PrimExpr = double(0.0)
-            parts = data.shape[-1]
-            assert isinstance(parts, tir.IntImm)
-            for part in range(parts.value):
-                share = twiddle(
-                    n.var,
-                    k,
-                    ops.maximum(count, as_size(1)),
-                    as_size(part),
-                    index[-1],
-                    inverse=inverse,
-                    onesided=onesided,
-                )
-                total = total + double(data(*source, as_size(part))) * share
-            return reduce.sum(tir.Select(inside, total, double(0.0)), axis=n)
-
-        result = computed([*as_sizes(shape), as_size(made)], element, "dft")
-        return computed(
-            result.shape, lambda *index: ops.cast_to(result(*index), data.dtype), "dft_cast"
+    """The transform along an axis that is computed, which is the middle one of three."""
+    *sizes, parts = shape_of(x)
+    _require_parts([*sizes, parts], bool(sizes))
+    place, at = axes_around(axis, len(sizes), rank_of(x))
+    before, length, after = sizes_around(cx, sizes, place, at)
+    if dft_length is not None:
+        count = cx.size_in(dft_length)
+    else:
+        count = simple((length - 1) * 2) if inverse and onesided else length
+    data = cx.emit(reshaped(x, (before, length, after, parts)))
+    y = cx.emit(transformed(cx, data, 1, count, inverse=inverse, onesided=onesided))
+    _, new, _, made = shape_of(y)
+    if onesided or dft_length is not None:
+        old, here = (
+            cx.tensor(cx.contents(values, [len(sizes)], "int64"))
+            for values in (sizes, [new] * len(sizes))
         )
-
-    return cx.te(kernel, x, cx.emit(whole), name="dft")
+        chosen = R.where(R.equal(place, at), here, old)
+        sizes = list(cx.sizes_at_run_time(cx.emit(chosen), len(sizes), "size"))
+    return reshaped(y, (*sizes, made))
 
 
 @converter("STFT")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from relaxpy.frontend.torch.loops import Loops, Number
+from relaxpy.frontend.shared.loops import Loops, Number
 from relaxpy.frontend.torch.ops.scalars import elementwise
 from relaxpy.frontend.torch.ops.special import INFINITY, NAN, number, power_series, select
 from relaxpy.ir.tir.expr import Select

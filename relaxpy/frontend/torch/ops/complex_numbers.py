@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from relaxpy.frontend.shared.loops import Loops, kernel
 from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
@@ -25,7 +26,6 @@ from relaxpy.frontend.torch.complexes import (
     to_pair,
 )
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.loops import Loops, kernel
 from relaxpy.frontend.torch.ops import counting, creation, indexing
 from relaxpy.frontend.torch.ops.creation import assertion, filled
 from relaxpy.frontend.torch.ops.elementwise import cast

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.padding import padded
 from relaxpy.frontend.shared.tensors import Size, dtype_of, product, rank_of, reshaped, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
@@ -326,97 +327,39 @@ def unfold(cx: Context, x: Expr, axis: int, size: int, step: int) -> Expr:
     return cx.te(unfold, x)
 
 
-_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate"}
-
-
 @converter("constant_pad_nd")
 def constant_pad(cx: Context, x: Expr, widths: Sequence[Any], value: Value = 0) -> Expr:
-    return padded(cx, x, widths, "constant", value)
+    return _padded(cx, x, widths, "constant", value)
 
 
 @converter("pad")
 def pad(
     cx: Context, x: Expr, widths: Sequence[Any], mode: str = "constant", value: Value = None
 ) -> Expr:
-    return padded(cx, x, widths, mode, value)
+    return _padded(cx, x, widths, mode, value)
 
 
 @converter("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
 def reflection_pad(cx: Context, x: Expr, widths: Sequence[Any]) -> Expr:
-    return padded(cx, x, widths, "reflect", 0)
+    return _padded(cx, x, widths, "reflect", 0)
 
 
 @converter("replication_pad1d", "replication_pad2d", "replication_pad3d")
 def replication_pad(cx: Context, x: Expr, widths: Sequence[Any]) -> Expr:
-    return padded(cx, x, widths, "replicate", 0)
+    return _padded(cx, x, widths, "replicate", 0)
 
 
-def padded(cx: Context, x: Expr, widths: Sequence[Any], mode: str, value: Value) -> Expr:
+def _padded(cx: Context, x: Expr, widths: Sequence[Any], mode: str, value: Value) -> Expr:
     """Padded in front and behind; the widths are for the last axis first, negative ones crop."""
     rank = rank_of(x)
-    pairs = [(widths[k], widths[k + 1]) for k in range(0, len(widths), 2)]
-    before: list[Any] = [0] * rank
-    after: list[Any] = [0] * rank
-    for k, (low, high) in enumerate(pairs):
-        before[rank - 1 - k], after[rank - 1 - k] = low, high
-    sizes = shape_of(x)
-    cropped = [k for k in range(rank) if _is_negative(before[k]) or _is_negative(after[k])]
-    if cropped:
-        begin = [-before[k] if _is_negative(before[k]) else 0 for k in cropped]
-        end = [sizes[k] + after[k] if _is_negative(after[k]) else sizes[k] for k in cropped]
-        x = R.strided_slice(x, cropped, begin, end)
-    grown = [part for low, high in zip(before, after, strict=True) for part in (low, high)]
-    grown = [0 if _is_negative(part) else part for part in grown]
-    if not any(not isinstance(part, int) or part for part in grown):
-        return x
-    if mode == "circular":
-        return _wrapped(cx, cx.emit(x), [(max(a, 0), max(b, 0)) for a, b in pairs])
-    if all(isinstance(part, int) for part in grown):
-        if isinstance(value, int | float) and "float" not in dtype_of(x):
-            value = int(bool(value) if dtype_of(x) == "bool" else value)
-        return R.nn.pad(x, grown, _MODES[mode], value or 0)
-    if mode != "constant":
-        raise UnsupportedError(f"padding in the mode {mode} by widths that depend on sizes")
-    return _joined(cx, x, grown, value or 0)
-
-
-def _is_negative(width: Any) -> bool:
-    return isinstance(width, int) and width < 0
-
-
-def _joined(cx: Context, x: Expr, widths: Sequence[Any], value: Value) -> Expr:
-    """Padded by joining constants, where a width is an expression."""
-    for axis in range(rank_of(x)):
-        low, high = (
-            [_filled(cx, x, axis, width, value)] if not cx.is_size(width, 0) else []
-            for width in widths[2 * axis : 2 * axis + 2]
-        )
-        parts = [*low, x, *high]
-        if len(parts) > 1:
-            x = cx.emit(R.concat(parts, axis))
-    return x
-
-
-def _filled(cx: Context, x: Expr, axis: int, width: Any, value: Value) -> Expr:
-    """Elements that are `value`, as many as x has, but `width` on an axis."""
-    sizes = shape_of(x)
-    sizes[axis] = width
-    filled: Expr = R.full(tuple(sizes), cx.tensor(value, dtype_of(x)), dtype_of(x))
-    return filled
-
-
-def _wrapped(cx: Context, x: Expr, pairs: Sequence[tuple[Any, Any]]) -> Expr:
-    rank = rank_of(x)
-    for k, (low, high) in enumerate(pairs):
-        axis = rank - 1 - k
-        size = shape_of(x)[axis]
-        parts = [x]
-        if low:
-            parts.insert(0, R.strided_slice(x, [axis], [size - low], [size]))
-        if high:
-            parts.append(R.strided_slice(x, [axis], [0], [high]))
-        x = cx.emit(R.concat(parts, axis)) if len(parts) > 1 else x
-    return x
+    pads: list[Any] = [0] * (2 * rank)
+    for k, width in enumerate(widths):
+        pads[(rank if k % 2 else 0) + rank - 1 - k // 2] = width
+    if isinstance(value, int | float) and "float" not in dtype_of(x):
+        value = int(bool(value) if dtype_of(x) == "bool" else value)
+    elif value is not None and not isinstance(value, int | float):
+        value = cx.tensor(value, dtype_of(x))
+    return padded(cx, x, pads, mode, value)
 
 
 @converter("tril", "triu")

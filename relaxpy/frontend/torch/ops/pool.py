@@ -175,20 +175,39 @@ _GRID_METHODS = ("bilinear", "nearest", "bicubic")
 _GRID_PADDINGS = ("zeros", "border", "reflection")
 
 
+def _sampled(
+    op: Any, images: Sequence[Expr], grid: Expr, method: int, padding: int, align_corners: bool
+) -> Any:
+    """An operator of images sampled at a grid, which has coordinates first."""
+    rank = rank_of(grid)
+    moved = R.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
+    layout = "NCHW" if rank == 4 else "NCDHW"
+    options = _GRID_METHODS[method], layout, _GRID_PADDINGS[padding], align_corners
+    return op(*images, moved, *options)
+
+
 @converter("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
 def grid_sampler(
     cx: Context, x: Expr, grid: Expr, method: int, padding: int, align_corners: bool
 ) -> Expr:
-    rank = rank_of(x)
-    moved = R.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
-    return R.image.grid_sample(
-        x,
-        moved,
-        _GRID_METHODS[method],
-        "NCHW" if rank == 4 else "NCDHW",
-        _GRID_PADDINGS[padding],
-        align_corners,
-    )
+    return _sampled(R.image.grid_sample, [x], grid, method, padding, align_corners)
+
+
+@converter("grid_sampler_2d_backward", "grid_sampler_3d_backward")
+def grid_sampler_backward(
+    cx: Context,
+    grad: Expr,
+    x: Expr,
+    grid: Expr,
+    method: int,
+    padding: int,
+    align_corners: bool,
+    mask: Sequence[bool],
+) -> tuple[Expr | None, Expr]:
+    op = R.grad.grid_sample_backward
+    both = cx.emit(_sampled(op, [grad, x], grid, method, padding, align_corners))
+    of_grid = R.permute_dims(both[1], [0, *range(2, rank_of(grid)), 1])
+    return both[0] if mask[0] else None, of_grid
 
 
 @converter("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")

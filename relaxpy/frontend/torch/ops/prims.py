@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from relaxpy.frontend.shared.loops import Loops, Number, kernel
 from relaxpy.frontend.shared.tensors import (
     dtype_of,
     is_float,
@@ -19,7 +20,6 @@ from relaxpy.frontend.shared.tensors import (
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.loops import Loops, Number, kernel
 from relaxpy.frontend.torch.ops.elementwise import cast, floated, operands
 from relaxpy.frontend.torch.ops.scalars import each_element, elementwise, spread
 from relaxpy.frontend.torch.registry import CONVERTERS, Value, converter

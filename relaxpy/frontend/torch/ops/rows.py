@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from relaxpy.frontend.shared.loops import Loops, Number, kernel
 from relaxpy.frontend.shared.tensors import (
     dtype_of,
     is_float,
@@ -15,7 +16,6 @@ from relaxpy.frontend.shared.tensors import (
 )
 from relaxpy.frontend.torch.complexes import Complex, complex_converter
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.loops import Loops, Number, kernel
 from relaxpy.frontend.torch.ops.indexing import along_axis, scattered, wrapped
 from relaxpy.frontend.torch.ops.reduce import sort
 from relaxpy.frontend.torch.registry import converter

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from relaxpy.frontend.shared.loops import Loops, Number, kernel
 from relaxpy.frontend.shared.tensors import product, reshaped, shape_of
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.loops import Loops, Number, kernel
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R

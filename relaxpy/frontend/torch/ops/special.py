@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relaxpy.frontend.shared.loops import Loops, Number
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.loops import Loops, Number
 from relaxpy.frontend.torch.ops.scalars import each_element, elementwise
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.relax.nodes import Expr

@@ -38,12 +38,8 @@ __all__ = [
     "conv",
     "conv1d",
     "conv2d",
-    "conv3d_ncdhw",
     "conv_backward_weight",
     "conv_transpose",
-    "group_conv1d_transpose_ncw",
-    "group_conv2d_nchw",
-    "group_conv2d_transpose_nchw",
 ]
 
 
@@ -410,61 +406,3 @@ def conv2d(
 ) -> Tensor:
     """`conv` along two axes, of one group."""
     return conv(data, kernel, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
-
-
-def group_conv2d_nchw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Numbers,
-    padding: Numbers,
-    dilation: Numbers,
-    groups: int,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """`conv` along two axes, NCHW by OIHW."""
-    return conv(data, kernel, stride, padding, dilation, groups, "NCHW", "OIHW", out_dtype)
-
-
-def conv3d_ncdhw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Numbers,
-    padding: Numbers,
-    dilation: Numbers,
-    groups: int,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """`conv` along three axes, NCDHW by OIDHW."""
-    return conv(data, kernel, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
-
-
-def group_conv1d_transpose_ncw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Numbers,
-    padding: Numbers,
-    out_dtype: str | None,
-    output_padding: Numbers,
-    groups: int,
-) -> Tensor:
-    """`conv_transpose` along one axis, NCW by IOW."""
-    layouts = "NCW", "IOW"
-    return conv_transpose(
-        data, kernel, stride, padding, 1, groups, *layouts, out_dtype, "", output_padding
-    )
-
-
-def group_conv2d_transpose_nchw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Numbers,
-    padding: Numbers,
-    out_dtype: str | None,
-    output_padding: Numbers,
-    groups: int,
-) -> Tensor:
-    """`conv_transpose` along two axes, NCHW by IOHW."""
-    layouts = "NCHW", "IOHW"
-    return conv_transpose(
-        data, kernel, stride, padding, 1, groups, *layouts, out_dtype, "", output_padding
-    )

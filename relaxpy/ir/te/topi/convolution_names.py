@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from relaxpy.errors import MisuseError, unexpected
@@ -21,13 +22,17 @@ __all__ = [
     "conv2d_nchw",
     "conv2d_nhwc",
     "conv2d_transpose_nchw",
+    "conv3d_ncdhw",
     "conv3d_ndhwc",
     "conv3d_transpose_ncdhw",
     "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc",
     "group_conv1d_ncw",
     "group_conv1d_nwc",
+    "group_conv1d_transpose_ncw",
+    "group_conv2d_nchw",
     "group_conv2d_nhwc",
+    "group_conv2d_transpose_nchw",
     "group_conv3d_transpose_ncdhw",
 ]
 
@@ -59,109 +64,74 @@ def _padding(padding: Padding, kernel: Tensor, layout: str, dilation: Numbers) -
     return [(m + 1) // 2 for m in missing] + [m // 2 for m in missing]
 
 
-def _conv(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Numbers,
-    padding: Padding,
-    dilation: Numbers,
-    groups: int,
-    layouts: tuple[str, str],
-    out_dtype: str | None,
-) -> Tensor:
-    numbers = _padding(padding, kernel, layouts[1], dilation)
-    return conv(data, kernel, strides, numbers, dilation, groups, *layouts, out_dtype)
+_DEFAULTS: dict[str, Any] = {"out_dtype": None}
+_LINE = ("data", "kernel", "strides", "padding", "dilation", "groups", "out_dtype")
+_OF_LINE = {"strides": 1, "padding": "VALID", "dilation": 1, "groups": 1, "out_dtype": None}
+_IMAGE = ("Input", "Filter", "stride", "padding", "dilation", "out_dtype")
+_GROUPED_IMAGE = ("Input", "Filter", "stride", "padding", "dilation", "groups", "out_dtype")
+_GROUPED = ("data", "kernel", "stride", "padding", "dilation", "groups", "out_dtype")
+_TURNED = ("data", "kernel", "stride", "padding", "out_dtype", "output_padding")
+_TURNED_IMAGE = ("Input", "Filter", "strides", "padding", "out_dtype", "output_padding")
+_TURNED_BLOCK = ("data", "kernel", *_TURNED_IMAGE[2:], "groups")
+#: The layouts of the data and of the filter, the parameters as TVM names them, and their defaults.
+_NAMED: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
+    "conv1d_ncw": ("NCW", "OIW", _LINE, _OF_LINE),
+    "conv1d_nwc": ("NWC", "WIO", _LINE, _OF_LINE),
+    "conv2d_nchw": ("NCHW", "OIHW", _IMAGE, _DEFAULTS),
+    "conv2d_hwcn": ("HWCN", "HWIO", _IMAGE, _DEFAULTS),
+    "conv2d_nhwc": ("NHWC", "HWIO", _IMAGE, {"out_dtype": "float32"}),
+    "group_conv2d_nchw": ("NCHW", "OIHW", _GROUPED, _DEFAULTS),
+    "group_conv2d_nhwc": ("NHWC", "HWIO", _GROUPED_IMAGE, _DEFAULTS),
+    "conv3d_ncdhw": ("NCDHW", "OIDHW", _GROUPED, _DEFAULTS),
+    "conv3d_ndhwc": ("NDHWC", "DHWIO", _GROUPED_IMAGE, {"out_dtype": "float32"}),
+    "conv1d_transpose_ncw": ("NCW", "IOW", _TURNED, {}),
+    "conv2d_transpose_nchw": ("NCHW", "IOHW", _TURNED_IMAGE, {}),
+    "conv3d_transpose_ncdhw": ("NCDHW", "IODHW", _TURNED_IMAGE, {}),
+    "group_conv1d_transpose_ncw": ("NCW", "IOW", (*_TURNED, "groups"), {}),
+    "group_conv2d_transpose_nchw": ("NCHW", "IOHW", (*_TURNED, "groups"), {}),
+    "group_conv3d_transpose_ncdhw": ("NCDHW", "IODHW", _TURNED_BLOCK, {}),
+}
 
 
-def conv1d_ncw(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Numbers = 1,
-    padding: Padding = "VALID",
-    dilation: Numbers = 1,
-    groups: int = 1,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """`conv` along one axis, NCW by OIW."""
-    return _conv(data, kernel, strides, padding, dilation, groups, ("NCW", "OIW"), out_dtype)
+def _named(name: str) -> Callable[..., Tensor]:
+    layout, kernel_layout, names, defaults = _NAMED[name]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [
+        inspect.Parameter(n, kind, default=defaults.get(n, inspect.Parameter.empty)) for n in names
+    ]
+    signature = inspect.Signature(parameters)
+
+    def convolution(*args: Any, **kwargs: Any) -> Tensor:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        data, kernel, stride, padding, *_ = bound.args
+        dilation, groups = (bound.arguments.get(n, 1) for n in ("dilation", "groups"))
+        numbers = _padding(padding, kernel, kernel_layout, dilation)
+        layouts, dtype = (layout, kernel_layout), bound.arguments["out_dtype"]
+        if "output_padding" not in names:
+            return conv(data, kernel, stride, numbers, dilation, groups, *layouts, dtype)
+        more: Any = (dtype, "", bound.arguments["output_padding"])
+        return conv_transpose(data, kernel, stride, numbers, dilation, groups, *layouts, *more)
+
+    convolution.__signature__ = signature  # type: ignore[attr-defined]
+    convolution.__name__ = convolution.__qualname__ = name
+    transposed = "_transpose" * ("output_padding" in names)
+    groups = ", in groups of channels" * ("groups" in names)
+    convolution.__doc__ = f"""`conv{transposed}`, {layout} by {kernel_layout}{groups}."""
+    return convolution
 
 
-def conv1d_nwc(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Numbers = 1,
-    padding: Padding = "VALID",
-    dilation: Numbers = 1,
-    groups: int = 1,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """`conv` along one axis, NWC by WIO."""
-    return _conv(data, kernel, strides, padding, dilation, groups, ("NWC", "WIO"), out_dtype)
-
-
+conv1d_ncw, conv1d_nwc = map(_named, ("conv1d_ncw", "conv1d_nwc"))
 group_conv1d_ncw, group_conv1d_nwc = conv1d_ncw, conv1d_nwc
-
-
-def conv2d_nchw(
-    Input: Tensor,  # noqa: N803
-    Filter: Tensor,  # noqa: N803
-    stride: Numbers,
-    padding: Padding,
-    dilation: Numbers,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """`conv` along two axes, NCHW by OIHW."""
-    return _conv(Input, Filter, stride, padding, dilation, 1, ("NCHW", "OIHW"), out_dtype)
-
-
-def conv2d_hwcn(
-    Input: Tensor,  # noqa: N803
-    Filter: Tensor,  # noqa: N803
-    stride: Numbers,
-    padding: Padding,
-    dilation: Numbers,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """`conv` along two axes, HWCN by HWIO."""
-    return _conv(Input, Filter, stride, padding, dilation, 1, ("HWCN", "HWIO"), out_dtype)
-
-
-def conv2d_nhwc(
-    Input: Tensor,  # noqa: N803
-    Filter: Tensor,  # noqa: N803
-    stride: Numbers,
-    padding: Padding,
-    dilation: Numbers,
-    out_dtype: str | None = "float32",
-) -> Tensor:
-    """`conv` along two axes, NHWC by HWIO."""
-    return _conv(Input, Filter, stride, padding, dilation, 1, ("NHWC", "HWIO"), out_dtype)
-
-
-def group_conv2d_nhwc(
-    Input: Tensor,  # noqa: N803
-    Filter: Tensor,  # noqa: N803
-    stride: Numbers,
-    padding: Padding,
-    dilation: Numbers,
-    groups: int,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """`conv` along two axes, NHWC by HWIO, in groups of channels."""
-    return _conv(Input, Filter, stride, padding, dilation, groups, ("NHWC", "HWIO"), out_dtype)
-
-
-def conv3d_ndhwc(
-    Input: Tensor,  # noqa: N803
-    Filter: Tensor,  # noqa: N803
-    stride: Numbers,
-    padding: Padding,
-    dilation: Numbers,
-    groups: int,
-    out_dtype: str | None = "float32",
-) -> Tensor:
-    """`conv` along three axes, NDHWC by DHWIO."""
-    return _conv(Input, Filter, stride, padding, dilation, groups, ("NDHWC", "DHWIO"), out_dtype)
+conv2d_nchw, conv2d_hwcn, conv2d_nhwc = map(_named, ("conv2d_nchw", "conv2d_hwcn", "conv2d_nhwc"))
+group_conv2d_nchw, group_conv2d_nhwc = map(_named, ("group_conv2d_nchw", "group_conv2d_nhwc"))
+conv3d_ncdhw, conv3d_ndhwc = map(_named, ("conv3d_ncdhw", "conv3d_ndhwc"))
+conv1d_transpose_ncw = _named("conv1d_transpose_ncw")
+conv2d_transpose_nchw = _named("conv2d_transpose_nchw")
+conv3d_transpose_ncdhw = _named("conv3d_transpose_ncdhw")
+group_conv1d_transpose_ncw = _named("group_conv1d_transpose_ncw")
+group_conv2d_transpose_nchw = _named("group_conv2d_transpose_nchw")
+group_conv3d_transpose_ncdhw = _named("group_conv3d_transpose_ncdhw")
 
 
 def _channels(kernel: Tensor, axis: int) -> int:
@@ -195,7 +165,7 @@ def depthwise_conv2d_nchw(
     groups = _channels(Filter, 0)
     channels, multiple, *window = Filter.shape
     kernel = reshape(Filter, [ops.mul(channels, multiple), 1, *window])
-    return _conv(Input, kernel, stride, padding, dilation, groups, ("NCHW", "OIHW"), out_dtype)
+    return group_conv2d_nchw(Input, kernel, stride, padding, dilation, groups, out_dtype)
 
 
 def depthwise_conv2d_nhwc(
@@ -221,69 +191,4 @@ def depthwise_conv2d_nhwc(
     groups = _channels(kernel, 2)
     *window, channels, multiple = kernel.shape
     kernel = reshape(kernel, [*window, 1, ops.mul(channels, multiple)])
-    return _conv(Input, kernel, stride, padding, dilation, groups, ("NHWC", "HWIO"), out_dtype)
-
-
-def _transposed(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Numbers,
-    padding: Padding,
-    groups: int,
-    axes: str,
-    out_dtype: str | None,
-    output_padding: Numbers,
-) -> Tensor:
-    layouts = f"NC{axes}", f"IO{axes}"
-    numbers = _padding(padding, kernel, layouts[1], 1)
-    options: Any = (1, groups, *layouts, out_dtype, "", output_padding)
-    return conv_transpose(data, kernel, strides, numbers, *options)
-
-
-def conv1d_transpose_ncw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Numbers,
-    padding: Padding,
-    out_dtype: str | None,
-    output_padding: Numbers,
-) -> Tensor:
-    """`conv_transpose` along one axis, NCW by IOW."""
-    return _transposed(data, kernel, stride, padding, 1, "W", out_dtype, output_padding)
-
-
-def conv2d_transpose_nchw(
-    Input: Tensor,  # noqa: N803
-    Filter: Tensor,  # noqa: N803
-    strides: Numbers,
-    padding: Padding,
-    out_dtype: str | None,
-    output_padding: Numbers,
-) -> Tensor:
-    """`conv_transpose` along two axes, NCHW by IOHW."""
-    return _transposed(Input, Filter, strides, padding, 1, "HW", out_dtype, output_padding)
-
-
-def conv3d_transpose_ncdhw(
-    Input: Tensor,  # noqa: N803
-    Filter: Tensor,  # noqa: N803
-    strides: Numbers,
-    padding: Padding,
-    out_dtype: str | None,
-    output_padding: Numbers,
-) -> Tensor:
-    """`conv_transpose` along three axes, NCDHW by IODHW."""
-    return _transposed(Input, Filter, strides, padding, 1, "DHW", out_dtype, output_padding)
-
-
-def group_conv3d_transpose_ncdhw(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Sequence[int],
-    padding: Padding,
-    out_dtype: str | None,
-    output_padding: Numbers,
-    groups: int,
-) -> Tensor:
-    """`conv_transpose` along three axes, NCDHW by IODHW, in groups of channels."""
-    return _transposed(data, kernel, strides, padding, groups, "DHW", out_dtype, output_padding)
+    return group_conv2d_nhwc(Input, kernel, stride, padding, dilation, groups, out_dtype)

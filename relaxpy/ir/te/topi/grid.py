@@ -30,20 +30,22 @@ ALPHA = -0.75
 def affine_grid(
     data: Tensor, target_shape: Sequence[ExprLike], align_corners: bool = True
 ) -> Tensor:
-    """The positions to which affine maps take those of images, each from -1 to 1.
+    """The positions to which affine maps take those of images or volumes, each from -1 to 1.
 
-    The maps are (batch, 2, 3) matrices, of columns x, y and 1; the result is (batch, 2, *sizes).
-    With `align_corners`, -1 and 1 are the centres of the first and last elements, else their edges.
+    The maps are (batch, 2, 3) matrices, of columns x, y and 1, or (batch, 3, 4) ones; the result is
+    (batch, 2 or 3, *sizes). With `align_corners`, -1 and 1 are the centres of the first and last
+    elements, else their edges.
 
     Errors:
-        MisuseError: the maps have another rank, or there are not two sizes.
+        MisuseError: the maps have another rank, or there are not two or three sizes.
     """
-    if data.ndim != 3 or len(target_shape) != 2:
+    sizes = as_sizes(target_shape)
+    count = len(sizes)
+    if data.ndim != 3 or count not in (2, 3):
         raise MisuseError(
-            f"expected maps of rank 3 and 2 sizes, found {shape_text(data.shape)} and "
+            f"expected maps of rank 3 and 2 or 3 sizes, found {shape_text(data.shape)} and "
             f"{list(target_shape)}"
         )
-    height, width = as_sizes(target_shape)
     wide = sum_dtype(data.dtype)
 
     def positions(size: PrimExpr, name: str) -> Tensor:
@@ -56,14 +58,15 @@ def affine_grid(
 
         return computed([size], element, name)
 
-    xs, ys = positions(width, "x"), positions(height, "y")
+    tables = [positions(size, name) for size, name in zip(sizes[::-1], "xyz", strict=False)]
 
-    def element(n: PrimExpr, i: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
-        row = [ops.cast_to(data(n, i, ops.const(k, INT64)), wide) for k in range(3)]
-        return ops.cast_to(row[0] * xs(x) + row[1] * ys(y) + row[2], data.dtype)
+    def element(n: PrimExpr, i: PrimExpr, *at: PrimExpr) -> PrimExpr:
+        row = [ops.cast_to(data(n, i, ops.const(k, INT64)), wide) for k in range(count + 1)]
+        pairs = zip(row, tables, at[::-1], strict=False)
+        terms = [factor * table(place) for factor, table, place in pairs]
+        return ops.cast_to(folded(ops.add, [*terms, row[-1]]), data.dtype)
 
-    shape = (*data.shape[:2], height, width)
-    return computed(shape, element, "affine_grid")
+    return computed((*data.shape[:2], *sizes), element, "affine_grid")
 
 
 @dataclass(frozen=True, slots=True)

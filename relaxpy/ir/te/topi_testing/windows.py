@@ -80,33 +80,10 @@ def dilate_python(
     return result
 
 
-def _transposed(
-    a: Array, w: Array, stride: Sizes, padding: Padding, output_padding: Sizes, groups: int = 1
-) -> Array:
-    """The transposed convolution of (batch, channels, ...) with (channels, outputs, ...)."""
-    count = w.ndim - 2
-    window, extra = w.shape[2:], _each(output_padding, count)
-    pads = [
-        (size - 1 - before, size - 1 - after + more)
-        for size, (before, after), more in zip(window, _pads(padding, window), extra, strict=True)
-    ]
-    apart = dilate_python(a, [1, 1, *_each(stride, count)])
-    flipped = np.flip(w, tuple(range(2, w.ndim)))
-    weights = np.concatenate([np.swapaxes(g, 0, 1) for g in np.split(flipped, groups, 0)], 0)
-    return _convolution(apart, weights, 1, pads, 1, groups)
-
-
-def conv1d_ncw_python(
-    a_np: Array, w_np: Array, stride: Sizes, padding: Padding, dilation: Sizes
-) -> Array:
-    """The convolution of (batch, channels, width) with (outputs, channels, window)."""
-    return group_conv1d_ncw_python(a_np, w_np, stride, padding, dilation, 1)
-
-
 def group_conv1d_ncw_python(
-    a_np: Array, w_np: Array, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+    a_np: Array, w_np: Array, stride: Sizes, padding: Padding, dilation: Sizes, groups: int = 1
 ) -> Array:
-    """The convolution of groups of channels."""
+    """The convolution of (batch, channels, width) with (outputs, channels / groups, window)."""
     span = (w_np.shape[2] - 1) * _each(dilation, 1)[0] + 1
     return _convolution(a_np, w_np, stride, _pads(padding, [span]), dilation, groups)
 
@@ -114,15 +91,15 @@ def group_conv1d_ncw_python(
 def conv2d_nchw_python(
     a_np: Array, w_np: Array, stride: Sizes, padding: Padding, groups: int = 1
 ) -> Array:
-    """The convolution of (batch, channels, h, w) with (outputs, channels / groups, h, w)."""
+    """The convolution of (batch, channels, ...) with (outputs, channels / groups, ...)."""
     return _convolution(a_np, w_np, stride, _pads(padding, w_np.shape[2:]), 1, groups)
 
 
 def conv2d_nhwc_python(
     a_np: Array, w_np: Array, stride: Sizes, padding: Padding, groups: int = 1
 ) -> Array:
-    """The convolution of (batch, h, w, channels) with (h, w, channels / groups, outputs)."""
-    data, weight = np.moveaxis(a_np, -1, 1), w_np.transpose(3, 2, 0, 1)
+    """The convolution of (batch, ..., channels) with (..., channels / groups, outputs)."""
+    data, weight = np.moveaxis(a_np, -1, 1), np.moveaxis(w_np, (-1, -2), (0, 1))
     return np.moveaxis(conv2d_nchw_python(data, weight, stride, padding, groups), 1, -1)
 
 
@@ -130,40 +107,6 @@ def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Sizes, padding: Padding
     """The convolution of (h, w, channels, batch) with (h, w, channels, outputs)."""
     data, weight = a_np.transpose(3, 2, 0, 1), w_np.transpose(3, 2, 0, 1)
     return conv2d_nchw_python(data, weight, stride, padding).transpose(2, 3, 1, 0)
-
-
-def conv3d_ncdhw_python(
-    a_np: Array, w_np: Array, stride: Sizes, padding: Padding, groups: int = 1
-) -> Array:
-    """The convolution of (batch, channels, d, h, w) with (outputs, channels / groups, d, h, w)."""
-    return _convolution(a_np, w_np, stride, _pads(padding, w_np.shape[2:]), 1, groups)
-
-
-def conv3d_ndhwc_python(
-    a_np: Array, w_np: Array, stride: Sizes, padding: Padding, groups: int = 1
-) -> Array:
-    """The convolution of (batch, d, h, w, channels) with (d, h, w, channels / groups, outputs)."""
-    data, weight = np.moveaxis(a_np, -1, 1), w_np.transpose(4, 3, 0, 1, 2)
-    return np.moveaxis(conv3d_ncdhw_python(data, weight, stride, padding, groups), 1, -1)
-
-
-def conv1d_transpose_ncw_python(
-    a_np: Array, w_np: Array, stride: Sizes, padding: Padding, output_padding: Sizes
-) -> Array:
-    """The transposed convolution of (batch, channels, width) with (channels, outputs, window)."""
-    return _transposed(a_np, w_np, stride, padding, output_padding)
-
-
-def group_conv1d_transpose_ncw_python(
-    a_np: Array,
-    w_np: Array,
-    stride: Sizes,
-    padding: Padding,
-    output_padding: Sizes,
-    groups: int = 1,
-) -> Array:
-    """The transposed convolution of groups of channels."""
-    return _transposed(a_np, w_np, stride, padding, output_padding, groups)
 
 
 def conv2d_transpose_nchw_python(
@@ -174,8 +117,17 @@ def conv2d_transpose_nchw_python(
     output_padding: Sizes,
     groups: int = 1,
 ) -> Array:
-    """The transposed convolution of (batch, channels, h, w) with (channels, outputs, h, w)."""
-    return _transposed(a_np, w_np, stride, padding, output_padding, groups)
+    """The transposed convolution of (batch, channels, ...) with (channels, outputs, ...)."""
+    count = w_np.ndim - 2
+    window, extra = w_np.shape[2:], _each(output_padding, count)
+    pads = [
+        (size - 1 - before, size - 1 - after + more)
+        for size, (before, after), more in zip(window, _pads(padding, window), extra, strict=True)
+    ]
+    apart = dilate_python(a_np, [1, 1, *_each(stride, count)])
+    flipped = np.flip(w_np, tuple(range(2, w_np.ndim)))
+    weights = np.concatenate([np.swapaxes(g, 0, 1) for g in np.split(flipped, groups, 0)], 0)
+    return _convolution(apart, weights, 1, pads, 1, groups)
 
 
 def conv2d_transpose_nhwc_python(
@@ -191,19 +143,15 @@ def conv2d_transpose_nhwc_python(
         raise unexpected(weight_format, "a layout of weights has the axes I, O, H and W")
     iohw = weight.transpose([weight_format.index(axis) for axis in "IOHW"])
     data = np.moveaxis(a_nhwc, -1, 1)
-    return np.moveaxis(_transposed(data, iohw, stride, padding, output_padding), 1, -1)
+    return np.moveaxis(
+        conv2d_transpose_nchw_python(data, iohw, stride, padding, output_padding), 1, -1
+    )
 
 
-def conv3d_transpose_ncdhw_python(
-    a_np: Array,
-    w_np: Array,
-    stride: Sizes,
-    padding: Padding,
-    output_padding: Sizes,
-    groups: int = 1,
-) -> Array:
-    """The transposed convolution of (batch, channels, d, h, w) with (channels, outputs, ...)."""
-    return _transposed(a_np, w_np, stride, padding, output_padding, groups)
+conv1d_ncw_python = group_conv1d_ncw_python
+conv3d_ncdhw_python, conv3d_ndhwc_python = conv2d_nchw_python, conv2d_nhwc_python
+conv1d_transpose_ncw_python = group_conv1d_transpose_ncw_python = conv2d_transpose_nchw_python
+conv3d_transpose_ncdhw_python = conv2d_transpose_nchw_python
 
 
 def depthwise_conv2d_python_nchw(

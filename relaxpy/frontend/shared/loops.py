@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relaxpy.frontend.shared.place import Place
 from relaxpy.frontend.shared.tensors import Size, as_size
-from relaxpy.frontend.torch.context import Context
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.nodes import Expr, TupleGetItem
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.loops import Loops as Loops, Number as Number, whole as whole
 from relaxpy.ir.tir.buffer import Buffer
@@ -15,7 +15,7 @@ from relaxpy.ir.tir.stmt import Stmt
 
 
 def kernel(
-    cx: Context,
+    cx: Place,
     name: str,
     outputs: Sequence[tuple[Sequence[Size], str]],
     inputs: Sequence[Expr],
@@ -37,4 +37,6 @@ def kernel(
         return te.extern(shapes, list(tensors), body, name, dtypes)
 
     result = cx.te(compute, *inputs, name=name)
-    return [result] if len(outputs) == 1 else [cx.emit(result[k]) for k in range(len(outputs))]
+    if len(outputs) == 1:
+        return [result]
+    return [cx.emit(TupleGetItem(result, k)) for k in range(len(outputs))]
