@@ -47,7 +47,8 @@ def run(value: str, x: Array, target: str) -> Any:
     dtype = x.dtype.name
     value = value.replace("DTYPE", repr(dtype)).replace("COUNT", str(x.shape[-1]))
     func = from_source(
-        f'@R.function\ndef main(x: R.Tensor({x.shape}, "{dtype}")):\n    y = {value}\n    return y\n'
+        f'@R.function\ndef main(x: R.Tensor({x.shape}, "{dtype}")):\n'
+        f"    y = {value}\n    return y\n"
     )
     return compile(IRModule({"main": func}), target)["main"](x)  # type: ignore[arg-type]
 
