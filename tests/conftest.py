@@ -4,12 +4,15 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests import rows
+
 # Examples that are slow on a busy machine are not failures, and a run repeats exactly.
 settings.register_profile("relaxpy", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("relaxpy")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    rows.configure(config)
     # What passes today passes tomorrow: runs draw the same programs and rows.
     os.environ.setdefault("RELAXPY_FUZZ_SEED", "1")
     # Code is generated in every run, and none is left in the directory of the user.

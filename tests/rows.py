@@ -11,6 +11,22 @@ import pytest
 from tests.fuzz.seed import SEED
 
 T = TypeVar("T")
+_CONFIG: list[pytest.Config] = []
+
+
+def configure(config: pytest.Config) -> None:
+    _CONFIG[:] = [config]
+
+
+def targets(name: str) -> tuple[str, ...]:
+    """The target, drawn by a name, of a program whose importer is tested; both in `make test-all`.
+
+    What kernels compute is tested for both targets by the tables of operators.
+    """
+    both = ("native", "numpy")
+    if _CONFIG[0].getoption("--whole-table"):
+        return both
+    return (random.Random(f"{SEED} {name}").choice(both),)
 
 
 def by_rule(table: str) -> list[Any]:

@@ -22,6 +22,7 @@ from relaxpy.relax.dpl import (
 )
 from relaxpy.script import from_source, relax as R
 from tests.fuzz.operator_chains import INFO, bodies, chains
+from tests.fuzz.seed import COUNT
 
 seen: list[np.ndarray] = []
 
@@ -149,7 +150,7 @@ def test_rewritten_programs_have_the_same_results_and_effects(
 
 @pytest.mark.rule("OPT-3", "OPT-11")
 @given(chains())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * COUNT, deadline=None)
 def test_values_before_and_after_a_change_are_distinguished(body: tuple[list[str], str]) -> None:
     mod = program(*body)
     rewriter = from_pattern("a sum of two equals")

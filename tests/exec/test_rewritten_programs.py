@@ -1,12 +1,13 @@
 """Generated programs give the same after what rewrites functions without changing what they do."""
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
-from hypothesis import given, settings, strategies as st
+import pytest
 from typing_extensions import override
 
-from relaxpy.exec.compile import compile
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -16,8 +17,8 @@ from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator, mutator
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from tests.exec.kernels import function
-from tests.exec.test_programs import same
-from tests.fuzz.squares import SQUARE, write
+from tests.fuzz.graphs import Program, run, write
+from tests.fuzz.seed import COUNT, SEED
 
 
 @mutator
@@ -40,22 +41,17 @@ def main_of(mod: IRModule) -> rx.Function:
     return main
 
 
-def caller(mod: IRModule) -> IRModule:
-    """The module with a function that only calls `main`."""
-    params = [rx.Var("x", SQUARE), rx.Var("y", SQUARE)]
-    inner = main_of(mod).without_attr("global_symbol")
-    ret = inner.struct_info
-    assert isinstance(ret, rx.FuncStructInfo)
-    result = rx.Var("result", ret.ret)
-    outer = function(params, [(result, rx.Call(rx.GlobalVar("inner"), tuple(params)))], result)
-    others = {v: f for v, f in mod.items() if v.name_hint != "main"}
-    return normalize_module(
-        IRModule({**others, rx.GlobalVar("inner"): inner, rx.GlobalVar("main"): outer})
-    )
-
-
 def inlined(mod: IRModule) -> rx.Function:
-    whole = caller(mod)
+    """The function `main` as the body of one that only calls it."""
+    main = main_of(mod)
+    inner = main.without_attr("global_symbol")
+    params = copy_with_new_vars(main).params
+    result = rx.Var("result", main.ret_struct_info)
+    call = rx.Call(rx.GlobalVar("inner"), params)
+    outer = function(params, [(result, call)], result, pure=main.is_pure)
+    others = {v: f for v, f in mod.items() if v.name_hint != "main"}
+    functions = {rx.GlobalVar("inner"): inner, rx.GlobalVar("main"): outer}
+    whole = normalize_module(IRModule({**others, **functions}))
     return main_of(whole).inline_functions({"inner": whole["inner"]})  # type: ignore[dict-item]
 
 
@@ -68,25 +64,44 @@ REWRITES: dict[str, Callable[[IRModule], rx.Function]] = {
 }
 
 
-@given(st.data(), st.sampled_from(sorted(REWRITES)))
-@settings(max_examples=20, deadline=None)
-def test_rewritten_programs_give_the_same(data: st.DataObject, name: str) -> None:
-    mod = normalize_module(write(data))
-    after = mod.clone()
-    after["main"] = REWRITES[name](mod)
-    assert check_well_formed(after, normal_form=True) == []
-    args = [np.arange(4, dtype="float32").reshape(2, 2) - k for k in (1, 2)]
-    before = compile(mod, relax_pipeline=None)["main"](*args)
-    same(compile(after, relax_pipeline=None)["main"](*args), before)
+def sized(program: Program) -> Program:
+    """The program with arguments of the size that is bound."""
+
+    def literal(shape: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return tuple(2 if size == "n" else size for size in shape)
+
+    params = tuple(replace(param, shape=literal(param.shape)) for param in program.params)
+    symbols = tuple(symbol for symbol in program.symbols if symbol != "n")
+    return replace(program, params=params, symbols=symbols)
 
 
-@given(st.data())
-@settings(max_examples=15, deadline=None)
-def test_a_mutator_without_methods_changes_no_program(data: st.DataObject) -> None:
-    mod = normalize_module(write(data))
-    main = main_of(mod)
-    assert PyExprMutator(mod).visit_expr(main) is main
-    assert PyExprMutator().visit_expr(main) is main
-    copy = copy_with_new_vars(main)
-    assert_structural_equal(copy, main)
-    assert copy.struct_info == main.struct_info
+@pytest.mark.parametrize("name", REWRITES)
+def test_rewritten_programs_give_the_same(name: str, tmp_path: Path) -> None:
+    def rewritten(mod: IRModule) -> IRModule:
+        mod = normalize_module(mod)
+        after = mod.clone()
+        after["main"] = REWRITES[name](mod)
+        assert check_well_formed(after, normal_form=True) == []
+        return after
+
+    change = sized if name == "sized" else lambda program: program
+    seeds = (f"{SEED} {name} {k}" for k in itertools.count())
+    programs = ((seed, write(seed)) for seed in seeds)
+    drawn = ((seed, p) for seed, p in programs if name != "sized" or "n" in p.symbols)
+    for seed, program in itertools.islice(drawn, -(-COUNT // 10)):
+        run(change(program), seed, tmp_path, ["numpy without passes"], rewritten)
+
+
+def test_a_mutator_without_methods_changes_no_program(tmp_path: Path) -> None:
+    def unchanged(mod: IRModule) -> IRModule:
+        mod = normalize_module(mod)
+        main = main_of(mod)
+        assert PyExprMutator(mod).visit_expr(main) is main
+        assert PyExprMutator().visit_expr(main) is main
+        copy = copy_with_new_vars(main)
+        assert_structural_equal(copy, main)
+        assert copy.struct_info == main.struct_info
+        return mod
+
+    for k in range(-(-COUNT // 10)):
+        run(write(f"{SEED} mutator {k}"), f"mutator {k}", tmp_path, [], unchanged)

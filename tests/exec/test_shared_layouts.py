@@ -17,6 +17,7 @@ import relaxpy
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.script import from_source
 from tests.guard_pages import guarded
+from tests.rows import sections
 
 Array = np.ndarray[Any, Any]
 TARGETS = ("numpy", "native") if obstacle() is None else ("numpy",)
@@ -33,81 +34,68 @@ DECLARED = {
     "strides of both": (", strides=[a, b]", ", strides=[d, e], elem_offset=0"),
 }
 Meaning = Callable[[Array, Array], Array]
-BODIES: dict[str, tuple[str, Meaning]] = {
-    "a local buffer is copied": (
-        """
+MEANINGS: dict[str, Meaning] = {
+    "a local buffer is copied": lambda p, q: q[::-1] + p,
+    "a local buffer is copied in one of its own loops": lambda _, q: q,
+    "a local buffer is used once more": lambda _, q: 2 * q + 2 * q[::-1, ::-1] - 1,
+    "sums are stored, then changed": lambda p, q: np.maximum(q @ q[:6].T, p),
+    "prefix sums": lambda _, q: np.cumsum(q, axis=1),
+    "another shape is read": lambda _, q: q[::-1, ::-1] + q.reshape(-1)[:8, None],
+    "another shape is stored": lambda _, q: np.cumsum(q.T).reshape(8, 6),
+    "another shape is stored of what is computed from it": lambda _, q: (
+        q.reshape(-1)[np.arange(48) * 7 % 48].reshape(8, 6) + q[0, 0]
+    ),
+    "a local buffer has gaps": lambda p, q: q[::-1] + 1 + p,
+    "a local buffer with gaps is a copy": lambda _, q: q[::-1] + q[:, ::-1],
+    "a product of rows": lambda _, q: np.repeat(q.prod(axis=1, keepdims=True), 6, axis=1),
+}
+BODIES = sections(
+    """
+--- a local buffer is copied
     for i, j in T.grid(8, 6):
         Z[i, j] = Q[7 - i, j] + P[i, j]
     for i, j in T.grid(8, 6):
         P[i, j] = Z[i, j]
-""",
-        lambda p, q: q[::-1] + p,
-    ),
-    "a local buffer is copied in one of its own loops": (
-        """
+--- a local buffer is copied in one of its own loops
     for i in range(6):
         for j in range(8):
             for l in range(2):
                 Z[j, i] = Q[j, i]
             P[j, i] = Z[j, i]
-""",
-        lambda _, q: q,
-    ),
-    "a local buffer is used once more": (
-        """
+--- a local buffer is used once more
     for i, j in T.grid(8, 6):
         Z[i, j] = Q[i, j] * T.float32(2)
     for i, j in T.grid(8, 6):
         Y[i, j] = Z[i, j] + Z[7 - i, 5 - j]
     for i, j in T.grid(8, 6):
         P[i, j] = Y[i, j] - T.float32(1)
-""",
-        lambda _, q: 2 * q + 2 * q[::-1, ::-1] - 1,
-    ),
-    "sums are stored, then changed": (
-        """
+--- sums are stored, then changed
     for i, j in T.grid(8, 6):
         Z[i, j] = T.float32(0)
         for k in range(6):
             Z[i, j] = Z[i, j] + Q[i, k] * Q[j, k]
     for i, j in T.grid(8, 6):
         P[i, j] = T.max(Z[i, j], P[i, j])
-""",
-        lambda p, q: np.maximum(q @ q[:6].T, p),
-    ),
-    "prefix sums": (
-        """
+--- prefix sums
     for i in range(8):
         Z[i, 0] = Q[i, 0]
         for j in range(5):
             Z[i, j + 1] = Z[i, j] + Q[i, j + 1]
     for i, j in T.grid(8, 6):
         P[i, j] = Z[i, j]
-""",
-        lambda _, q: np.cumsum(q, axis=1),
-    ),
-    "another shape is read": (
-        """
+--- another shape is read
     for i in range(48):
         F[i] = Q[i // 6, i % 6]
     for i, j in T.grid(8, 6):
         P[i, j] = F[47 - i * 6 - j] + F[i]
-""",
-        lambda _, q: q[::-1, ::-1] + q.reshape(-1)[:8, None],
-    ),
-    "another shape is stored": (
-        """
+--- another shape is stored
     for i in range(48):
         F[i] = Q[i % 8, i // 8]
     for i in range(47):
         F[i + 1] = F[i] + F[i + 1]
     for i, j in T.grid(8, 6):
         P[i, j] = F[i * 6 + j]
-""",
-        lambda _, q: np.cumsum(q.T).reshape(8, 6),
-    ),
-    "another shape is stored of what is computed from it": (
-        """
+--- another shape is stored of what is computed from it
     for i in range(48):
         F[i] = Q[i // 6, i % 6]
     for i in range(48):
@@ -116,39 +104,25 @@ BODIES: dict[str, tuple[str, Meaning]] = {
         Z[i, j] = G[i * 6 + j]
     for i, j in T.grid(8, 6):
         P[i, j] = Z[i, j] + Z[0, 0]
-""",
-        lambda _, q: q.reshape(-1)[np.arange(48) * 7 % 48].reshape(8, 6) + q[0, 0],
-    ),
-    "a local buffer has gaps": (
-        """
+--- a local buffer has gaps
     for i, j in T.grid(8, 6):
         S[i, j] = Q[7 - i, j] + T.float32(1)
     for i, j in T.grid(8, 6):
         P[i, j] = S[i, j] + P[i, j]
-""",
-        lambda p, q: q[::-1] + 1 + p,
-    ),
-    "a local buffer with gaps is a copy": (
-        """
+--- a local buffer with gaps is a copy
     for i, j in T.grid(8, 6):
         S[i, j] = Q[i, j]
     for i, j in T.grid(8, 6):
         Z[i, j] = S[7 - i, j] + S[i, 5 - j]
     for i, j in T.grid(8, 6):
         P[i, j] = Z[i, j]
-""",
-        lambda _, q: q[::-1] + q[:, ::-1],
-    ),
-    "a product of rows": (
-        """
+--- a product of rows
     for i, j in T.grid(8, 6):
         P[i, j] = T.float32(1)
         for k in range(6):
             P[i, j] = P[i, j] * Q[i, k]
-""",
-        lambda _, q: np.repeat(q.prod(axis=1, keepdims=True), 6, axis=1),
-    ),
-}
+"""
+)
 Layout = Callable[[], tuple[Array, Array]]
 LAYOUTS: dict[str, Layout] = {
     "compact": lambda: _last(lambda m: m[-48:].reshape(8, 6)),
@@ -192,7 +166,7 @@ def kernel(body: str, first: str, second: str) -> str:
 def test_only_the_elements_of_an_argument_are_written(
     target: str, name: str, declared: str
 ) -> None:
-    body, meaning = BODIES[name]
+    body, meaning = BODIES[name], MEANINGS[name]
     first, second = DECLARED[declared]
     f = relaxpy.compile(from_source(kernel(body, first, second)), target=target)["f"]
     for where, layout in LAYOUTS.items():

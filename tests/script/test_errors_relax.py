@@ -7,6 +7,7 @@ import pytest
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, StructInfoError, WellFormedError
 from relaxpy.script import from_source, relax as R
+from tests.rows import sections
 from tests.script.marked import check_marks
 
 
@@ -278,147 +279,134 @@ def test_a_function_that_is_no_operand_is_reported_where_it_is_used() -> None:
 
 
 #: Programs with what is said of them, and where.
-MARKED = {
-    "an unknown attribute gets the nearest one": """
-        @R.function
-        def main(x: R.Tensr((4,), "float32")):
-        #             ^^^^^ R has no attribute 'Tensr'
-        # hint: did you mean `R.Tensor`?
-            return x
-    """,
-    "an unknown attribute gets the nearest one, 2": """
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            y = R.shap_of(x)
-            #     ^^^^^^^ R has no attribute 'shap_of'
-            # hint: did you mean `R.shape_of`?
-            m = T.maxx(1, 2)
-            #     ^^^^ T has no attribute 'maxx'
-            # hint: did you mean `T.max`?
-            return y
-    """,
-    "annotations that need each other are errors": """
-        @R.function
-        def main(x: R.Tensor(y), y: R.Tensor(x)):
-        #                                    ^ unknown name 'x' [WF-2a]
-            return x
-    """,
-    "annotations that need each other are errors, 2": """
-        @R.function
-        def main(x: x.Tensor):
-        #           ^ unknown name 'x' [WF-2a]
-            return x
-    """,
-    "annotations that need each other are errors, 3": """
-        @T.prim_func
-        def f(n: n):
-        #        ^ unknown name 'n'
-            T.evaluate(n)
-    """,
-    "a size without quotes or declaration gets them": """
-        @R.function
-        def main(x: R.Tensor((m, 4), "float32")):
-        #                     ^ unknown name 'm' [PX-7]
-        # hint: in a signature dimensions are strings: 'm'
-            return x
-    """,
-    "a size without quotes or declaration gets them, 2": """
-        @R.function
-        def main(x: R.Tensor(("m", 4), "float32")):
-            y = R.match_cast(x, R.Tensor((k, 4), "float32"))
-            #                             ^ unknown name 'k' [PX-7]
-            # hint: declare a new shape variable before: k = T.int64()
-            return y
-    """,
-    "attributes are data": """
-        @R.function
-        def main(x: R.Tensor):
-            R.func_attr({"f": lambda: 0})
-            #           ^^^^^^^^^^^^^^^^ an attribute is a number, a string, a node, or a list or
-            # ... dict of them, found Lambda
-            R.func_attr({"a": [1, {2: 3}]})
-            #           ^^^^^^^^^^^^^^^^^^ attributes are a dict keyed by strings, found {2: 3}
-            R.func_attr({"global_symbol": 3})
-        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
-            return x
-    """,
-    "attributes are data, 2": """
-        @T.prim_func
-        def f(n: T.int32):
-            T.func_attr({"global_symbol": 3})
-        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
-            k: T.int32 = 1.5
-            #            ^^^ k is int32, the value is 1.5
-            T.evaluate(n)
-    """,
-    "names without their namespace or in another get it": """
-        @R.function
-        def main(x: Tensor((3,), "float32")):
-        #           ^^^^^^ unknown name 'Tensor' [WF-2a]
-        # hint: did you mean `R.Tensor`?
-            return x
-    """,
-    "names without their namespace or in another get it, 2": """
-        @R.function
-        def main(x: R.Tensor((3,), "float32")):
-            y = softmax(x)
-            #   ^^^^^^^ unknown name 'softmax' [WF-2a]
-            # hint: did you mean `R.nn.softmax`?
-            z = self.other(x)
-            #   ^^^^ unknown name 'self' [WF-2a]
-            # hint: functions of a module are called by the name of the class, or by `cls = ...`
-            n = int64()
-            #   ^^^^^ unknown name 'int64' [WF-2a]
-            # hint: did you mean `T.int64`?
-            return x
-    """,
-    "names without their namespace or in another get it, 3": """
-        @R.prim_func
-        #  ^^^^^^^^^ R has no attribute 'prim_func'
-        # hint: did you mean `T.prim_func`?
-        def f(A: T.Buffer((3,), "float32")):
-            A[0] = 0.0
-    """,
-    "what is no operand is named as it is written": """
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), s: R.Shape(["n", "m"])):
-            a = x + "a"
-            #       ^^^ relax.add: x2 is a tensor or a scalar, found R.str("a") [DER-36]
-            b = R.const([1, 2], "flot32")
-            #                   ^^^^^^^^ unknown dtype 'flot32' [DT-1]
-            # hint: did you mean 'float32'?
-            d = R.add(x, lambda v: v)
-            #            ^^^^^^^^^^^ relax.add: expected a Relax expression, found a lambda
-            # ... [AST-15]
-            c = s[0]
-            #   ^^^^ [0] needs a tuple, found R.Shape([n, m]) [DER-32]
-            # hint: name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))
-            return x
-    """,
-    "annotations have no quotes": """
-        @R.function
-        def main(x: "R.Tensor((2, 3))"):
-        #           ^^^^^^^^^^^^^^^^^^ an annotation is a struct info such as R.Tensor, found
-        # ... 'R.Tensor((2, 3))' [AST-5]
-        # hint: leave out the quotes
-            return x
-    """,
-    "what a module has is named": """
-        @I.ir_module
-        class M:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                return M.layer(x)
-                #        ^^^^^ the module has no function 'layer' [SC-1]
-                # hint: it has main, other
+MARKED = sections(
+    """
+--- an unknown attribute gets the nearest one
+@R.function
+def main(x: R.Tensr((4,), "float32")):
+#             ^^^^^ R has no attribute 'Tensr'
+# hint: did you mean `R.Tensor`?
+    return x
+--- an unknown attribute gets the nearest one, 2
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    y = R.shap_of(x)
+    #     ^^^^^^^ R has no attribute 'shap_of'
+    # hint: did you mean `R.shape_of`?
+    m = T.maxx(1, 2)
+    #     ^^^^ T has no attribute 'maxx'
+    # hint: did you mean `T.max`?
+    return y
+--- annotations that need each other are errors
+@R.function
+def main(x: R.Tensor(y), y: R.Tensor(x)):
+#                                    ^ unknown name 'x' [WF-2a]
+    return x
+--- annotations that need each other are errors, 2
+@R.function
+def main(x: x.Tensor):
+#           ^ unknown name 'x' [WF-2a]
+    return x
+--- annotations that need each other are errors, 3
+@T.prim_func
+def f(n: n):
+#        ^ unknown name 'n'
+    T.evaluate(n)
+--- a size without quotes or declaration gets them
+@R.function
+def main(x: R.Tensor((m, 4), "float32")):
+#                     ^ unknown name 'm' [PX-7]
+# hint: in a signature dimensions are strings: 'm'
+    return x
+--- a size without quotes or declaration gets them, 2
+@R.function
+def main(x: R.Tensor(("m", 4), "float32")):
+    y = R.match_cast(x, R.Tensor((k, 4), "float32"))
+    #                             ^ unknown name 'k' [PX-7]
+    # hint: declare a new shape variable before: k = T.int64()
+    return y
+--- attributes are data
+@R.function
+def main(x: R.Tensor):
+    R.func_attr({"f": lambda: 0})
+    #           ^^^^^^^^^^^^^^^^ an attribute is a number, a string, a node, or a list or
+    # ... dict of them, found Lambda
+    R.func_attr({"a": [1, {2: 3}]})
+    #           ^^^^^^^^^^^^^^^^^^ attributes are a dict keyed by strings, found {2: 3}
+    R.func_attr({"global_symbol": 3})
+#   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
+    return x
+--- attributes are data, 2
+@T.prim_func
+def f(n: T.int32):
+    T.func_attr({"global_symbol": 3})
+#   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
+    k: T.int32 = 1.5
+    #            ^^^ k is int32, the value is 1.5
+    T.evaluate(n)
+--- names without their namespace or in another get it
+@R.function
+def main(x: Tensor((3,), "float32")):
+#           ^^^^^^ unknown name 'Tensor' [WF-2a]
+# hint: did you mean `R.Tensor`?
+    return x
+--- names without their namespace or in another get it, 2
+@R.function
+def main(x: R.Tensor((3,), "float32")):
+    y = softmax(x)
+    #   ^^^^^^^ unknown name 'softmax' [WF-2a]
+    # hint: did you mean `R.nn.softmax`?
+    z = self.other(x)
+    #   ^^^^ unknown name 'self' [WF-2a]
+    # hint: functions of a module are called by the name of the class, or by `cls = ...`
+    n = int64()
+    #   ^^^^^ unknown name 'int64' [WF-2a]
+    # hint: did you mean `T.int64`?
+    return x
+--- names without their namespace or in another get it, 3
+@R.prim_func
+#  ^^^^^^^^^ R has no attribute 'prim_func'
+# hint: did you mean `T.prim_func`?
+def f(A: T.Buffer((3,), "float32")):
+    A[0] = 0.0
+--- what is no operand is named as it is written
+@R.function
+def main(x: R.Tensor((2, 3), "float32"), s: R.Shape(["n", "m"])):
+    a = x + "a"
+    #       ^^^ relax.add: x2 is a tensor or a scalar, found R.str("a") [DER-36]
+    b = R.const([1, 2], "flot32")
+    #                   ^^^^^^^^ unknown dtype 'flot32' [DT-1]
+    # hint: did you mean 'float32'?
+    d = R.add(x, lambda v: v)
+    #            ^^^^^^^^^^^ relax.add: expected a Relax expression, found a lambda
+    # ... [AST-15]
+    c = s[0]
+    #   ^^^^ [0] needs a tuple, found R.Shape([n, m]) [DER-32]
+    # hint: name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))
+    return x
+--- annotations have no quotes
+@R.function
+def main(x: "R.Tensor((2, 3))"):
+#           ^^^^^^^^^^^^^^^^^^ an annotation is a struct info such as R.Tensor, found
+# ... 'R.Tensor((2, 3))' [AST-5]
+# hint: leave out the quotes
+    return x
+--- what a module has is named
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+        return M.layer(x)
+        #        ^^^^^ the module has no function 'layer' [SC-1]
+        # hint: it has main, other
 
-            @R.function
-            def other(x: R.Tensor((2, 3), "float32")):
-                return cls.main(x)
-                #      ^^^ unknown name 'cls' [WF-2a]
-                # hint: functions of a module are called by the name of the class, or by `cls = ...`
-    """,
-}
+    @R.function
+    def other(x: R.Tensor((2, 3), "float32")):
+        return cls.main(x)
+        #      ^^^ unknown name 'cls' [WF-2a]
+        # hint: functions of a module are called by the name of the class, or by `cls = ...`
+"""
+)
 
 
 @pytest.mark.parametrize("text", MARKED.values(), ids=MARKED)

@@ -16,184 +16,172 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source, relax as R, tir as T
+from tests.rows import sections
 
-PROGRAMS = {
-    "functions that call each other": """
-        @I.ir_module
-        class Module:
-            @R.function(private=True)
-            def helper(x: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
-                return x
+PROGRAMS = sections(
+    """
+--- functions that call each other
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def helper(x: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
+        return x
 
-            @R.function
-            def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-                cls = Module
-                y = cls.helper(x)
-                return y
-        """,
-    "a recursive local function": """
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        cls = Module
+        y = cls.helper(x)
+        return y
+--- a recursive local function
+@R.function
+def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")) -> R.Object:
+    @R.function
+    def loop(y: R.Object, d: R.Tensor((), "bool")) -> R.Object:
+        if d:
+            z: R.Object = loop(y, c)
+        else:
+            z: R.Object = y
+        return z
+    r = loop(x, c)
+    return r
+--- a local function that uses the sizes around it
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")) -> R.Object:
+    n = T.int64()
+
+    @R.function
+    def inner(y: R.Tensor((n, "k"), "float32")) -> R.Tensor((n, "k"), "float32"):
+        k = T.int64()
+        z = R.match_cast(y, R.Tensor((n, k), "float32"))
+        return z
+    return inner
+--- sizes that only a local function speaks of
+@R.function
+def main(x: R.Tensor(("n",), "float32")) -> R.Object:
+    n = T.int64()
+
+    @R.function
+    def inner() -> R.Shape([n]):
+        s = R.shape([n])
+        return s
+    return inner
+--- branches that end in every kind of binding
+@R.function(pure=False)
+def main(
+    c: R.Tensor((), "bool"), t: R.Tuple(R.Object, R.Object), x: R.Tensor(("n",), "float32")
+) -> R.Object:
+    n = T.int64()
+    if c:
+        if c:
+            a: R.Object = t[0]
+        else:
+            a: R.Object = t[1]
+    else:
+        b = t[0]
+        a: R.Object = b
+    if c:
+        d = R.match_cast(x, R.Tensor((n,), "float32"))
+    else:
+        R.print(a)
+        d = x
+    if c:
+        e: R.Object = (a, d)
+    else:
         @R.function
-        def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")) -> R.Object:
-            @R.function
-            def loop(y: R.Object, d: R.Tensor((), "bool")) -> R.Object:
-                if d:
-                    z: R.Object = loop(y, c)
-                else:
-                    z: R.Object = y
-                return z
-            r = loop(x, c)
-            return r
-        """,
-    "a local function that uses the sizes around it": """
-        @R.function
-        def main(x: R.Tensor(("n", "m"), "float32")) -> R.Object:
-            n = T.int64()
-
-            @R.function
-            def inner(y: R.Tensor((n, "k"), "float32")) -> R.Tensor((n, "k"), "float32"):
-                k = T.int64()
-                z = R.match_cast(y, R.Tensor((n, k), "float32"))
-                return z
-            return inner
-        """,
-    "sizes that only a local function speaks of": """
-        @R.function
-        def main(x: R.Tensor(("n",), "float32")) -> R.Object:
-            n = T.int64()
-
-            @R.function
-            def inner() -> R.Shape([n]):
-                s = R.shape([n])
-                return s
-            return inner
-        """,
-    "branches that end in every kind of binding": """
-        @R.function(pure=False)
-        def main(
-            c: R.Tensor((), "bool"), t: R.Tuple(R.Object, R.Object), x: R.Tensor(("n",), "float32")
-        ) -> R.Object:
-            n = T.int64()
-            if c:
-                if c:
-                    a: R.Object = t[0]
-                else:
-                    a: R.Object = t[1]
-            else:
-                b = t[0]
-                a: R.Object = b
-            if c:
-                d = R.match_cast(x, R.Tensor((n,), "float32"))
-            else:
-                R.print(a)
-                d = x
-            if c:
-                e: R.Object = (a, d)
-            else:
-                @R.function
-                def g(y: R.Object) -> R.Object:
-                    return y
-                e: R.Object = g
-            return (a, d, e)
-        """,
-    "bare casts, unit values and results in tuples": """
-        @R.function(pure=False)
-        def main(
-            x: R.Object, s: R.Shape(["n"]), p: R.Prim(value="k")
-        ) -> R.Tuple(R.Tuple, R.Object):
-            n = T.int64()
-            R.match_cast(x, R.Tensor((n, 2), "float32"))
-            u = R.print(x)
-            v = (u, x)
-            return v
-        """,
-    "attributes of all kinds": """
-        @R.function(pure=False)
-        def main(x: R.Object) -> R.Object:
-            R.func_attr({"a b": [1, [2.5, True], None], "c": {"d": "it's"}, "inf": -1e999})
-            y = R.call_packed("f", x, axis=[0, 1], mode="fast", **{"not a name": 1})
+        def g(y: R.Object) -> R.Object:
             return y
-        """,
-    "callables, nested in signatures": """
-        @R.function
-        def main(
-            f: R.Callable((R.Tensor(("n",), "float32"),), R.Tensor(("n",), "float32"), True),
-            g: R.Callable((R.Callable, R.Object), R.Shape(ndim=1), False),
-            x: R.Tensor(("m",), "float32"),
-        ) -> R.Tensor(("m",), "float32"):
-            y = f(x)
-            return y
-        """,
-    "dataflow blocks with and without results": """
-        @R.function
-        def main(x: R.Tensor(("n",), "float32")) -> R.Shape(["n"]):
-            n = T.int64()
-            with R.dataflow():
-                a = R.shape_of(x)
-                R.output()
-            b = R.shape_of(x)
-            with R.dataflow():
-                c = R.shape_of(x)
-                d = (c, c)
-                e = d[1]
-                R.output(e, d)
-            return e
-        """,
-    "operators with operands and attributes": """
-        @R.function
-        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 2), "float32")) -> R.Object:
-            n = T.int64()
-            a = R.sum(x, axis=[1], keepdims=True)
-            b = R.matmul(x, w)
-            c = R.concat([x, x], axis=1)
-            d = R.astype(x, "float16")
-            e = R.clip(x, 0, 6)
-            f = R.full((n, 4), R.const(1.0, "float32"), "float32")
-            g = R.arange(0, n, 1, "int64")
-            h = R.broadcast_to(x, (2, n, 4))
-            i = R.max(x)
-            j = x + R.const(1.0, "float32")
-            return (a, b, c, d, e, f, g, h, i, j)
-        """,
-    "sizes that are known to be sizes": """
-        @R.function
-        def main(
-            x: R.Tensor(("n", "n * 2"), "float32"), f: R.Callable((R.Shape(["k"]),), R.Object, True)
-        ) -> R.Tensor(("n", "n * 2"), "float32"):
-            n = T.int64(is_size_var=True)
-            k = T.int64(is_size_var=True)
-            return x
-        """,
-    "parameters that are shapes of others": """
-        @R.function
-        def main(x: R.Tensor(s, "float32"), s: R.Shape(ndim=2)) -> R.Tensor(s, "float32"):
-            return x
-        """,
-    "unit values that a dataflow block gives": """
-        @R.function
-        def main(x: R.Object) -> R.Object:
-            with R.dataflow():
-                u: R.Tuple = R.call_pure_packed("f", x, sinfo_args=(R.Tuple(),))
-                R.output(u)
-            return x
-        """,
-    "constants that lists cannot say": """
-        @R.function
-        def main() -> R.Tensor((2, 0, 3), "float32"):
-            x = R.const([], "float32", shape=(2, 0, 3))
-            y = R.const(["0x7fc00001", "nan", 1.5], "float32")
-            return x
-        """,
-    "names that shadow each other": """
-        @R.function
-        def main(x: R.Tensor((4,), "float32")) -> R.Object:
-            x = R.shape_of(x)
-            x = (x, x)
-            sum = x[0]
-            R_1 = sum
-            cls = R_1
-            return cls
-        """,
-}
+        e: R.Object = g
+    return (a, d, e)
+--- bare casts, unit values and results in tuples
+@R.function(pure=False)
+def main(
+    x: R.Object, s: R.Shape(["n"]), p: R.Prim(value="k")
+) -> R.Tuple(R.Tuple, R.Object):
+    n = T.int64()
+    R.match_cast(x, R.Tensor((n, 2), "float32"))
+    u = R.print(x)
+    v = (u, x)
+    return v
+--- attributes of all kinds
+@R.function(pure=False)
+def main(x: R.Object) -> R.Object:
+    R.func_attr({"a b": [1, [2.5, True], None], "c": {"d": "it's"}, "inf": -1e999})
+    y = R.call_packed("f", x, axis=[0, 1], mode="fast", **{"not a name": 1})
+    return y
+--- callables, nested in signatures
+@R.function
+def main(
+    f: R.Callable((R.Tensor(("n",), "float32"),), R.Tensor(("n",), "float32"), True),
+    g: R.Callable((R.Callable, R.Object), R.Shape(ndim=1), False),
+    x: R.Tensor(("m",), "float32"),
+) -> R.Tensor(("m",), "float32"):
+    y = f(x)
+    return y
+--- dataflow blocks with and without results
+@R.function
+def main(x: R.Tensor(("n",), "float32")) -> R.Shape(["n"]):
+    n = T.int64()
+    with R.dataflow():
+        a = R.shape_of(x)
+        R.output()
+    b = R.shape_of(x)
+    with R.dataflow():
+        c = R.shape_of(x)
+        d = (c, c)
+        e = d[1]
+        R.output(e, d)
+    return e
+--- operators with operands and attributes
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 2), "float32")) -> R.Object:
+    n = T.int64()
+    a = R.sum(x, axis=[1], keepdims=True)
+    b = R.matmul(x, w)
+    c = R.concat([x, x], axis=1)
+    d = R.astype(x, "float16")
+    e = R.clip(x, 0, 6)
+    f = R.full((n, 4), R.const(1.0, "float32"), "float32")
+    g = R.arange(0, n, 1, "int64")
+    h = R.broadcast_to(x, (2, n, 4))
+    i = R.max(x)
+    j = x + R.const(1.0, "float32")
+    return (a, b, c, d, e, f, g, h, i, j)
+--- sizes that are known to be sizes
+@R.function
+def main(
+    x: R.Tensor(("n", "n * 2"), "float32"), f: R.Callable((R.Shape(["k"]),), R.Object, True)
+) -> R.Tensor(("n", "n * 2"), "float32"):
+    n = T.int64(is_size_var=True)
+    k = T.int64(is_size_var=True)
+    return x
+--- parameters that are shapes of others
+@R.function
+def main(x: R.Tensor(s, "float32"), s: R.Shape(ndim=2)) -> R.Tensor(s, "float32"):
+    return x
+--- unit values that a dataflow block gives
+@R.function
+def main(x: R.Object) -> R.Object:
+    with R.dataflow():
+        u: R.Tuple = R.call_pure_packed("f", x, sinfo_args=(R.Tuple(),))
+        R.output(u)
+    return x
+--- constants that lists cannot say
+@R.function
+def main() -> R.Tensor((2, 0, 3), "float32"):
+    x = R.const([], "float32", shape=(2, 0, 3))
+    y = R.const(["0x7fc00001", "nan", 1.5], "float32")
+    return x
+--- names that shadow each other
+@R.function
+def main(x: R.Tensor((4,), "float32")) -> R.Object:
+    x = R.shape_of(x)
+    x = (x, x)
+    sum = x[0]
+    R_1 = sum
+    cls = R_1
+    return cls
+"""
+)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

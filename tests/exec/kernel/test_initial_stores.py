@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.exec.kernel.test_schedule_decisions import decided
+from tests.rows import table
 
 STORE = "for i in range(5): A[i] = B[i] + 3"
 SUM = "for i, j in T.grid(5, 4): A[i] = A[i] + X[i, j]"
@@ -27,79 +28,45 @@ def lines(*loops: str, depth: int = 1) -> str:
     return text
 
 
-TAKEN = {
-    "before it": ([STORE, SUM], [ADDED]),
-    "after something else": (
-        ["for i in range(5): C[i] = D[i] * 2", STORE, SUM],
-        ["C: elementwise", ADDED],
-    ),
-    "with something else in between": (
-        [STORE, "for i in range(5): C[i] = D[i] * 2", SUM],
-        ["C: elementwise", ADDED],
-    ),
-    "two side by side": (
-        [
-            STORE,
-            "for i in range(5): C[i] = 4",
-            SUM,
-            "for i, j in T.grid(5, 3): C[i] = C[i] * X[j, i]",
-        ],
-        [ADDED, "C: mul reduction over j"],
-    ),
-    "one element": (["A[0] = 5", "for j in range(5): A[0] = A[0] + B[j]"], [ADDED]),
-    "by other loops": (
-        [
-            "for p, q in T.grid(3, 4): X[q, p] = B[q] * 2 + C[p]",
-            "for i, j, k in T.grid(3, 4, 2): X[j, i] = X[j, i] + Y[i + j, k]",
-        ],
-        ["X: add reduction over k"],
-    ),
-    "transposed": (
-        [
-            "for p, q in T.grid(4, 4): X[q, p] = B[q] * 2 + C[p]",
-            "for i, j, k in T.grid(4, 4, 2): X[i, j] = X[i, j] + Y[i + j, k]",
-        ],
-        ["X: add reduction over k"],
-    ),
-    "on the diagonal": (
-        [
-            "for i in range(4): X[i, i] = B[i]",
-            "for i, j in T.grid(4, 3): X[i, i] = X[i, i] + Y[i, j]",
-        ],
-        ["X: add reduction over j"],
-    ),
-    "every other element": (
-        [
-            "for i in range(4): A[2 * i + 1] = B[i]",
-            "for i, j in T.grid(4, 3): A[2 * i + 1] = A[2 * i + 1] + Y[i, j]",
-        ],
-        [ADDED],
-    ),
-    "of a product": (
-        [
-            "for i, j in T.grid(3, 4): X[i, j] = B[j]",
-            "for i, j, k in T.grid(3, 4, 2): X[i, j] = X[i, j] + Y[i, k] * Y[k + 4, j]",
-        ],
-        ["X: contraction over k"],
-    ),
-    "of terms that a condition chooses": (
-        [STORE, "for i, j in T.grid(5, 4): if X[i, j] > 0: A[i] = A[i] + X[i, j]"],
-        [ADDED],
-    ),
-    "also where there is nothing to add": (
-        [
-            "for i in range(n): A[i] = B[i] + 3",
-            "for i in range(n): for j in range(m): A[i] = A[i] + Z[i, j]",
-        ],
-        [ADDED],
-    ),
-}
+def listed(text: str) -> list[str]:
+    """The parts of a column, some of which have names."""
+    return [globals().get(part, part) for part in text.split("; ")]
 
 
-@pytest.mark.parametrize("case", TAKEN)
-def test_a_store_is_what_an_accumulation_begins_with(case: str) -> None:
-    loops, expected = TAKEN[case]
-    decided(lines(*loops), *expected)
+#: What is stored to before : the loops => how each runs.
+TAKEN = table(
+    """
+before it : STORE; SUM => ADDED
+after something else : for i in range(5): C[i] = D[i] * 2; STORE; SUM => C: elementwise; ADDED
+with something else in between : STORE; for i in range(5): C[i] = D[i] * 2; SUM => C: elementwise;
+    ADDED
+two side by side : STORE; for i in range(5): C[i] = 4; SUM;
+    for i, j in T.grid(5, 3): C[i] = C[i] * X[j, i] => ADDED; C: mul reduction over j
+one element : A[0] = 5; for j in range(5): A[0] = A[0] + B[j] => ADDED
+by other loops : for p, q in T.grid(3, 4): X[q, p] = B[q] * 2 + C[p];
+    for i, j, k in T.grid(3, 4, 2): X[j, i] = X[j, i] + Y[i + j, k] => X: add reduction over k
+transposed : for p, q in T.grid(4, 4): X[q, p] = B[q] * 2 + C[p];
+    for i, j, k in T.grid(4, 4, 2): X[i, j] = X[i, j] + Y[i + j, k] => X: add reduction over k
+on the diagonal : for i in range(4): X[i, i] = B[i];
+    for i, j in T.grid(4, 3): X[i, i] = X[i, i] + Y[i, j] => X: add reduction over j
+every other element : for i in range(4): A[2 * i + 1] = B[i];
+    for i, j in T.grid(4, 3): A[2 * i + 1] = A[2 * i + 1] + Y[i, j] => ADDED
+of a product : for i, j in T.grid(3, 4): X[i, j] = B[j];
+    for i, j, k in T.grid(3, 4, 2): X[i, j] = X[i, j] + Y[i, k] * Y[k + 4, j]
+    => X: contraction over k
+of terms that a condition chooses : STORE;
+    for i, j in T.grid(5, 4): if X[i, j] > 0: A[i] = A[i] + X[i, j] => ADDED
+also where there is nothing to add : for i in range(n): A[i] = B[i] + 3;
+    for i in range(n): for j in range(m): A[i] = A[i] + Z[i, j] => ADDED
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("loops", "expected"), [row[1:] for row in TAKEN], ids=[row[0] for row in TAKEN]
+)
+def test_a_store_is_what_an_accumulation_begins_with(loops: str, expected: str) -> None:
+    decided(lines(*listed(loops)), *listed(expected))
 
 
 @pytest.mark.parametrize(
@@ -139,121 +106,62 @@ def test_a_store_through_a_view_stays() -> None:
     )
 
 
-LEFT = {
-    "read in between": (
-        [STORE, "for i in range(5): C[i] = A[i] * 2", SUM],
-        [STORED, "C: elementwise", ADDED],
-    ),
-    "changed in between": ([STORE, "A[0] = A[0] * 2", SUM], [STORED, "A: single element", ADDED]),
-    "from what changes in between": (
-        [STORE, "for i in range(5): B[i] = C[i] * 2", SUM],
-        [STORED, "B: elementwise", ADDED],
-    ),
-    "from what it replaces": (["for i in range(5): A[i] = A[i] * 2 + 1", SUM], [STORED, ADDED]),
-    "of more elements": (["for i in range(6): A[i] = B[i]", SUM], [STORED, ADDED]),
-    "of fewer elements": (["for i in range(4): A[i] = B[i]", SUM], [STORED, ADDED]),
-    "of all but the first": (["for i in range(1, 5): A[i] = B[i]", SUM], [STORED, ADDED]),
-    "of the next elements": (["for i in range(5): A[i + 1] = B[i]", SUM], [STORED, ADDED]),
-    "of every other element": (["for i in range(5): A[i * 2] = B[i]", SUM], [STORED, ADDED]),
-    "of one element": (["A[0] = 5", SUM], ["A: single element", ADDED]),
-    "of a row, for one element": (
-        ["for i in range(5): A[i] = B[i]", "for j in range(5): A[0] = A[0] + B[j]"],
-        [STORED, ADDED],
-    ),
-    "of a square, for its diagonal": (
-        [
-            "for i, j in T.grid(4, 4): X[i, j] = B[i]",
-            "for i, j in T.grid(4, 3): X[i, i] = X[i, i] + Y[i, j]",
-        ],
-        ["X: elementwise", "X: add reduction over j"],
-    ),
-    "of the diagonal, for a square": (
-        [
-            "for i in range(4): X[i, i] = B[i]",
-            "for i, j, k in T.grid(4, 4, 3): X[i, j] = X[i, j] + Y[i + j, k]",
-        ],
-        ["X: elementwise", "X: add reduction over k"],
-    ),
-    "of the diagonal, for a row": (
-        [
-            "for i in range(4): X[i, i] = B[i]",
-            "for i, k in T.grid(4, 3): X[0, i] = X[0, i] + Y[i, k]",
-        ],
-        ["X: elementwise", "X: add reduction over k"],
-    ),
-    "of a row, for the diagonal": (
-        [
-            "for i in range(4): X[0, i] = B[i]",
-            "for i, k in T.grid(4, 3): X[i, i] = X[i, i] + Y[i, k]",
-        ],
-        ["X: elementwise", "X: add reduction over k"],
-    ),
-    "of a slope, for a square": (
-        [
-            "for i, j in T.grid(3, 4): X[i * 4 + j, j] = B[i]",
-            "for i, j, k in T.grid(3, 4, 3): X[i, j] = X[i, j] + Y[i + j, k]",
-        ],
-        ["X: elementwise", "X: add reduction over k"],
-    ),
-    "of a square, for a slope": (
-        [
-            "for i, j in T.grid(3, 4): X[i, j] = B[i]",
-            "for i, j, k in T.grid(3, 4, 3): X[i * 4 + j, j] = X[i * 4 + j, j] + Y[i + j, k]",
-        ],
-        ["X: elementwise", "X: add reduction over k"],
-    ),
-    "of the same rows, but other columns": (
-        [
-            "for i, j in T.grid(4, 3): X[i, j] = B[i]",
-            "for i, j, k in T.grid(4, 4, 3): X[i, j] = X[i, j] + Y[i + j, k]",
-        ],
-        ["X: elementwise", "X: add reduction over k"],
-    ),
-    "where a condition holds": (
-        ["for i in range(5): if B[i] > 0: A[i] = B[i]", SUM],
-        [STORED, ADDED],
-    ),
-    "of terms that may all be left out": (
-        [STORE, "for i, j in T.grid(5, 4): if B[0] > 0: A[i] = A[i] + X[i, j]"],
-        [STORED, ADDED],
-    ),
-    "of terms that may all be left out, whatever they are": (
-        [STORE, "for i, j in T.grid(5, 4): if X[i, j] > 0 and B[0] > 0: A[i] = A[i] + X[i, j]"],
-        [STORED, ADDED],
-    ),
-    "of elements that a condition may keep inside": (
-        [
-            "for i in range(n): A[i] = B[i]",
-            "for i in range(n): for j in range(4): if X[i, j] > 0: A[i] = A[i] + X[i, j]",
-        ],
-        [STORED, ADDED],
-    ),
-    "of rows that a condition may keep inside": (
-        [
-            "for i in range(n): for j in range(4): X[i, j] = B[i]",
-            "for i in range(n): for j, k in T.grid(4, 3): if Y[i, k] > 0: X[i, j] = X[i, j] + 2",
-        ],
-        ["X: elementwise", "X: add reduction over k"],
-    ),
-    "where another number is positive": (
-        [
-            "for i in range(n): if s > 0: A[i] = B[i]",
-            "for i in range(n): for j in range(m): A[i] = A[i] + Z[i, j]",
-        ],
-        [STORED, ADDED],
-    ),
-    "where a number is positive": (
-        ["for i in range(5): if s > 0: A[i] = B[i]", SUM],
-        [STORED, ADDED],
-    ),
-    "of another buffer": (["for i in range(5): C[i] = B[i]", SUM], ["C: elementwise", ADDED]),
-}
+LEFT = table(
+    """
+read in between : STORE; for i in range(5): C[i] = A[i] * 2; SUM => STORED; C: elementwise; ADDED
+changed in between : STORE; A[0] = A[0] * 2; SUM => STORED; A: single element; ADDED
+from what changes in between : STORE; for i in range(5): B[i] = C[i] * 2; SUM => STORED;
+    B: elementwise; ADDED
+from what it replaces : for i in range(5): A[i] = A[i] * 2 + 1; SUM => STORED; ADDED
+of more elements : for i in range(6): A[i] = B[i]; SUM => STORED; ADDED
+of fewer elements : for i in range(4): A[i] = B[i]; SUM => STORED; ADDED
+of all but the first : for i in range(1, 5): A[i] = B[i]; SUM => STORED; ADDED
+of the next elements : for i in range(5): A[i + 1] = B[i]; SUM => STORED; ADDED
+of every other element : for i in range(5): A[i * 2] = B[i]; SUM => STORED; ADDED
+of one element : A[0] = 5; SUM => A: single element; ADDED
+of a row, for one element : for i in range(5): A[i] = B[i];
+    for j in range(5): A[0] = A[0] + B[j] => STORED; ADDED
+of a square, for its diagonal : for i, j in T.grid(4, 4): X[i, j] = B[i];
+    for i, j in T.grid(4, 3): X[i, i] = X[i, i] + Y[i, j] => X: elementwise; X: add reduction over j
+of the diagonal, for a square : for i in range(4): X[i, i] = B[i];
+    for i, j, k in T.grid(4, 4, 3): X[i, j] = X[i, j] + Y[i + j, k] => X: elementwise;
+    X: add reduction over k
+of the diagonal, for a row : for i in range(4): X[i, i] = B[i];
+    for i, k in T.grid(4, 3): X[0, i] = X[0, i] + Y[i, k] => X: elementwise; X: add reduction over k
+of a row, for the diagonal : for i in range(4): X[0, i] = B[i];
+    for i, k in T.grid(4, 3): X[i, i] = X[i, i] + Y[i, k] => X: elementwise; X: add reduction over k
+of a slope, for a square : for i, j in T.grid(3, 4): X[i * 4 + j, j] = B[i];
+    for i, j, k in T.grid(3, 4, 3): X[i, j] = X[i, j] + Y[i + j, k] => X: elementwise;
+    X: add reduction over k
+of a square, for a slope : for i, j in T.grid(3, 4): X[i, j] = B[i];
+    for i, j, k in T.grid(3, 4, 3): X[i * 4 + j, j] = X[i * 4 + j, j] + Y[i + j, k]
+    => X: elementwise; X: add reduction over k
+of the same rows, but other columns : for i, j in T.grid(4, 3): X[i, j] = B[i];
+    for i, j, k in T.grid(4, 4, 3): X[i, j] = X[i, j] + Y[i + j, k] => X: elementwise;
+    X: add reduction over k
+where a condition holds : for i in range(5): if B[i] > 0: A[i] = B[i]; SUM => STORED; ADDED
+of terms that may all be left out : STORE;
+    for i, j in T.grid(5, 4): if B[0] > 0: A[i] = A[i] + X[i, j] => STORED; ADDED
+of terms that may all be left out, whatever they are : STORE;
+    for i, j in T.grid(5, 4): if X[i, j] > 0 and B[0] > 0: A[i] = A[i] + X[i, j] => STORED; ADDED
+of elements that a condition may keep inside : for i in range(n): A[i] = B[i];
+    for i in range(n): for j in range(4): if X[i, j] > 0: A[i] = A[i] + X[i, j] => STORED; ADDED
+of rows that a condition may keep inside : for i in range(n): for j in range(4): X[i, j] = B[i];
+    for i in range(n): for j, k in T.grid(4, 3): if Y[i, k] > 0: X[i, j] = X[i, j] + 2
+    => X: elementwise; X: add reduction over k
+where another number is positive : for i in range(n): if s > 0: A[i] = B[i];
+    for i in range(n): for j in range(m): A[i] = A[i] + Z[i, j] => STORED; ADDED
+where a number is positive : for i in range(5): if s > 0: A[i] = B[i]; SUM => STORED; ADDED
+of another buffer : for i in range(5): C[i] = B[i]; SUM => C: elementwise; ADDED
+"""
+)
 
 
-@pytest.mark.parametrize("case", LEFT)
-def test_a_store_stays(case: str) -> None:
-    loops, expected = LEFT[case]
-    decided(lines(*loops), *expected)
+@pytest.mark.parametrize(
+    ("loops", "expected"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT]
+)
+def test_a_store_stays(loops: str, expected: str) -> None:
+    decided(lines(*listed(loops)), *listed(expected))
 
 
 INSIDE = [

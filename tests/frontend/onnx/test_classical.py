@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import relaxpy
 from relaxpy.frontend.shared.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.rows import targets
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -36,7 +37,7 @@ def check(proto: Any) -> None:
     """Compare with ONNX Runtime on both targets, for two sizes by one executable."""
     session = ort.InferenceSession(proto.SerializeToString())
     mod = from_onnx(proto)
-    for target in ("native", "numpy"):
+    for target in targets(str(proto)):
         main = relaxpy.compile(mod, target)["main"]
         for x in (X, X[:1]):
             expected = session.run(None, {"x": x})
@@ -305,7 +306,7 @@ def test_operators_are_those_of_onnx_runtime(
     proto = helper.make_model(graph, opset_imports=imports, ir_version=10)
     session = ort.InferenceSession(proto.SerializeToString())
     mod = from_onnx(proto)
-    for target in ("native", "numpy"):
+    for target in targets(str(proto)):
         main = relaxpy.compile(mod, target)["main"]
         for args in calls:
             expected = session.run(None, dict(zip(names, args, strict=True)))

@@ -12,6 +12,7 @@ from onnx import helper
 import relaxpy
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.rows import targets
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -560,7 +561,7 @@ def test_fused_operators(
     one_thread.intra_op_num_threads = 1
     expected = ort.InferenceSession(proto.SerializeToString(), one_thread).run(None, arrays)
     mod = from_onnx(proto)
-    for target in ("native", "numpy"):
+    for target in targets(f"{op} {attributes} {[*operands]}"):
         found = relaxpy.compile(mod, target)["main"](*arrays.values())
         for a, b in zip(found if len(expected) > 1 else [found], expected, strict=True):
             assert np.asarray(a).dtype == b.dtype

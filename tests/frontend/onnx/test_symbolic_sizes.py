@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxpy
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.rows import targets
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -52,7 +53,7 @@ def check(
     proto = helper.make_model(graph, opset_imports=imports, ir_version=10)
     session = ort.InferenceSession(proto.SerializeToString())
     mod = from_onnx(proto)
-    for target in ("native", "numpy"):
+    for target in targets(str(proto)):
         main = relaxpy.compile(mod, target)["main"]
         for feed in feeds:
             found = main(*feed.values())

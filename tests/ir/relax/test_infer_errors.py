@@ -14,8 +14,10 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_function
+from tests.ir.relax import sinfos
 from tests.ir.relax.graphs import at, function, pure, show, size, var
-from tests.ir.relax.sinfos import Object, func, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, prim, shape, tensor, tuple_of
+from tests.rows import table
 
 UNIT = rx.Tuple(())
 N = size("n")
@@ -51,133 +53,59 @@ def call(callee: rx.Expr, *args: rx.Expr, line: int | None) -> rx.Call:
     return rx.Call(callee, args, span=at(line))
 
 
+def case(outcome: str, value: str, more: str = "") -> Case:
+    """What a row says: the class of the error, its rule and its line; the value; and the rest."""
+    kind, rule, line = outcome.split()
+    make = eval(f"lambda operand, value: {value}", vars(sinfos) | globals())
+    return Case(make, eval(kind), rule, eval(line), **eval(f"dict({more})"))
+
+
 WRONG, WRONG_KIND = StructInfoError, StructInfoTypeError
 CASES = {
-    "a tensor is called": Case(
-        lambda operand, value: call(const(operand), X, line=value), WRONG_KIND, "DER-37", OPERAND
-    ),
-    "a variable that is no function is called": Case(
-        lambda _, value: call(X, X, line=value), WRONG_KIND, "DER-37", VALUE
-    ),
-    "an object is called": Case(
-        lambda _, value: call(ANY, X, line=value),
-        WRONG_KIND,
-        "DER-37",
-        VALUE,
-        "declare with R.match_cast that it is a function",
-    ),
-    "a function of which neither parameters nor derivation is known": Case(
-        lambda _, value: call(var("h", rx.FuncStructInfo(None, Object)), X, line=value),
-        WRONG,
-        "WF-17b",
-        VALUE,
-    ),
-    "too many arguments": Case(
-        lambda operand, value: call(F, X, const(operand), X, line=value),
-        WRONG_KIND,
-        "DER-39",
-        OPERAND,
-    ),
-    "too few arguments": Case(lambda _, value: call(F, line=value), WRONG_KIND, "DER-39", VALUE),
-    "an argument of another length": Case(
-        lambda operand, value: call(F, const(operand), line=value), WRONG, "DER-41", OPERAND
-    ),
-    "an argument of another rank": Case(
-        lambda _, value: call(F, var("r", rank(2)), line=value), WRONG, "DER-41", VALUE
-    ),
-    "an argument of another datatype": Case(
-        lambda operand, value: call(F, replace(rx.const([1, 2]), span=at(operand)), line=value),
-        WRONG_KIND,
-        "DER-41",
-        OPERAND,
-    ),
-    "an argument of another kind": Case(
-        lambda operand, value: call(F, rx.Tuple((), span=at(operand)), line=value),
-        WRONG_KIND,
-        "DER-41",
-        OPERAND,
-    ),
-    "an argument of which too little is known": Case(
-        lambda _, value: call(F, ANY, line=value),
-        WRONG_KIND,
-        "DER-41",
-        VALUE,
-        CAST.format(tensor(2)),
-    ),
-    "a function of which another is expected": Case(
-        lambda _, value: call(
-            var("g", func(func(tensor(2), ret=prim()), ret=prim())), F, line=value
-        ),
-        WRONG,
-        "DER-41",
-        VALUE,
-    ),
-    "an object where a function is expected": Case(
-        lambda _, value: call(var("g", func(F.struct_info, ret=prim())), ANY, line=value),
-        WRONG_KIND,
-        "DER-41",
-        VALUE,
-        CAST.format(F.struct_info),
-    ),
-    "a field of a tensor": Case(
-        lambda _, value: rx.TupleGetItem(X, 0, span=at(value)),
-        WRONG_KIND,
-        "DER-32",
-        VALUE,
-        "to index a tensor use R.take or R.strided_slice",
-    ),
-    "a field of a shape": Case(
-        lambda _, value: rx.TupleGetItem(S, 0, span=at(value)),
-        WRONG_KIND,
-        "DER-32",
-        VALUE,
-        "name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))",
-    ),
-    "a field that a tuple has not": Case(
-        lambda _, value: rx.TupleGetItem(pure("g", sinfo=tuple_of(prim())), 1, span=at(value)),
-        WRONG,
-        "DER-33",
-        VALUE,
-    ),
-    "a condition that is no Boolean": Case(
-        lambda operand, value: rx.If(const(operand), UNIT, UNIT, span=at(value)),
-        WRONG_KIND,
-        "DER-9",
-        OPERAND,
-    ),
-    "a condition of which too little is known": Case(
-        lambda _, value: rx.If(ANY, UNIT, UNIT, span=at(value)),
-        WRONG_KIND,
-        "DER-9",
-        VALUE,
-        CAST.format(tensor(dtype="bool")),
-    ),
-    "a variable of another length": Case(
-        lambda _, value: call(F, X, line=value), WRONG, "DER-18", VALUE, target=var("r", tensor(3))
-    ),
-    "a variable of another kind": Case(
-        lambda _, value: call(F, X, line=value),
-        WRONG_KIND,
-        "DER-18",
-        VALUE,
-        target=var("r", prim()),
-    ),
-    "a variable of which too little is known": Case(
-        lambda _, value: replace(pure("g"), span=at(value)),
-        WRONG_KIND,
-        "DER-18",
-        VALUE,
-        CAST.format(tensor(2)),
-        target=var("r", tensor(2)),
-    ),
-    "a cast whose variable is of another length": Case(
-        lambda _, value: replace(pure("g"), span=at(value)),
-        WRONG,
-        "DER-25",
-        VALUE,
-        target=var("r", tensor(3)),
-        cast=tensor(2),
-    ),
+    label: case(*columns)
+    for label, *columns in table(
+        """
+a tensor is called : WRONG_KIND DER-37 OPERAND : call(const(operand), X, line=value)
+a variable that is no function is called : WRONG_KIND DER-37 VALUE : call(X, X, line=value)
+an object is called : WRONG_KIND DER-37 VALUE : call(ANY, X, line=value)
+    : hint="declare with R.match_cast that it is a function"
+a function of which neither parameters nor derivation is known : WRONG WF-17b VALUE
+    : call(var("h", rx.FuncStructInfo(None, Object)), X, line=value)
+too many arguments : WRONG_KIND DER-39 OPERAND : call(F, X, const(operand), X, line=value)
+too few arguments : WRONG_KIND DER-39 VALUE : call(F, line=value)
+an argument of another length : WRONG DER-41 OPERAND : call(F, const(operand), line=value)
+an argument of another rank : WRONG DER-41 VALUE : call(F, var("r", rank(2)), line=value)
+an argument of another datatype : WRONG_KIND DER-41 OPERAND
+    : call(F, replace(rx.const([1, 2]), span=at(operand)), line=value)
+an argument of another kind : WRONG_KIND DER-41 OPERAND
+    : call(F, rx.Tuple((), span=at(operand)), line=value)
+an argument of which too little is known : WRONG_KIND DER-41 VALUE : call(F, ANY, line=value)
+    : hint=CAST.format(tensor(2))
+a function of which another is expected : WRONG DER-41 VALUE
+    : call(var("g", func(func(tensor(2), ret=prim()), ret=prim())), F, line=value)
+an object where a function is expected : WRONG_KIND DER-41 VALUE
+    : call(var("g", func(F.struct_info, ret=prim())), ANY, line=value)
+    : hint=CAST.format(F.struct_info)
+a field of a tensor : WRONG_KIND DER-32 VALUE : rx.TupleGetItem(X, 0, span=at(value))
+    : hint="to index a tensor use R.take or R.strided_slice"
+a field of a shape : WRONG_KIND DER-32 VALUE : rx.TupleGetItem(S, 0, span=at(value))
+    : hint="name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))"
+a field that a tuple has not : WRONG DER-33 VALUE
+    : rx.TupleGetItem(pure("g", sinfo=tuple_of(prim())), 1, span=at(value))
+a condition that is no Boolean : WRONG_KIND DER-9 OPERAND
+    : rx.If(const(operand), UNIT, UNIT, span=at(value))
+a condition of which too little is known : WRONG_KIND DER-9 VALUE
+    : rx.If(ANY, UNIT, UNIT, span=at(value)) : hint=CAST.format(tensor(dtype="bool"))
+a variable of another length : WRONG DER-18 VALUE : call(F, X, line=value)
+    : target=var("r", tensor(3))
+a variable of another kind : WRONG_KIND DER-18 VALUE : call(F, X, line=value)
+    : target=var("r", prim())
+a variable of which too little is known : WRONG_KIND DER-18 VALUE
+    : replace(pure("g"), span=at(value)) : hint=CAST.format(tensor(2)), target=var("r", tensor(2))
+a cast whose variable is of another length : WRONG DER-25 VALUE
+    : replace(pure("g"), span=at(value)) : target=var("r", tensor(3)), cast=tensor(2)
+"""
+    )
 }
 
 
@@ -327,7 +255,7 @@ def test_a_program_that_was_derived_before_warns_no_more(kind: str) -> None:
 @pytest.mark.rule("DER-2")
 def test_every_function_of_a_cycle_is_derived_where_one_has_no_normal_form() -> None:
     f, g = rx.GlobalVar("f"), rx.GlobalVar("g")
-    table: dict[rx.GlobalVar, rx.Function] = {}
+    functions: dict[rx.GlobalVar, rx.Function] = {}
     for own, other in ((f, g), (g, f)):
         x, y = rx.Var("x", tensor(2)), rx.Var("y", tensor(3))
         called, wrong = rx.Var("c"), rx.Var("w")
@@ -337,6 +265,6 @@ def test_every_function_of_a_cycle_is_derived_where_one_has_no_normal_form() -> 
         )
         body = rx.SeqExpr((rx.BindingBlock(bindings),), wrong)
         attrs = {"global_symbol": own.name_hint}
-        table[own] = rx.Function((x, y), body, tensor(2), True, attrs)
-    found = check_well_formed(IRModule(table))
+        functions[own] = rx.Function((x, y), body, tensor(2), True, attrs)
+    found = check_well_formed(IRModule(functions))
     assert len([d for d in found if "do not broadcast" in d.message]) == 2

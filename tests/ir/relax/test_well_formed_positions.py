@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,8 +11,10 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.graphs import BOOL, at, function, seq, size
-from tests.ir.relax.sinfos import Object, func, shape, tensor, tuple_of
+from tests.ir.relax import graphs, sinfos
+from tests.ir.relax.graphs import at, function, seq, size
+from tests.ir.relax.sinfos import Object, func, tensor, tuple_of
+from tests.rows import table
 
 N = size("n")
 MESH, SPLIT = DeviceMesh((2,), (0, 1)), Placement.from_text("S[0]")
@@ -62,216 +63,88 @@ def call(*args: rx.Expr, line: int | None, sinfo: rx.StructInfo | None = None) -
     return rx.Call(rx.ExternFunc("f"), args, sinfo_args=sinfos, span=at(line))
 
 
-#: What is wrong, the program with positions on its nodes (innermost first), and the rules.
-FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
-    "the annotation of a parameter": (
-        lambda sinfo, param, func: main(
-            UNIT, var("p", located(WRONG_RANK, sinfo), param), line=func
-        ),
-        ["WF-10", "WF-14d"],
-    ),
-    "a size in the annotation of a parameter": (
-        lambda sinfo, param, func: main(
-            UNIT, var("p", located(tensor(N * 2), sinfo), param), line=func
-        ),
-        ["WF-6a"],
-    ),
-    "a parameter in a function in a tuple in an annotation": (
-        lambda sinfo, outer, outermost, param: main(
-            UNIT,
-            var(
-                "p",
-                located(
-                    tuple_of(located(func(located(WRONG_RANK, sinfo), ret=Object), outer)),
-                    outermost,
-                ),
-                param,
-            ),
-        ),
-        ["WF-10", "WF-14d"],
-    ),
-    "a result in a return annotation": (
-        lambda sinfo, outer, line: main(
-            UNIT, ret=located(func(ret=located(WRONG_RANK, sinfo)), outer), line=line
-        ),
-        ["WF-14d"],
-    ),
-    "what a tensor on many devices is": (
-        lambda sinfo, outer, line: main(
-            UNIT,
-            var(
-                "p",
-                located(DTensorStructInfo(located(WRONG_RANK, sinfo), MESH, SPLIT), outer),  # type: ignore[arg-type]
-                line,
-            ),
-        ),
-        ["WF-10", "WF-14d"],
-    ),
-    "a field in what a cast says": (
-        lambda sinfo, outer, line: main(
-            seq(
-                bound(None, UNIT, line, located(tuple_of(located(tensor(N * 2), sinfo)), outer)),
-                UNIT,
-            )
-        ),
-        ["WF-5b"],
-    ),
-    "a return annotation": (
-        lambda sinfo, func: main(UNIT, ret=located(WRONG_RANK, sinfo), line=func),
-        ["WF-14d"],
-    ),
-    "the annotation of a variable": (
-        lambda sinfo, target, binding, func: main(
-            seq(bound(var("y", located(WRONG_RANK, sinfo), target), UNIT, binding), UNIT), line=func
-        ),
-        ["WF-10", "WF-14d"],
-    ),
-    "what a cast says": (
-        lambda sinfo, binding, func: main(
-            seq(bound(None, UNIT, binding, located(tensor(N * 2), sinfo)), UNIT), line=func
-        ),
-        ["WF-5b"],
-    ),
-    "what an argument of a call says": (
-        lambda sinfo, value, binding, func: main(
-            seq(bound(var("y"), call(line=value, sinfo=located(WRONG_RANK, sinfo)), binding), UNIT),
-            line=func,
-        ),
-        ["WF-14d"],
-    ),
-    "a variable as shape": (
-        lambda sinfo, param, func: main(
-            UNIT,
-            var("p", rx.TensorStructInfo(var("s", shape(2)), "float32", span=at(sinfo)), param),
-            line=func,
-        ),
-        ["WF-2a", "WF-14b"],
-    ),
-    "a variable in a call": (
-        lambda value, binding, func: main(
-            seq(bound(var("y"), call(var("v"), line=value), binding), UNIT), line=func
-        ),
-        ["WF-2a"],
-    ),
-    "a variable in a result": (
-        lambda body, func: main(rx.SeqExpr((), var("v"), span=at(body)), line=func),
-        ["WF-2a"],
-    ),
-    "a size in a shape": (
-        lambda value, outer, binding, func: main(
-            seq(
-                bound(var("y"), call(rx.ShapeExpr((N,), span=at(value)), line=outer), binding), UNIT
-            ),
-            line=func,
-        ),
-        ["WF-5a"],
-    ),
-    "a size in a scalar": (
-        lambda value, binding, func: main(
-            seq(bound(var("y"), rx.PrimValue(N, span=at(value)), binding), UNIT), line=func
-        ),
-        ["WF-5a", "WF-18"],
-    ),
-    "text in a scalar": (
-        lambda value, binding, func: main(
-            seq(
-                bound(
-                    var("y"),
-                    rx.PrimValue(tir.StringImm("s"), struct_info=Object, span=at(value)),
-                    binding,
-                ),
-                UNIT,
-            ),
-            line=func,
-        ),
-        ["WF-18"],
-    ),
-    "a division by zero": (
-        lambda value, binding, func: main(
-            seq(
-                bound(
-                    var("y"), rx.ShapeExpr((tir.FloorDiv(SEVEN, ZERO),), span=at(value)), binding
-                ),
-                UNIT,
-            ),
-            line=func,
-        ),
-        ["PX-3"],
-    ),
-    "an operator in a tuple": (
-        lambda value, binding, func: main(
-            seq(
-                bound(var("y"), rx.Tuple([Op("relax.add")], span=at(value)), binding),  # type: ignore[list-item]
-                UNIT,
-            ),
-            line=func,
-        ),
-        ["WF-9"],
-    ),
-    "an operator as the tuple of a field": (
-        lambda value, binding, func: main(
-            seq(
-                bound(
-                    var("y"),
-                    rx.TupleGetItem(rx.Tuple([Op("relax.add")]), 0, span=at(value)),  # type: ignore[list-item]
-                    binding,
-                ),
-                UNIT,
-            ),
-            line=func,
-        ),
-        ["WF-9"],
-    ),
-    "a dataflow variable as parameter": (
-        lambda param, func: main(UNIT, rx.DataflowVar("p", Object, span=at(param)), line=func),
-        ["WF-1a"],
-    ),
-    "a dataflow variable in an ordinary block": (
-        lambda binding, value: main(
-            seq(bound(rx.DataflowVar("y"), call(line=value), binding), UNIT)
-        ),
-        ["WF-1a"],
-    ),
-    "a variable bound again": (
-        lambda target, binding, func: main(
-            seq(bound(same := var("y", None, target), UNIT, 9), bound(same, UNIT, binding), UNIT),
-            line=func,
-        ),
-        ["WF-2b"],
-    ),
-    "a parameter that stands twice": (
-        lambda param, func: main(UNIT, same := var("p", Object, param), same, line=func),
-        ["WF-2b"],
-    ),
-    "what a condition uses": (
-        lambda value, binding, func: main(
-            seq(bound(var("y"), rx.If(var("c", BOOL), UNIT, UNIT, span=at(value)), binding), UNIT),
-            line=func,
-        ),
-        ["WF-2a"],
-    ),
-    "what a branch uses": (
-        lambda branch, value, func: main(
-            rx.If(
-                rx.const(True, "bool"),
-                rx.SeqExpr((), var("v"), span=at(branch)),
-                UNIT,
-                span=at(value),
-            ),
-            line=func,
-        ),
-        ["WF-2a"],
-    ),
-}
+#: What is wrong : the rules : positions of nodes, innermost first => the program with them.
+FAULTS = table(
+    """
+the annotation of a parameter : WF-10 WF-14d : sinfo, param, func
+    => main(UNIT, var("p", located(WRONG_RANK, sinfo), param), line=func)
+a size in the annotation of a parameter : WF-6a : sinfo, param, func
+    => main(UNIT, var("p", located(tensor(N * 2), sinfo), param), line=func)
+a parameter in a function in a tuple in an annotation : WF-10 WF-14d
+    : sinfo, outer, outermost, param
+    => main(UNIT, var("p", located(tuple_of(located(func(located(WRONG_RANK, sinfo), ret=Object),
+    outer)), outermost), param))
+a result in a return annotation : WF-14d : sinfo, outer, line
+    => main(UNIT, ret=located(func(ret=located(WRONG_RANK, sinfo)), outer), line=line)
+what a tensor on many devices is : WF-10 WF-14d : sinfo, outer, line
+    => main(UNIT, var("p", located(DTensorStructInfo(located(WRONG_RANK, sinfo), MESH, SPLIT),
+    outer), line))
+a field in what a cast says : WF-5b : sinfo, outer, line
+    => main(seq(bound(None, UNIT, line, located(tuple_of(located(tensor(N * 2), sinfo)), outer)),
+    UNIT))
+a return annotation : WF-14d : sinfo, func => main(UNIT, ret=located(WRONG_RANK, sinfo), line=func)
+the annotation of a variable : WF-10 WF-14d : sinfo, target, binding, func
+    => main(seq(bound(var("y", located(WRONG_RANK, sinfo), target), UNIT, binding), UNIT),
+    line=func)
+what a cast says : WF-5b : sinfo, binding, func
+    => main(seq(bound(None, UNIT, binding, located(tensor(N * 2), sinfo)), UNIT), line=func)
+what an argument of a call says : WF-14d : sinfo, value, binding, func
+    => main(seq(bound(var("y"), call(line=value, sinfo=located(WRONG_RANK, sinfo)), binding),
+    UNIT), line=func)
+a variable as shape : WF-2a WF-14b : sinfo, param, func
+    => main(UNIT, var("p", rx.TensorStructInfo(var("s", shape(2)), "float32", span=at(sinfo)),
+    param), line=func)
+a variable in a call : WF-2a : value, binding, func
+    => main(seq(bound(var("y"), call(var("v"), line=value), binding), UNIT), line=func)
+a variable in a result : WF-2a : body, func
+    => main(rx.SeqExpr((), var("v"), span=at(body)), line=func)
+a size in a shape : WF-5a : value, outer, binding, func
+    => main(seq(bound(var("y"), call(rx.ShapeExpr((N,), span=at(value)), line=outer), binding),
+    UNIT), line=func)
+a size in a scalar : WF-5a WF-18 : value, binding, func
+    => main(seq(bound(var("y"), rx.PrimValue(N, span=at(value)), binding), UNIT), line=func)
+text in a scalar : WF-18 : value, binding, func
+    => main(seq(bound(var("y"), rx.PrimValue(tir.StringImm("s"), struct_info=Object,
+    span=at(value)), binding), UNIT), line=func)
+a division by zero : PX-3 : value, binding, func
+    => main(seq(bound(var("y"), rx.ShapeExpr((tir.FloorDiv(SEVEN, ZERO),), span=at(value)),
+    binding), UNIT), line=func)
+an operator in a tuple : WF-9 : value, binding, func
+    => main(seq(bound(var("y"), rx.Tuple([Op("relax.add")], span=at(value)), binding), UNIT),
+    line=func)
+an operator as the tuple of a field : WF-9 : value, binding, func
+    => main(seq(bound(var("y"), rx.TupleGetItem(rx.Tuple([Op("relax.add")]), 0, span=at(value)),
+    binding), UNIT), line=func)
+a dataflow variable as parameter : WF-1a : param, func
+    => main(UNIT, rx.DataflowVar("p", Object, span=at(param)), line=func)
+a dataflow variable in an ordinary block : WF-1a : binding, value
+    => main(seq(bound(rx.DataflowVar("y"), call(line=value), binding), UNIT))
+a variable bound again : WF-2b : target, binding, func
+    => main(seq(bound(same := var("y", None, target), UNIT, 9), bound(same, UNIT, binding), UNIT),
+    line=func)
+a parameter that stands twice : WF-2b : param, func
+    => main(UNIT, same := var("p", Object, param), same, line=func)
+what a condition uses : WF-2a : value, binding, func
+    => main(seq(bound(var("y"), rx.If(var("c", BOOL), UNIT, UNIT, span=at(value)), binding), UNIT),
+    line=func)
+what a branch uses : WF-2a : branch, value, func
+    => main(rx.If(rx.const(True, "bool"), rx.SeqExpr((), var("v"), span=at(branch)), UNIT,
+    span=at(value)), line=func)
+"""
+)
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_is_reported_at_the_innermost_known_position(kind: str) -> None:
-    make, rules = FAULTS[kind]
+@pytest.mark.parametrize(
+    ("rules", "nodes", "program"), [pytest.param(*r, id=k) for k, *r in FAULTS]
+)
+def test_a_fault_is_reported_at_the_innermost_known_position(
+    rules: str, nodes: str, program: str
+) -> None:
+    make = eval(f"lambda {nodes}: {program}", vars(graphs) | vars(sinfos) | globals())
     count = make.__code__.co_argcount
     for known in range(count):
         lines = [None] * known + list(range(known + 1, count + 1))
-        assert places(make(*lines)) == [(rule, known + 1) for rule in rules]
+        assert places(make(*lines)) == [(rule, known + 1) for rule in rules.split()]
 
 
 @pytest.mark.rule("WF-14d")

