@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -155,10 +155,19 @@ class _Graph:
         kept = self._arrays[k]
         if kept is not None and kept[0] is value and kept[1] == value.data_ptr():
             return kept[2]
-        array = as_numpy(real_view(value))
+        array = value.numpy() if _is_plain(value) else as_numpy(real_view(value))
         if isinstance(value, torch.nn.Parameter):
             self._arrays[k] = (value, value.data_ptr(), array)
         return array
+
+
+_PLAIN: Final = frozenset((torch.float32, torch.float64, torch.int32, torch.int64, torch.bool))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether NumPy reads the memory of a tensor as it is; `as_numpy` takes longer to find out."""
+    is_plain = type(value) is torch.Tensor and value.dtype in _PLAIN and value.is_cpu
+    return is_plain and not (value.requires_grad or value.is_neg())
 
 
 def _items(output: Any) -> list[Any]:

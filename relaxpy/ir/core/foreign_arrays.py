@@ -118,7 +118,7 @@ def as_torch(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     torch: Any = sys.modules["torch"]
-    name = value.dtype.name
+    name = "" if value.dtype.isbuiltin == 1 else value.dtype.name  # which takes 1 us
     plain = value.view(_BITS[name]) if name in _BITS else value
     if not plain.flags.writeable or min(plain.strides, default=0) < 0:
         plain = plain.copy()

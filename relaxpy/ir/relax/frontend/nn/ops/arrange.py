@@ -55,9 +55,7 @@ def broadcast_to(x: Tensor, shape: Sequence[IntExpr], name: str = "broadcast_to"
 
 
 @user_facing
-def permute_dims(
-    x: Tensor, axes: Sequence[int] | None = None, name: str | None = None
-) -> Tensor:
+def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None = None) -> Tensor:
     """The tensor with its axes in another order, by default the reverse one.
 
     Without a `name`, that of the weight of a linear layer is one of the product, as in TVM.
