@@ -122,6 +122,11 @@ def emit_product(
         run_packed_or_plain()
 
 
+def emit_tiles(product: Product, frame: Values) -> None:
+    """Emit a contraction that is part of a task, and has many rows."""
+    _run(frame.function, contraction_of(product, frame), in_task=True)
+
+
 def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
     """The contraction, and what it is if its second operand, which may be packed, is not.
 

@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
 from itertools import pairwise, product
-from math import prod
 from operator import add
 from typing import TypeAlias
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.llvm.function import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
+from relaxpy.exec.native.loops.decoded_panels import MANY_ROWS, DecodedPanels, has_panels
 from relaxpy.exec.native.loops.digit_sums import DigitSums
-from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
+from relaxpy.exec.native.trees.repeated import PANEL, Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.datatypes import value_type
-from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.expr import PrimExpr, Var
 
 Place: TypeAlias = Mapping[Var, Value]
 """The values of variables in an iteration."""
@@ -36,8 +34,6 @@ _CELLS_OF_DIGITS = {1: 1, 2: 2, 4: 2}
 """The same of columns whose integers are added as such."""
 _PREPARED = 1 << 14
 """The most elements of a row that is converted before all columns."""
-_NEAR = 1024
-"""The elements of a row that the nearest cache has, together with those of the other rows."""
 _AHEAD = 1 << 11
 """How many bytes ahead packed elements are fetched: processors do not see their order in time."""
 _PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
@@ -72,14 +68,42 @@ class DecodedSums:
             cells = _CELLS_OF_DIGITS
         most = max(cells)
 
+        def sums() -> None:
+            self._every(known[0], most, columns)
+
         def columns(rows: Sequence[Place]) -> None:
             count = cells[min(n for n in cells if n >= len(rows))]
             self._prepare(rows)
-            self._parts(
-                lambda *part: self._every(known[1], count, partial(self._sums, rows, *part))
-            )
+            self._every(known[1], count, partial(self._sums, rows))
 
-        self._loops.iterations(rest, lambda: self._every(known[0], most, columns))
+        self._loops.iterations(rest, lambda: self._in_panels(sums))
+
+    def _in_panels(self, otherwise: Callable[[], None]) -> None:
+        """The sums of many rows in panels of columns; those of few ones otherwise."""
+        run, repeated, f = self._run, self._repeated, self._function
+        rows, columns = repeated.rows, repeated.columns
+        if not has_panels(run, repeated) or rows is None or columns is None:
+            return otherwise()
+        counts = []
+        for axis, least in ((rows, MANY_ROWS), (columns, PANEL)):
+            start, stop = self._loops.bounds(axis)
+            counts.append(f.compare("sge", f.index(stop) - start, least))
+
+        def read(index: Value, first: int) -> Value:
+            with self._numbered(first):
+                return self._read(repeated.shared, {columns.var: index}, first, repeated.tables)
+
+        def panels() -> None:
+            self._prepared, self._order = None, range(repeated.count)
+            with self._frame.conditionally():
+                DecodedPanels(self._loops, run, repeated, read).emit(columns)
+
+        def few() -> None:
+            with self._frame.conditionally():
+                otherwise()
+
+        f.branch(f.arithmetic("and", *counts), panels, few)
+        return None
 
     def _every(self, axis: Axis | None, most: int, body: Callable[[Sequence[Place]], None]) -> None:
         """`body` for all iterations of an axis, at most so many at once."""
@@ -162,39 +186,8 @@ class DecodedSums:
         """The numbers of a block that belong to the lanes from `first` on."""
         return [numbers[n] for n in self._order[first : first + self._repeated.lanes]]
 
-    def _parts(self, body: Callable[[Run, Sequence[Axis]], None]) -> None:
-        """`body` for parts of the sums, of which all rows are near, and which add to the target."""
-        run, repeated, f = self._run, self._repeated, self._function
-        extents = [axis.extent.constant for axis in repeated.outer]
-        known = [n for n in extents if n is not None]
-        rows = None if repeated.rows is None else repeated.rows.extent.constant
-        if repeated.rows is None or rows == 1 or not known or len(known) < len(extents):
-            return body(run, repeated.outer)
-        [axis, *inner], [count, *_] = repeated.outer, known
-        size = max(1, _NEAR // (prod(known[1:]) * repeated.count))
-        start, stop = self._loops.bounds(axis)
-        if start != 0 or size >= count:
-            return body(run, repeated.outer)
-
-        def part(run: Run, low: PrimExpr, high: PrimExpr) -> None:
-            body(run, (Axis(axis.var, low, high), *inner))
-
-        def following(index: Value) -> None:
-            low, high = Var("lo", INT64), Var("hi", INT64)
-            end = f.intrinsic("smin", index + size, f.index(stop))
-            with self._frame.level({low: index, high: end}):
-                part(adding, low, high)
-
-        [member] = run.assignments
-        adding = replace(run, statements=(replace(member, initial=None),))
-        part(run, IntImm(INT64, 0), IntImm(INT64, size))
-        self._loops.stretches(size, stop, size, (), following)
-        return None
-
-    def _sums(
-        self, rows: Sequence[Place], run: Run, outer: Sequence[Axis], columns: Sequence[Place]
-    ) -> None:
-        """The sums of some rows and columns over the iterations of `outer`."""
+    def _sums(self, rows: Sequence[Place], columns: Sequence[Place]) -> None:
+        """The sums of some rows and columns."""
         f, repeated = self._function, self._repeated
         chains = repeated.count // repeated.lanes if len(rows) * len(columns) == 1 else 1
 
@@ -219,16 +212,18 @@ class DecodedSums:
             return totals
 
         if (digits := self._digits) is not None:
-            self._sums_of_digits(rows, run, outer, columns, digits)
+            self._sums_of_digits(rows, columns, digits)
             return
         none = f.const(Type("float", repeated.lanes), 0)
-        found = self._loops.nested(outer, block, [none] * (len(rows) * len(columns) * chains))
+        found = self._loops.nested(
+            repeated.outer, block, [none] * (len(rows) * len(columns) * chains)
+        )
         totals = [reduce(add, found[n : n + chains]) for n in range(0, len(found), chains)]
         for (row, column), total in zip(product(rows, columns), totals, strict=True):
             with self._frame.level({**row, **column}):
                 result = f.fold_lanes(total, lambda x, y: x + y)
                 self._frame.pin([result])
-                self._finish(run, [result])
+                self._finish(self._run, [result])
 
     @property
     def _digits(self) -> Digits | None:
@@ -238,18 +233,13 @@ class DecodedSums:
         return self._repeated.digits if has_pairs else None
 
     def _sums_of_digits(
-        self,
-        rows: Sequence[Place],
-        run: Run,
-        outer: Sequence[Axis],
-        columns: Sequence[Place],
-        digits: Digits,
+        self, rows: Sequence[Place], columns: Sequence[Place], digits: Digits
     ) -> None:
         """As `_sums`, with exact sums of the integers of as many blocks as a vector has."""
         frame, f, loops, count = self._frame, self._function, self._loops, self._repeated.count
         several = max(1, f.module.vector_bits // digits.bits // count)
         zero = f.const(Type("float", f.module.vector_bits // 32), 0)
-        *before, axis = outer
+        *before, axis = self._repeated.outer
 
         def blocks(index: Value, *sums: Value, size: int) -> Sequence[Value]:
             frame.pin(sums)
@@ -279,7 +269,7 @@ class DecodedSums:
             with frame.level({**row, **column}):
                 result = f.fold_lanes(total, lambda x, y: x + y)
                 frame.pin([result])
-                self._finish(run, [result])
+                self._finish(self._run, [result])
 
     def _plus(self, total: Value, sums: Value, scale: Value) -> Value:
         """`total` plus scaled integers, which may have fewer lanes."""
