@@ -19,7 +19,7 @@ from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import Product, product_of
 from relaxpy.exec.native.trees.program import KernelProgram, Tasks
-from relaxpy.exec.native.trees.repeated import RepeatedLoads
+from relaxpy.exec.native.trees.repeated import PANEL, RepeatedLoads
 from relaxpy.exec.native.trees.short_rows import ShortRows
 from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.exec.native.trees.transpose import Transpose
@@ -115,8 +115,8 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
         case ShortRows(axis=rows, outer=outside):
             kept = [a for a in free if any(a is loop for loop in (*outside, rows))]
             choice = _choice(kept, rows, _LANES, batch)
-        case RepeatedLoads(rows=Axis() as rows):
-            choice = _choice([a for a in free if a is not rows], None, _LANES, batch)
+        case RepeatedLoads(rows=Axis() as rows, columns=columns):
+            choice = _choice([a for a in free if a is not rows], columns, PANEL, batch)
         case _:
             choice = _choice(free, None if tree.is_scalar else lane_axis(tree), _LANES, batch)
     if choice is None:

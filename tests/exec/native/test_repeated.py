@@ -134,7 +134,7 @@ def test_rows_have_decoded_weights_in_common(
     if stored == "int8":
         integers = packed.astype("int64")
     weights = integers * np.repeat(scale.astype("float64"), group, 1)
-    for rows in (0, 1, 2, 3, 5, 8, 13, 31):
+    for rows in (0, 1, 2, 3, 5, 8, 13, 33):
         x = rng.integers(-2, 3, (rows, size)).astype("float32")
         found = rng.integers(-9, 9, (rows, columns)).astype("float32")
         before = np.full_like(found, 2) if init else found.copy()
@@ -159,6 +159,8 @@ OF_BYTES = OF_BYTES.replace(
         (4, 32, "uint32", 7 * 32, 5),
         (4, 64, "uint8", 192, 3),
         (4, 128, "uint32", 3 * 128, 3),
+        (4, 32, "uint32", 4096 + 32, 65),
+        (4, 64, "uint8", 192, 70),
         (4, 16, "uint32", 64, 9),
         (8, 32, "uint32", 96, 5),
     ],
@@ -180,7 +182,7 @@ def test_bytes_times_packed_weights_are_exact_sums(
     for k in range(size):
         packed[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
     weights = (integers - zero) * np.repeat(scale.astype("float64"), group, 1)
-    for rows in (0, 1, 2, 5):
+    for rows in (0, 1, 2, 5, 11):
         x = rng.choice(np.array([-128, -127, 0, 127], "int8"), (rows, size))
         found = np.empty((rows, columns), "float32")
         run(x, packed, scale, found)

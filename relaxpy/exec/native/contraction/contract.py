@@ -122,6 +122,11 @@ def emit_product(
         run_packed_or_plain()
 
 
+def emit_tiles(product: Product, frame: Values) -> None:
+    """Emit a contraction that is part of a task, and has many rows."""
+    _run(frame.function, contraction_of(product, frame), in_task=True)
+
+
 def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
     """The contraction, and what it is if its second operand, which may be packed, is not.
 
@@ -210,7 +215,7 @@ def _can_be_packed(emitter: TileEmitter) -> bool:
 
 def _run(f: Function, contraction: Gemm, *, in_task: bool) -> None:
     """Emit the tasks, in parallel if there is enough work."""
-    emitter = emitter_of(f, contraction)
+    emitter = emitter_of(f, contraction, in_task=in_task)
     axes = (*contraction.outer, contraction.row, contraction.column, *contraction.over)
     if in_task or math.prod(extents(axes)) < _SERIAL:
         f.loop(0, emitter.tasks, 1, [], emitter.emit)
@@ -336,32 +341,38 @@ def _converted(operand: Operand, value: Value) -> Value:
     return value
 
 
-def emitter_of(f: Function, contraction: Gemm) -> TileEmitter | DotEmitter | SpanEmitter:
+def emitter_of(
+    f: Function, contraction: Gemm, *, in_task: bool = False
+) -> TileEmitter | DotEmitter | SpanEmitter:
     """The emitter that suits the extents and strides of a contraction."""
     rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, column.extent, bits, 16 if bits == 256 else 32)
     most = contraction.row.most if isinstance(rows, Value) else rows
     if most is None or most > MOST_DOT_ROWS or contraction.b.may_be_packed:
-        return TileEmitter(f, contraction, tile)
+        return TileEmitter(f, contraction, tile, in_task=in_task)
     over = merged(contraction.over)
     inner = over[-1:]
     if inner and _is_one(inner[0].a) and _is_one(inner[0].b) and not _is_window(column, inner[0]):
         dots = DotEmitter(f, contraction)
         if len(over) > 1 and extents(inner)[0] < dots.vector.lanes:
             # A window of an image fills no vector.
-            return TileEmitter(f, contraction, tile)
+            return TileEmitter(f, contraction, tile, in_task=in_task)
         if most <= MOST_ROWS or _suits_more_rows(dots):
             return dots
     if isinstance(rows, Value) or rows > (
         _SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else MOST_ROWS
     ):
-        return TileEmitter(f, contraction, tile)
+        return TileEmitter(f, contraction, tile, in_task=in_task)
     if not _is_one(column.b) or isinstance(column.extent, Value):
-        return TileEmitter(f, contraction, tile)
+        return TileEmitter(f, contraction, tile, in_task=in_task)
     depth = total(f, [axis.extent for axis in contraction.over])
     size = contraction.b.type.bits // 8
     small = isinstance(depth, int) and depth * column.extent * size <= PLACE_BYTES
-    return TileEmitter(f, contraction, tile) if small else SpanEmitter(f, contraction, tile.lanes)
+    return (
+        TileEmitter(f, contraction, tile, in_task=in_task)
+        if small
+        else SpanEmitter(f, contraction, tile.lanes)
+    )
 
 
 def _suits_more_rows(dots: DotEmitter) -> bool:

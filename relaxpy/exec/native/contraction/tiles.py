@@ -79,11 +79,18 @@ class TileEmitter:
     """Emits the tasks of a contraction.
 
     `tasks` is their number. It follows from the extents alone. The tasks may run in any order and
-    in parallel. The second operand is copied if `packs`; by default that is decided by its size.
+    in parallel, unless they are all part of a single one, `in_task`. The second operand is copied
+    if `packs`; by default that is decided by its size.
     """
 
     def __init__(
-        self, f: Function, contraction: Gemm, tile: RegisterTile, *, packs: bool | None = None
+        self,
+        f: Function,
+        contraction: Gemm,
+        tile: RegisterTile,
+        *,
+        packs: bool | None = None,
+        in_task: bool = False,
     ) -> None:
         # A long epilogue has a loop of its own.
         self.epilogue = contraction.epilogue
@@ -125,17 +132,17 @@ class TileEmitter:
         self.width = up(sum(self.full or self.tail), tile.lanes)
         self.column_blocks = ceil_div(f, self.columns, self.width)
         # A task computes several blocks of columns with a copy of its rows.
-        self.blocks = self._blocks_of_task()
+        self.blocks = self._blocks_of_task(in_task=in_task)
         self.tasks = total(f, self._sizes())
 
-    def _blocks_of_task(self) -> int:
-        """The blocks of columns of a task, if enough tasks are left."""
+    def _blocks_of_task(self, *, in_task: bool) -> int:
+        """The blocks of columns of a task, if enough tasks are left, or none is needed."""
         if not self.packs_a or isinstance(self.column_blocks, Value):
             return 1
         if self.contraction.column.within is not None:
             return 1
         tasks = math.prod(n if isinstance(n, int) else 1 for n in self._row_sizes())
-        groups = -(-2 * BLOCKS // max(1, tasks))
+        groups = 1 if in_task else -(-2 * BLOCKS // max(1, tasks))
         return max(1, min(BLOCKS, self.column_blocks // groups))
 
     def _sizes(self) -> list[Size]:

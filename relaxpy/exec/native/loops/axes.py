@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
@@ -16,7 +16,7 @@ from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 _STRETCH = 1 << 12
@@ -274,6 +274,31 @@ class Loops:
             lambda: self.iterations(inner, body, listens=listens),
             listens=listens or bool(inner),
         )
+
+    def several(
+        self,
+        axis: Axis | None,
+        most: int,
+        body: Callable[[Sequence[Mapping[Var, Value]]], None],
+    ) -> None:
+        """`body` with the values of the variable in all iterations, at most so many at once."""
+        if axis is None:
+            return body([{}])
+        extent, frame = axis.extent.constant, self.frame
+        steps = [most >> n for n in range(most.bit_length())]
+        if extent is not None and extent <= most:
+            steps = [max(extent, 1)]
+
+        def some(index: Value, count: int) -> None:
+            places = [index, *(index + n for n in range(1, count))]
+            with frame.level(), self.opened(axis):
+                frame.settle(places)
+                body([{axis.var: place} for place in places])
+
+        cuts = self.cuts(axis, steps)
+        for (low, high), step in zip(pairwise(cuts), steps, strict=False):
+            self.stretches(low, high, step, (), partial(some, count=step))
+        return None
 
     def chunks(
         self,

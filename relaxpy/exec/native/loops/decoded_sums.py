@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from itertools import pairwise, product
-from math import prod
 from operator import add
-from typing import TypeAlias
 
-from relaxpy.dataclass import replace
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.llvm.function import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
+from relaxpy.exec.native.loops.decoded_panels import (
+    DigitPanels,
+    FloatPanels,
+    has_panels,
+)
+from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, Place
 from relaxpy.exec.native.loops.digit_sums import DigitSums
-from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
-from relaxpy.exec.native.values.datatypes import value_type
-from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-
-Place: TypeAlias = Mapping[Var, Value]
-"""The values of variables in an iteration."""
+from relaxpy.exec.native.trees.repeated import PANEL, Digits, RepeatedLoads
+from relaxpy.ir.tir.expr import PrimExpr
 
 _OF_A_SUM = 8
 """The digits of which a lane has the sum."""
@@ -32,16 +28,10 @@ _FEWER_CELLS = {1: 1, 2: 2, 4: 1}
 
 Those of a single row are read one by one, as memory has them: this is what their time is for.
 """
-_CELLS_OF_DIGITS = {1: 1, 2: 2, 4: 2}
+_CELLS_OF_DIGITS = {1: 1, 2: 2}
 """The same of columns whose integers are added as such."""
 _PREPARED = 1 << 14
 """The most elements of a row that is converted before all columns."""
-_NEAR = 1024
-"""The elements of a row that the nearest cache has, together with those of the other rows."""
-_AHEAD = 1 << 11
-"""How many bytes ahead packed elements are fetched: processors do not see their order in time."""
-_PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
-"""The instruction that selects floats of a register by their numbers, by its lanes."""
 
 
 class DecodedSums:
@@ -61,7 +51,7 @@ class DecodedSums:
         self._frame, self._function = loops.frame, loops.function
         self._finish = finish
         self._prepared: Value | None = None
-        self._order: Sequence[int] = range(repeated.count)
+        self._decoder = Decoder(loops.frame, repeated)
 
     def emit(self) -> None:
         """Emit the loops of the run."""
@@ -72,33 +62,41 @@ class DecodedSums:
             cells = _CELLS_OF_DIGITS
         most = max(cells)
 
+        def sums() -> None:
+            self._loops.several(known[0], most, columns)
+
         def columns(rows: Sequence[Place]) -> None:
             count = cells[min(n for n in cells if n >= len(rows))]
             self._prepare(rows)
-            self._parts(
-                lambda *part: self._every(known[1], count, partial(self._sums, rows, *part))
-            )
+            self._loops.several(known[1], count, partial(self._sums, rows))
 
-        self._loops.iterations(rest, lambda: self._every(known[0], most, columns))
+        self._loops.iterations(rest, lambda: self._in_panels(sums))
 
-    def _every(self, axis: Axis | None, most: int, body: Callable[[Sequence[Place]], None]) -> None:
-        """`body` for all iterations of an axis, at most so many at once."""
-        if axis is None:
-            return body([{}])
-        extent, frame = axis.extent.constant, self._frame
-        steps = [most >> n for n in range(most.bit_length())]
-        if extent is not None and extent <= most:
-            steps = [max(extent, 1)]
+    def _in_panels(self, otherwise: Callable[[], None]) -> None:
+        """The sums of many rows in panels of columns; those of few ones otherwise."""
+        run, repeated, f = self._run, self._repeated, self._function
+        rows, columns, digits = repeated.rows, repeated.columns, self._digits
+        if not has_panels(run, repeated) or rows is None or columns is None:
+            return otherwise()
+        least_rows = (FloatPanels if digits is None else DigitPanels).least_rows
+        counts = []
+        for axis, least in ((rows, least_rows), (columns, PANEL)):
+            start, stop = self._loops.bounds(axis)
+            counts.append(f.compare("sge", f.index(stop) - start, least))
 
-        def some(index: Value, count: int) -> None:
-            places = [index, *(index + n for n in range(1, count))]
-            with frame.level(), self._loops.opened(axis):
-                frame.settle(places)
-                body([{axis.var: place} for place in places])
+        def panels() -> None:
+            decoder = Decoder(self._frame, repeated)
+            with self._frame.conditionally():
+                if digits is None:
+                    FloatPanels(self._loops, run, decoder).emit(columns)
+                else:
+                    DigitPanels(self._loops, run, decoder, digits, self._finish).emit(columns)
 
-        cuts = self._loops.cuts(axis, steps)
-        for (low, high), step in zip(pairwise(cuts), steps, strict=False):
-            self._loops.stretches(low, high, step, (), partial(some, count=step))
+        def few() -> None:
+            with self._frame.conditionally():
+                otherwise()
+
+        f.branch(f.arithmetic("and", *counts), panels, few)
         return None
 
     def _prepare(self, rows: Sequence[Place]) -> None:
@@ -107,9 +105,9 @@ class DecodedSums:
         Where no other factor is packed, lanes have the order of memory, and read it as it is.
         """
         repeated, f, own = self._repeated, self._function, self._repeated.own
-        self._prepared, self._order = None, range(repeated.count)
+        self._prepared, self._decoder.order = None, range(repeated.count)
         order, step = repeated.order, repeated.lanes
-        is_packed = order != list(self._order) and self._digits is None
+        is_packed = order != list(self._decoder.order) and self._digits is None
         if own is None or repeated.columns is None or not is_packed:
             return
         if len(rows) != 1 or len(repeated.outer) != 1:
@@ -123,8 +121,8 @@ class DecodedSums:
         def block() -> Sequence[Value]:
             parts = []
             for first in range(0, repeated.count, step):
-                with self._numbered(first):
-                    parts.append(self._read(own, row, first, {}))
+                with self._decoder.numbered(first):
+                    parts.append(self._decoder.read(own, row, first, {}))
             whole = reduce(_joined, parts)
             for first in range(0, repeated.count, step):
                 lanes = f.shuffle(whole, None, order[first : first + step])
@@ -132,7 +130,7 @@ class DecodedSums:
             return ()
 
         self._loops.nested((axis,), block, ())
-        self._prepared, self._order = memory, order
+        self._prepared, self._decoder.order = memory, order
 
     def _place(self, memory: Value, first: int) -> Value:
         """Where the prepared lanes are in the running iteration of the outer loop."""
@@ -143,70 +141,24 @@ class DecodedSums:
     def _own(self, own: PrimExpr, row: Place, first: int) -> Value:
         """The factor of a row in the lanes from `first` on."""
         if self._prepared is None:
-            return self._read(own, row, first, {})
+            return self._decoder.read(own, row, first, {})
         type = Type("float", self._repeated.lanes)
         return self._function.load(type, self._place(self._prepared, first))
 
-    @contextmanager
-    def _numbered(self, first: int) -> Iterator[None]:
-        """A context in which variables have the values of the lanes from `first` on."""
-        frame, f, repeated = self._frame, self._function, self._repeated
-        stored, frame.stored = frame.stored, dict(frame.stored)
-        with frame.level(), frame.conditionally():
-            for var, numbers in repeated.numbers.items():
-                frame.bind(var, f.constants(value_type(var.dtype), self._lanes(numbers, first)))
-            yield
-        frame.stored = stored
-
-    def _lanes(self, numbers: Sequence[int], first: int) -> list[int]:
-        """The numbers of a block that belong to the lanes from `first` on."""
-        return [numbers[n] for n in self._order[first : first + self._repeated.lanes]]
-
-    def _parts(self, body: Callable[[Run, Sequence[Axis]], None]) -> None:
-        """`body` for parts of the sums, of which all rows are near, and which add to the target."""
-        run, repeated, f = self._run, self._repeated, self._function
-        extents = [axis.extent.constant for axis in repeated.outer]
-        known = [n for n in extents if n is not None]
-        rows = None if repeated.rows is None else repeated.rows.extent.constant
-        if repeated.rows is None or rows == 1 or not known or len(known) < len(extents):
-            return body(run, repeated.outer)
-        [axis, *inner], [count, *_] = repeated.outer, known
-        size = max(1, _NEAR // (prod(known[1:]) * repeated.count))
-        start, stop = self._loops.bounds(axis)
-        if start != 0 or size >= count:
-            return body(run, repeated.outer)
-
-        def part(run: Run, low: PrimExpr, high: PrimExpr) -> None:
-            body(run, (Axis(axis.var, low, high), *inner))
-
-        def following(index: Value) -> None:
-            low, high = Var("lo", INT64), Var("hi", INT64)
-            end = f.intrinsic("smin", index + size, f.index(stop))
-            with self._frame.level({low: index, high: end}):
-                part(adding, low, high)
-
-        [member] = run.assignments
-        adding = replace(run, statements=(replace(member, initial=None),))
-        part(run, IntImm(INT64, 0), IntImm(INT64, size))
-        self._loops.stretches(size, stop, size, (), following)
-        return None
-
-    def _sums(
-        self, rows: Sequence[Place], run: Run, outer: Sequence[Axis], columns: Sequence[Place]
-    ) -> None:
-        """The sums of some rows and columns over the iterations of `outer`."""
+    def _sums(self, rows: Sequence[Place], columns: Sequence[Place]) -> None:
+        """The sums of some rows and columns."""
         f, repeated = self._function, self._repeated
         chains = repeated.count // repeated.lanes if len(rows) * len(columns) == 1 else 1
 
         def block(*sums: Value) -> Sequence[Value]:
             totals = list(sums)
             for number, first in enumerate(range(0, repeated.count, repeated.lanes)):
-                with self._numbered(first):
+                with self._decoder.numbered(first):
                     # LLVM moves nothing past a fetch: what one row has in common in a block is
                     # computed once, and the vectors of several rows stay in registers.
-                    ahead = _AHEAD if number == 0 or len(rows) > 1 else 0
+                    ahead = AHEAD if number == 0 or len(rows) > 1 else 0
                     decoded = [
-                        self._read(repeated.shared, column, first, repeated.tables, ahead)
+                        self._decoder.read(repeated.shared, column, first, repeated.tables, ahead)
                         for column in columns
                     ]
                     some = slice(number % chains, None, chains)
@@ -219,16 +171,18 @@ class DecodedSums:
             return totals
 
         if (digits := self._digits) is not None:
-            self._sums_of_digits(rows, run, outer, columns, digits)
+            self._sums_of_digits(rows, columns, digits)
             return
         none = f.const(Type("float", repeated.lanes), 0)
-        found = self._loops.nested(outer, block, [none] * (len(rows) * len(columns) * chains))
+        found = self._loops.nested(
+            repeated.outer, block, [none] * (len(rows) * len(columns) * chains)
+        )
         totals = [reduce(add, found[n : n + chains]) for n in range(0, len(found), chains)]
         for (row, column), total in zip(product(rows, columns), totals, strict=True):
             with self._frame.level({**row, **column}):
                 result = f.fold_lanes(total, lambda x, y: x + y)
                 self._frame.pin([result])
-                self._finish(run, [result])
+                self._finish(self._run, [result])
 
     @property
     def _digits(self) -> Digits | None:
@@ -238,25 +192,21 @@ class DecodedSums:
         return self._repeated.digits if has_pairs else None
 
     def _sums_of_digits(
-        self,
-        rows: Sequence[Place],
-        run: Run,
-        outer: Sequence[Axis],
-        columns: Sequence[Place],
-        digits: Digits,
+        self, rows: Sequence[Place], columns: Sequence[Place], digits: Digits
     ) -> None:
         """As `_sums`, with exact sums of the integers of as many blocks as a vector has."""
         frame, f, loops, count = self._frame, self._function, self._loops, self._repeated.count
         several = max(1, f.module.vector_bits // digits.bits // count)
         zero = f.const(Type("float", f.module.vector_bits // 32), 0)
-        *before, axis = outer
+        *before, axis = self._repeated.outer
 
         def blocks(index: Value, *sums: Value, size: int) -> Sequence[Value]:
             frame.pin(sums)
             stored, frame.stored = frame.stored, dict(frame.stored)
+            lanes = min(size * count, f.module.vector_bits // 4) // _OF_A_SUM
             with frame.level({axis.var: index}), loops.opened(axis), frame.conditionally():
-                fields = [self._fields(digits, column, size) for column in columns]
-                scales = [self._scales(digits, column, size) for column in columns]
+                fields = [self._decoder.fields(digits, column, size) for column in columns]
+                scales = [self._decoder.scales(digits, column, size, lanes) for column in columns]
                 found = [
                     (adder.sums(x), scale)
                     for adder in [self._adder(digits, row, size) for row in rows]
@@ -279,7 +229,7 @@ class DecodedSums:
             with frame.level({**row, **column}):
                 result = f.fold_lanes(total, lambda x, y: x + y)
                 frame.pin([result])
-                self._finish(run, [result])
+                self._finish(self._run, [result])
 
     def _plus(self, total: Value, sums: Value, scale: Value) -> Value:
         """`total` plus scaled integers, which may have fewer lanes."""
@@ -296,72 +246,6 @@ class DecodedSums:
         with self._frame.level(row):
             factors = self._frame.load_offsets(digits.factors, offsets, self._repeated.inner)
         return DigitSums(self._function, digits.zero, factors)
-
-    def _fields(self, digits: Digits, column: Place, size: int) -> Value:
-        """The packed integers of some blocks as bytes."""
-        packed = digits.packed
-        count = size * self._repeated.count * digits.bits // packed.buffer.dtype.bits
-        with self._frame.level(column):
-            value = self._frame.load_offsets(packed, range(count), self._repeated.inner, _AHEAD)
-        type = Type("i8", value.type.lanes * value.type.bits // 8)
-        return self._function.new(type, f"bitcast {value} to {type}")
-
-    def _scales(self, digits: Digits, column: Place, size: int) -> Value:
-        """The scales of some blocks, in as many lanes as these have sums."""
-        frame = self._frame
-        digit_count = min(size * self._repeated.count, self._function.module.vector_bits // 4)
-        lanes = digit_count // _OF_A_SUM
-        with frame.level(column):
-            for load, step in digits.steps.items():
-                offsets = [step * (lane * size // lanes) for lane in range(lanes)]
-                loaded = frame.load_offsets(load, offsets, self._repeated.inner)
-                frame.stored[load.buffer, load.indices] = frame.widened(loaded, load.buffer.dtype)
-            value = frame.wide(frame.value(digits.scale), lanes)
-        frame.pin([value])
-        return value
-
-    def _read(
-        self,
-        factor: PrimExpr,
-        place: Place,
-        first: int,
-        tables: Mapping[Var, Table],
-        ahead: int = 0,
-    ) -> Value:
-        """The value of a factor in the lanes from `first` on."""
-        frame = self._frame
-        with frame.level(place):
-            for var, table in tables.items():
-                self._load(table.value, first, ahead)
-                frame.bind(var, self._entries(table))
-            self._load(factor, first, ahead)
-            value = frame.wide(frame.value(factor), self._repeated.lanes)
-        frame.pin([value])
-        return value
-
-    def _load(self, value: PrimExpr, first: int, ahead: int) -> None:
-        """Read what a value needs of memory."""
-        frame, repeated = self._frame, self._repeated
-        for load in dict.fromkeys(loads(value)):
-            offsets = self._lanes(repeated.offsets[load], first)
-            loaded = frame.load_offsets(load, offsets, repeated.inner, ahead)
-            frame.stored[load.buffer, load.indices] = frame.widened(loaded, load.buffer.dtype)
-
-    def _entries(self, table: Table) -> Value:
-        """The entries of a table, which are in one register if there is an instruction for that."""
-        frame, f, lanes = self._frame, self._function, self._repeated.lanes
-        if not f.module.has_avx512 or table.count > lanes:
-            return frame.value(table.value)
-        index = frame.wide(frame.value(table.index), lanes)
-        # The instruction reads as many bits as the number of lanes has, so entries are repeated.
-        numbers = [lane % table.count for lane in range(lanes)]
-        with frame.level({table.number: f.constants(Type("i32"), numbers)}):
-            entries = frame.wide(frame.value(table.entry), lanes)
-        name = _PERMUTATIONS[lanes]
-        f.module.declare(name, entries.type, [entries.type, index.type])
-        result = f.new(entries.type, f"call {entries.type} @{name}({entries}, {index})")
-        frame.pin([result])
-        return result
 
 
 def _joined(a: Value, b: Value) -> Value:

@@ -12,6 +12,26 @@ _PAIRS = {16: "ssse3.pmadd.ub.sw.128", 32: "avx2.pmadd.ub.sw", 64: "avx512.pmadd
 _FOURS = {8: "sse2.pmadd.wd", 16: "avx2.pmadd.wd", 32: "avx512.pmaddw.d.512"}
 
 
+def pairs(digits: Value, factors: Value) -> Value:
+    """The sums of two products each; digits have no sign."""
+    f, lanes = digits.function, digits.type.lanes
+    return f.call(f"llvm.x86.{_PAIRS[lanes]}", Type("i16", lanes // 2), digits, factors)
+
+
+def fours(sums: Value) -> Value:
+    """The sums of two `pairs` each."""
+    f, lanes = sums.function, sums.type.lanes
+    type, ones = Type("i32", lanes // 2), f.const(sums.type, 1)
+    return f.call(f"llvm.x86.{_FOURS[lanes]}", type, sums, ones)
+
+
+def dots(start: Value, digits: Value, factors: Value) -> Value:
+    """`start` plus the sums of four products each."""
+    f, type = start.function, start.type
+    words = [f.new(type, f"bitcast {x} to {type}") for x in (digits, factors)]
+    return f.call(f"llvm.x86.avx512.vpdpbusd.{32 * type.lanes}", type, start, *words)
+
+
 class DigitSums:
     """Sums of `(digit - zero) * factor`, one for each eight successive digits."""
 
@@ -38,11 +58,9 @@ class DigitSums:
             packed = self._part(fields, number * self._size)
             low, high = f.arithmetic("and", packed, 15), f.arithmetic("lshr", packed, 4)
             if f.module.has_byte_dots:
-                found.append(self._dot(self._dot(start, low, even), high, odd))
+                found.append(dots(dots(start, low, even), high, odd))
                 continue
-            sums = self._pairs(low, even) + self._pairs(high, odd) - start
-            name, ones = f"llvm.x86.{_FOURS[self._size // 2]}", f.const(sums.type, 1)
-            found.append(f.call(name, Type("i32", self._size // 4), sums, ones))
+            found.append(fours(pairs(low, even) + pairs(high, odd) - start))
         return reduce(add, found)
 
     def _part(self, values: Value, first: int) -> Value:
@@ -54,15 +72,6 @@ class DigitSums:
         """What sums of dots start from, or those of pairs have too much."""
         digit = self._f.const(even.type, zero)
         if not self._f.module.has_byte_dots:
-            return self._pairs(digit, even) + self._pairs(digit, odd)
+            return pairs(digit, even) + pairs(digit, odd)
         none = self._f.const(Type("i32", self._size // 4), 0)
-        return 0 - self._dot(self._dot(none, digit, even), digit, odd)
-
-    def _pairs(self, digits: Value, factors: Value) -> Value:
-        name = f"llvm.x86.{_PAIRS[self._size]}"
-        return self._f.call(name, Type("i16", self._size // 2), digits, factors)
-
-    def _dot(self, start: Value, digits: Value, factors: Value) -> Value:
-        type = start.type
-        words = [self._f.new(type, f"bitcast {x} to {type}") for x in (digits, factors)]
-        return self._f.call(f"llvm.x86.avx512.vpdpbusd.{32 * type.lanes}", type, start, *words)
+        return 0 - dots(dots(none, digit, even), digit, odd)

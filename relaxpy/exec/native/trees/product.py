@@ -173,6 +173,11 @@ def _factors(member: Assignment) -> tuple[Operand, Operand] | None:
             return None
 
 
+def is_factor(expr: PrimExpr) -> bool:
+    """Whether a factor of a product may be such an expression."""
+    return _factor(expr) is not None
+
+
 def _factor(expr: PrimExpr) -> Operand | None:
     """An element that is cast, if at all, to datatypes that have all its values."""
     casts: list[DataType] = []

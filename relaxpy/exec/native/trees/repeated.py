@@ -42,6 +42,8 @@ _DIGITS: Final = 32, 64, 128
 """How many of these a block may have."""
 _EXACT: Final = 2048
 """The integers up to this are values of float16."""
+PANEL: Final = 64
+"""The columns of a panel that is decoded for many rows."""
 _LARGEST: Final = 256
 """The most nodes of a value."""
 

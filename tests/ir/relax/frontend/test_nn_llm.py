@@ -168,6 +168,14 @@ def test_rows_of_a_batch_are_the_last_of_a_sequence() -> None:
         ({"rope_type": "linear"}, "of type 'linear' needs 'factor' in its configuration"),
         ({"rope_type": []}, r"there is no rotary embedding of type \[\]"),
         ({"rope_type": "linear", "factor": "8"}, "has the factor '8', expected a number"),
+        ({"rope_type": "linear", "factor": 0}, "has the factor 0, expected a number above 0"),
+        ({"rope_type": "yarn", "factor": None}, "has the factor None, expected a number above 0"),
+        ({"rope_type": "yarn", "mscale": -5.0}, "has the mscale -5.0, expected a number that is"),
+        ({"rope_type": "yarn", "attention_factor": [1]}, r"has the attention_factor \[1\]"),
+        (
+            {"rope_type": "longrope", "original_max_position_embeddings": 1},
+            "has the original_max_position_embeddings 1, expected a number above 1",
+        ),
     ],
 )
 def test_a_configuration_that_is_wrong(scaling: dict[str, Any], message: str) -> None:

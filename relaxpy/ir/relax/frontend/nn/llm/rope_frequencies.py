@@ -241,6 +241,36 @@ PAIRS_OF_NEIGHBOURS = ("gptj", "llama4")
 """The kinds that rotate neighbouring dimensions; the others rotate halves of the dimensions."""
 
 
+_NUMBERS: Mapping[str, float] = {
+    "factor": 0,
+    "low_freq_factor": 0,
+    "high_freq_factor": 0,
+    "max_position_embeddings": 0,
+    "original_max_position_embeddings": 1,
+}
+"""The members that are numbers above these; those of `_OPTIONAL` are not negative, or None."""
+_OPTIONAL = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+
+
+def _check_number(kind: str, name: str, scaling: Mapping[str, Any]) -> None:
+    """Check a member of a configuration. Errors: MisuseError (also ValueError)."""
+    value = scaling[name]
+    if name in _OPTIONAL and value is None:
+        return
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if name in _OPTIONAL:
+        expected, suits = "a number that is not negative", is_number and 0 <= value < math.inf
+    else:
+        least = _NUMBERS[name]
+        expected, suits = f"a number above {least}", is_number and least < value < math.inf
+    if not suits:
+        raise MisuseError(
+            f"a rotary embedding of type {kind!r} has the {name} {value!r:.60}, "
+            f"expected {expected}",
+            about=scaling,
+        )
+
+
 @user_facing
 def switch_rope_freq_func(rope_scaling: Mapping[str, Any]) -> FrequencyFunc:
     """The frequency function for a configuration: its "rope_type" and what that needs.
@@ -256,6 +286,9 @@ def switch_rope_freq_func(rope_scaling: Mapping[str, Any]) -> FrequencyFunc:
             about=rope_scaling,
         )
     func, options = _KINDS[kind]
+    for name in (*_NUMBERS, *_OPTIONAL):
+        if name in rope_scaling:
+            _check_number(kind, name, rope_scaling)
     try:
         found = options(rope_scaling)
     except KeyError as error:

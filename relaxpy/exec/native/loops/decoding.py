@@ -1,0 +1,108 @@
+"""Emits what decodes packed elements in registers, for vectors of the iterations of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from relaxpy.exec.kernel.nest.nodes import loads
+from relaxpy.exec.native.llvm.function import Type, Value
+from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
+from relaxpy.exec.native.values.datatypes import value_type
+from relaxpy.exec.native.values.expressions import Values
+from relaxpy.ir.tir.expr import PrimExpr, Var
+
+Place: TypeAlias = Mapping[Var, Value]
+"""The values of variables in an iteration."""
+AHEAD = 1 << 11
+"""How many bytes ahead packed elements are fetched: processors do not see their order in time."""
+_PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
+"""The instruction that selects floats of a register by their numbers, by its lanes."""
+
+
+class Decoder:
+    """The values of factors in vectors of a block, whose iterations are lanes in some `order`."""
+
+    def __init__(self, frame: Values, repeated: RepeatedLoads) -> None:
+        self._frame, self._function, self.repeated = frame, frame.function, repeated
+        self.order: Sequence[int] = range(repeated.count)
+
+    @contextmanager
+    def numbered(self, first: int) -> Iterator[None]:
+        """A context in which variables have the values of the lanes from `first` on."""
+        frame, f, repeated = self._frame, self._function, self.repeated
+        stored, frame.stored = frame.stored, dict(frame.stored)
+        with frame.level(), frame.conditionally():
+            for var, numbers in repeated.numbers.items():
+                frame.bind(var, f.constants(value_type(var.dtype), self._lanes(numbers, first)))
+            yield
+        frame.stored = stored
+
+    def _lanes(self, numbers: Sequence[int], first: int) -> list[int]:
+        """The numbers of a block that belong to the lanes from `first` on."""
+        return [numbers[n] for n in self.order[first : first + self.repeated.lanes]]
+
+    def read(
+        self,
+        factor: PrimExpr,
+        place: Place,
+        first: int,
+        tables: Mapping[Var, Table],
+        ahead: int = 0,
+    ) -> Value:
+        """The value of a factor in the lanes from `first` on."""
+        frame = self._frame
+        with frame.level(place):
+            for var, table in tables.items():
+                self._load(table.value, first, ahead)
+                frame.bind(var, self._entries(table))
+            self._load(factor, first, ahead)
+            value = frame.wide(frame.value(factor), self.repeated.lanes)
+        frame.pin([value])
+        return value
+
+    def _load(self, value: PrimExpr, first: int, ahead: int) -> None:
+        """Read what a value needs of memory."""
+        frame, repeated = self._frame, self.repeated
+        for load in dict.fromkeys(loads(value)):
+            offsets = self._lanes(repeated.offsets[load], first)
+            loaded = frame.load_offsets(load, offsets, repeated.inner, ahead)
+            frame.stored[load.buffer, load.indices] = frame.widened(loaded, load.buffer.dtype)
+
+    def _entries(self, table: Table) -> Value:
+        """The entries of a table, which are in one register if there is an instruction for that."""
+        frame, f, lanes = self._frame, self._function, self.repeated.lanes
+        if not f.module.has_avx512 or table.count > lanes:
+            return frame.value(table.value)
+        index = frame.wide(frame.value(table.index), lanes)
+        # The instruction reads as many bits as the number of lanes has, so entries are repeated.
+        numbers = [lane % table.count for lane in range(lanes)]
+        with frame.level({table.number: f.constants(Type("i32"), numbers)}):
+            entries = frame.wide(frame.value(table.entry), lanes)
+        name = _PERMUTATIONS[lanes]
+        f.module.declare(name, entries.type, [entries.type, index.type])
+        result = f.new(entries.type, f"call {entries.type} @{name}({entries}, {index})")
+        frame.pin([result])
+        return result
+
+    def fields(self, digits: Digits, column: Place, size: int) -> Value:
+        """The packed integers of some blocks as bytes."""
+        packed = digits.packed
+        count = size * self.repeated.count * digits.bits // packed.buffer.dtype.bits
+        with self._frame.level(column):
+            value = self._frame.load_offsets(packed, range(count), self.repeated.inner, AHEAD)
+        type = Type("i8", value.type.lanes * value.type.bits // 8)
+        return self._function.new(type, f"bitcast {value} to {type}")
+
+    def scales(self, digits: Digits, column: Place, size: int, lanes: int) -> Value:
+        """The scales of some blocks, each in as many of the lanes."""
+        frame = self._frame
+        with frame.level(column):
+            for load, step in digits.steps.items():
+                offsets = [step * (lane * size // lanes) for lane in range(lanes)]
+                loaded = frame.load_offsets(load, offsets, self.repeated.inner)
+                frame.stored[load.buffer, load.indices] = frame.widened(loaded, load.buffer.dtype)
+            value = frame.wide(frame.value(digits.scale), lanes)
+        frame.pin([value])
+        return value
