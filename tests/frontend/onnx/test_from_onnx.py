@@ -451,6 +451,25 @@ def test_nodes_that_no_output_needs_are_not_imported() -> None:
         from_onnx(model(nodes, inputs, ["y"]))
 
 
+def test_nodes_may_stand_before_those_that_define_what_they_read() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Neg", ["late"], ["n"]), helper.make_node("Exp", ["x"], ["e"])],
+        *("body", [], [value("n", None)]),
+    )
+    nodes = [
+        helper.make_node("If", ["c"], ["a"], then_branch=body, else_branch=body),
+        helper.make_node("Add", ["b", "a"], ["y"]),
+        helper.make_node("Abs", ["x"], ["late"]),
+        helper.make_node("Relu", ["late"], ["b"]),
+    ]
+    inputs = [value("x", [2]), value("c", [], TensorProto.BOOL)]
+    found = run(model(nodes, inputs, ["y"]), np.array([-1, 2], "float32"), np.array(True))
+    np.testing.assert_array_equal(found, [0, 0])
+    nodes[2].input[0] = "y"
+    with pytest.raises(FrontendError, match="which no node before it defines"):
+        from_onnx(model(nodes, inputs, ["y"]))
+
+
 def _bad_node(**changes: Any) -> Any:
     proto = linear()
     for name, new in changes.items():
@@ -473,7 +492,7 @@ _WRONG: dict[str, tuple[Any, str]] = {
     "a list": ([1, 2], "takes a ModelProto of onnx, a path, or bytes"),
     "missing file": ("absent.onnx", "absent.onnx: No such file"),
     "unknown name": (_bad_node(input=["q", "w.0"]), "node 0 uses 'q', which no node before it"),
-    "cycle": (_bad_node(input=["z", "w.0"]), "uses 'z', which no node before it"),
+    "cycle": (_bad_node(input=["z", "w.0"]), "node 1 uses 'y', which no node before it"),
     "defined twice": (_bad_node(output=["z"]), "uses 'y', which no node before it|second time"),
     "old IR": (_with(lambda p: setattr(p, "ir_version", 2)), "IR version 2"),
     "huge": (
