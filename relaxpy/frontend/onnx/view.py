@@ -238,6 +238,16 @@ class Model:
     functions: Mapping[tuple[str, str], LocalFunction]
     proto: ModelProto
 
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """The ranks that the model states of values that nodes of its graph define."""
+        values = (*self.proto.graph.value_info, *self.proto.graph.output)
+        return {
+            text_of(value.name): len(value.type.tensor_type.shape.dim)
+            for value in values
+            if value.type.tensor_type.HasField("shape")
+        }
+
 
 class Initializer:
     """A tensor of a file, read when it is asked for; that of a separate file is mapped."""

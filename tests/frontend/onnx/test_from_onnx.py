@@ -853,6 +853,24 @@ def test_an_axis_of_symbolic_size_is_split(keepdims: int, new_axis: int) -> None
         np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.parametrize("opset", [9, 21])
+@pytest.mark.parametrize("declared", [None, 1, 2])
+def test_squeeze_drops_sizes_that_turn_out_to_be_1(opset: int, declared: int | None) -> None:
+    nodes = [
+        helper.make_node("Squeeze", ["x"], ["s"]),
+        helper.make_node("Transpose", ["s"], ["y"]),
+        helper.make_node("Size", ["s"], ["count"]),
+    ]
+    proto = model(nodes, [value("x", ["n", 1, 3])], ["y", "count"], opset=opset)
+    if declared is not None:
+        proto.graph.value_info.append(value("s", [None] * declared))
+    for n in (1, 4) if declared is None else (1,):
+        x = RNG.standard_normal((n, 1, 3)).astype("float32")
+        y, count = run(proto, x)
+        np.testing.assert_array_equal(y, np.squeeze(x, (0, 1) if n == 1 and declared != 2 else 1).T)
+        assert count == 3 * n
+
+
 @pytest.mark.parametrize("node", [("BitShift", {"direction": "LEFT"}), ("Mod", {})], ids=str)
 def test_a_size_of_1_is_known_after_operands_broadcast(node: tuple[str, dict[str, Any]]) -> None:
     op, attributes = node
