@@ -130,8 +130,10 @@ def squeeze_1(cx: Context, x: Expr, *, axes: Sequence[int] | None = None) -> Exp
 
 
 def _without_ones(cx: Context, x: Expr) -> Expr:
-    """`x` without the axes of size 1: the declared rank of the result says which sizes that are
-    not known are 1, or else the program tests the only such size.
+    """`x` without the axes of size 1.
+
+    Whether sizes that are not known are 1 follows from the declared rank of the result, or else the
+    program tests the only such size.
     """
     sizes = shape_of(x)
     ones = [axis for axis, size in enumerate(sizes) if is_size(size, 1)]

@@ -1,0 +1,359 @@
+"""Kernels of recurrent layers: each walks the states of one direction, and its activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.shared.tensors import Size
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+Activation: TypeAlias = Callable[[PrimExpr], PrimExpr]
+Element: TypeAlias = Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]
+
+
+def _number(value: float, like: PrimExpr) -> PrimExpr:
+    return ops.const(value, like.dtype)
+
+
+def activation(name: str, alpha: float | None, beta: float | None) -> Activation:
+    """The function that an activation's name stands for."""
+
+    def a(default: float) -> float:
+        return default if alpha is None else alpha
+
+    def b(default: float) -> float:
+        return default if beta is None else beta
+
+    def zero(x: PrimExpr) -> PrimExpr:
+        return _number(0, x)
+
+    table: dict[str, Activation] = {
+        "tanh": intrin.tanh,
+        "sigmoid": intrin.sigmoid,
+        "relu": lambda x: ops.maximum(x, zero(x)),
+        "affine": lambda x: x * _number(a(1.0), x) + _number(b(0.0), x),
+        "leakyrelu": lambda x: tir.Select(x >= zero(x), x, x * _number(a(0.01), x)),
+        "thresholdedrelu": lambda x: tir.Select(x > _number(a(1.0), x), x, zero(x)),
+        "scaledtanh": lambda x: intrin.tanh(x * _number(b(1.0), x)) * _number(a(1.0), x),
+        "hardsigmoid": lambda x: ops.maximum(
+            ops.minimum(x * _number(a(0.2), x) + _number(b(0.5), x), _number(1, x)), zero(x)
+        ),
+        "elu": lambda x: tir.Select(
+            x >= zero(x), x, (intrin.exp(x) - _number(1, x)) * _number(a(1.0), x)
+        ),
+        "softsign": lambda x: x / (_number(1, x) + intrin.abs(x)),
+        "softplus": lambda x: intrin.log(_number(1, x) + intrin.exp(x)),
+    }
+    if name.lower() not in table:
+        raise UnsupportedError(f"the activation {name!r} is not one of {', '.join(table)}")
+    return table[name.lower()]
+
+
+def _computed(shape: Sequence[Any], element: Callable[..., PrimExpr], name: str) -> Tensor:
+    result = te.compute(tuple(shape), element, name=name)
+    assert isinstance(result, Tensor)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _OfBytes:
+    """What belongs to the rows of weights in 8 bits: scales, sums without zero points, and these.
+
+    `zeros` is None if all zero points are 0.
+    """
+
+    scales: Tensor
+    sums: Tensor
+    zeros: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """A walk over the inputs of one direction: states of shape (length + 1, batch, hidden).
+
+    Step t computes state t, from state t - 1 and the input at `position(t)`.
+    """
+
+    inputs: Tensor
+    reverse: bool
+    clip: float | None
+    lengths: Tensor | None
+    hidden: Size
+
+    @property
+    def count(self) -> PrimExpr:
+        length = self.inputs.shape[0]
+        return ops.add(length, ops.const(1, length.dtype))
+
+    def position(self, t: PrimExpr) -> PrimExpr:
+        return self.inputs.shape[0] - t if self.reverse else t - 1
+
+    def state(self, name: str) -> Tensor:
+        batch = self.inputs.shape[1]
+        result = te.placeholder((self.count, batch, self.hidden), self.inputs.dtype, name)
+        assert isinstance(result, Tensor)
+        return result
+
+    def stage(self, width: Any, element: Element, name: str) -> Tensor:
+        return _computed((self.count, self.inputs.shape[1], width), element, name)
+
+    def product(
+        self, states: Element, weights: Tensor, rows: Any, offset: Any, name: str
+    ) -> Tensor:
+        """The sums over k of states(t, b, k) * weights(offset + j, k)."""
+
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            axis = te.reduce_axis((0, self.hidden), "k")
+            return reduce.sum(states(t, b, axis.var) * weights(j + offset, axis.var), axis=axis)
+
+        return self.stage(rows, element, name)
+
+    def product_of_bytes(self, state: Tensor, weights: Tensor, of: _OfBytes) -> Tensor:
+        """The product of the state before each step, in 8 bits, with weights in 8 bits."""
+        rows = weights.shape[0]
+        before, step, zero = self.rounded(state)
+
+        def whole(t: PrimExpr, b: PrimExpr, k: PrimExpr) -> PrimExpr:
+            return before(t, b, k).astype("int32")
+
+        def products(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            axis = te.reduce_axis((0, self.hidden), "k")
+            row = whole(t, b, axis.var) * weights(j, axis.var).astype("int32")
+            return reduce.sum(row, axis=axis)
+
+        def row_sum(t: PrimExpr, b: PrimExpr) -> PrimExpr:
+            axis = te.reduce_axis((0, self.hidden), "k")
+            return reduce.sum(whole(t, b, axis.var), axis=axis)
+
+        total = self.stage(rows, products, "products")
+        batch = self.inputs.shape[1]
+        row_sums = None if of.zeros is None else _computed((self.count, batch), row_sum, "row_sums")
+
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            value = total(t, b, j) - zero(t).astype("int32") * of.sums(j)
+            if row_sums is not None and of.zeros is not None:
+                value = value - of.zeros(j) * row_sums(t, b)
+            return value.astype("float32") * (step(t) * of.scales(j))
+
+        return self.stage(rows, element, "h2h")
+
+    def rounded(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The state before each step, as one of 256 steps between its extremes and 0.
+
+        The result is the number of steps in 8 bits, the size of a step, and the number for 0.
+        """
+        batch = self.inputs.shape[1]
+
+        def extreme(fold: Callable[..., PrimExpr], name: str) -> Tensor:
+            def element(t: PrimExpr) -> PrimExpr:
+                b, k = te.reduce_axis((0, batch), "b"), te.reduce_axis((0, self.hidden), "k")
+                return fold(state(t - 1, b.var, k.var), axis=[b, k])
+
+            return _computed((self.count,), element, name)
+
+        least, most = extreme(reduce.min, "least"), extreme(reduce.max, "most")
+
+        def low(t: PrimExpr) -> PrimExpr:
+            return ops.minimum(least(t), _number(0, least(t)))
+
+        def width(t: PrimExpr) -> PrimExpr:
+            exact = (ops.maximum(most(t), _number(0, most(t))) - low(t)) / _number(255, most(t))
+            return tir.Select(exact > _number(0, exact), exact, _number(1, exact))
+
+        step = _computed((self.count,), width, "step")
+        zero = _computed((self.count,), lambda t: intrin.round(-low(t) / step(t)), "zero")
+
+        def element(t: PrimExpr, b: PrimExpr, k: PrimExpr) -> PrimExpr:
+            place = intrin.round(state(t - 1, b, k) / step(t)) + zero(t)
+            inside = ops.maximum(ops.minimum(place, _number(255, place)), _number(0, place))
+            return inside.astype("uint8")
+
+        return self.stage(self.hidden, element, "h_rounded"), step, zero
+
+    def clipped(self, x: PrimExpr) -> PrimExpr:
+        if self.clip is None:
+            return x
+        return ops.maximum(ops.minimum(x, _number(self.clip, x)), _number(-self.clip, x))
+
+    def results(
+        self, first: Sequence[Tensor], new: Sequence[Element], states: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The hidden states of all positions, then each state after the last step."""
+        lengths = self.lengths
+
+        def kept(state: Tensor, value: Element) -> Element:
+            def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+                if lengths is None:
+                    return value(t, b, j)
+                inside = self.position(t) < lengths(b).astype("int64")
+                return tir.Select(inside, value(t, b, j), state(t - 1, b, j))
+
+            return element
+
+        updates = [
+            self.stage(self.hidden, kept(state, value), f"{state.name}_next")
+            for state, value in zip(states, new, strict=True)
+        ]
+        walked = te.scan(list(first), updates, list(states), name="walk")
+        found = [walked] if isinstance(walked, Tensor) else walked
+        length, batch, _ = self.inputs.shape
+
+        def output(p: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            value: PrimExpr = found[0](length - p if self.reverse else p + 1, b, j)
+            if lengths is None:
+                return value
+            return tir.Select(p < lengths(b).astype("int64"), value, _number(0, value))
+
+        every = _computed((length, batch, self.hidden), output, "Y")
+        return [every, *(_last(state, length) for state in found)]
+
+
+def _last(states: Tensor, position: PrimExpr) -> Tensor:
+    """The state at the position where a walk ends."""
+    return _computed(states.shape[1:], lambda b, j: states(position, b, j), "last")
+
+
+def _first(state: Tensor) -> Tensor:
+    """The state of shape (batch, hidden) as the first of a walk."""
+    return _computed((1, *state.shape), lambda _, b, j: state(b, j), "first")
+
+
+def rnn_kernel(
+    inputs: Tensor,
+    weights: Tensor,
+    state: Tensor,
+    lengths: Tensor | None,
+    *,
+    functions: list[Activation],
+    reverse: bool,
+    clip: float | None,
+) -> list[Tensor]:
+    hidden = weights.shape[1]
+    walk = _Walk(inputs, reverse, clip, lengths, hidden)
+    h = walk.state("h")
+    from_state = walk.product(lambda t, b, k: h(t - 1, b, k), weights, hidden, 0, "h2h")
+
+    def new(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return functions[0](walk.clipped(inputs(walk.position(t), b, j) + from_state(t, b, j)))
+
+    return walk.results([_first(state)], [new], [h])
+
+
+def gru_kernel(
+    inputs: Tensor,
+    weights: Tensor,
+    state: Tensor,
+    lengths: Tensor | None,
+    bias: Tensor | None,
+    *,
+    functions: list[Activation],
+    reverse: bool,
+    clip: float | None,
+) -> list[Tensor]:
+    """`bias` is that of the products with the state in the hidden gate, if these come first."""
+    hidden = weights.shape[1]
+    walk = _Walk(inputs, reverse, clip, lengths, hidden)
+    h = walk.state("h")
+    f, g = functions
+
+    def before(t: PrimExpr, b: PrimExpr, k: PrimExpr) -> PrimExpr:
+        return h(t - 1, b, k)
+
+    linear_first = bias is not None
+    rows = hidden * (3 if linear_first else 2)
+    from_state = walk.product(before, weights, rows, 0, "h2h")
+
+    def gate(number: int, name: str) -> Tensor:
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            row = j + hidden * number
+            return f(walk.clipped(inputs(walk.position(t), b, row) + from_state(t, b, row)))
+
+        return walk.stage(hidden, element, name)
+
+    update, reset = gate(0, "z"), gate(1, "r")
+    if bias is None:
+        scaled = walk.stage(hidden, lambda t, b, k: reset(t, b, k) * h(t - 1, b, k), "rh")
+        from_reset = walk.product(scaled, weights, hidden, hidden * 2, "rh2h")
+
+    def candidate(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        row = j + hidden * 2
+        x = inputs(walk.position(t), b, row)
+        if bias is None:
+            return g(walk.clipped(x + from_reset(t, b, j)))
+        return g(walk.clipped(x + reset(t, b, j) * (from_state(t, b, row) + bias(j))))
+
+    candidates = walk.stage(hidden, candidate, "n")
+
+    def new(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        z = update(t, b, j)
+        return (_number(1, z) - z) * candidates(t, b, j) + z * h(t - 1, b, j)
+
+    return walk.results([_first(state)], [new], [h])
+
+
+def lstm_kernel(
+    inputs: Tensor,
+    weights: Tensor,
+    state: Tensor,
+    cell: Tensor,
+    lengths: Tensor | None,
+    peepholes: Tensor | None,
+    scales: Tensor | None,
+    sums: Tensor | None,
+    zeros: Tensor | None,
+    *,
+    functions: list[Activation],
+    reverse: bool,
+    clip: float | None,
+    coupled: bool,
+) -> list[Tensor]:
+    """Where `weights` are in 8 bits, and have scales, so is the hidden state before products."""
+    hidden = weights.shape[1]
+    walk = _Walk(inputs, reverse, clip, lengths, hidden)
+    h, c = walk.state("h"), walk.state("c")
+    f, g, last = functions
+    if scales is not None and sums is not None:
+        from_state = walk.product_of_bytes(h, weights, _OfBytes(scales, sums, zeros))
+    else:
+        from_state = walk.product(lambda t, b, k: h(t - 1, b, k), weights, hidden * 4, 0, "h2h")
+
+    def gate(number: int, function: Activation, name: str, seen: Element | None) -> Tensor:
+        """Gate `number` of the order input, output, forget, cell."""
+
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            row = j + hidden * number
+            total: PrimExpr = inputs(walk.position(t), b, row) + from_state(t, b, row)
+            if peepholes is not None and seen is not None:
+                total = total + peepholes(row) * seen(t, b, j)
+            return function(walk.clipped(total))
+
+        return walk.stage(hidden, element, name)
+
+    def previous(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return c(t - 1, b, j)
+
+    into, content = gate(0, f, "i", previous), gate(3, g, "g", None)
+    forget = None if coupled else gate(2, f, "f", previous)
+
+    def kept(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        if forget is not None:
+            return forget(t, b, j)
+        i = into(t, b, j)
+        return _number(1, i) - i
+
+    def new_cell(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return kept(t, b, j) * previous(t, b, j) + into(t, b, j) * content(t, b, j)
+
+    cells = walk.stage(hidden, new_cell, "c_new")
+    out = gate(1, f, "o", cells)
+    return walk.results(
+        [_first(state), _first(cell)],
+        [lambda t, b, j: out(t, b, j) * last(cells(t, b, j)), cells],
+        [h, c],
+    )
