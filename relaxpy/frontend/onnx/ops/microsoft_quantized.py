@@ -180,7 +180,7 @@ def dynamic_quantize_lstm(
         if is_even:
             return scales, sums, None
         zeros = cx.emit(R.astype(each_row(r_zero_point, direction), "int32"))
-        count = scalar(hidden, zeros)
+        count = cx.tensor(cx.contents([hidden], (), "int32"))
         return scales, R.subtract(sums, R.multiply(zeros, count)), zeros
 
     functions = activations, activation_alpha, activation_beta
@@ -218,8 +218,8 @@ def matmul_nbits(
     bits: int = 4,
     block_size: int,
 ) -> Expr:
-    if g_idx is not None or bits not in (4, 8):
-        raise UnsupportedError("blocks by g_idx, or of other than 4 or 8 bits, are not imported")
+    if g_idx is not None or bits not in (2, 4, 8):
+        raise UnsupportedError("blocks by g_idx, or of other than 2, 4 or 8 bits, are not imported")
     blocks = -(-K // block_size)
     wide = dtype_of(a)
 
