@@ -33,6 +33,8 @@ def _reshape(d: Draw, op: str) -> None:
         d.node(op, [x], shape=shape)
         return
     attributes = {"allowzero": 1} if d.opset >= 14 and d.chance(0.3) else {}
+    if attributes and {0, -1} <= set(shape):
+        raise Redraw("any size is possible beside one of 0")
     # A size that is computed is no request for the size of `x`.
     wanted = d.new(np.array(shape), fixed=True) if 0 in shape else d.known(shape)
     d.node(op, [x, wanted], **attributes)
@@ -205,7 +207,8 @@ def _gather(d: Draw, op: str) -> None:
     rank = len(x.shape)
     axis = d.axis(rank)
     if op == "GatherND":
-        batch = d.rng.choice((0, 0, 1)) if d.opset >= 12 and rank > 1 else 0
+        # The indices have as many batches as `x` in calls with other sizes, too.
+        batch = d.rng.choice((0, 1)) if d.opset >= 12 and rank > 1 and x.shape[0] == 1 else 0
         depth = d.rng.randint(1, rank - batch)
         sizes = x.shape[batch : batch + depth]
         places = np.stack([np.arange(3) % max(s, 1) for s in sizes], -1)

@@ -24,16 +24,21 @@ def attributes_of(node: NodeProto) -> dict[str, Any]:
 
 
 def is_miscounted(node: NodeProto, shape: Sequence[int]) -> bool:
-    """Whether a pool has padding that depends on its dilation, or a window wider than an axis."""
+    """Whether a pool has padding that depends on its dilation, or less padding than nothing.
+
+    The same holds for a window that is wider than an axis.
+    """
     found = attributes_of(node)
     automatic = found.get("auto_pad", "NOTSET").startswith("SAME")
     if automatic and any(d != 1 for d in found.get("dilations", ())):
+        return True
+    if has_wide_steps(node, found["kernel_shape"]):
         return True
     return not all(_taps(found, k, size) for k, size in enumerate(shape[2:]))
 
 
 def has_wide_steps(node: NodeProto, kernel: Sequence[int]) -> bool:
-    """Whether windows of a transposed convolution would be padded by less than nothing."""
+    """Whether windows would be padded by less than nothing."""
     found = attributes_of(node)
     steps, holes = (found.get(name, [1] * len(kernel)) for name in ("strides", "dilations"))
     spans = [(size - 1) * hole + 1 for size, hole in zip(kernel, holes, strict=True)]

@@ -8,6 +8,7 @@ other sizes to the text in Python, which lowers the operator for the values that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from typing_extensions import override
 
@@ -51,8 +52,9 @@ class _Casts(BindingRewriter):
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, rx.Call) or not isinstance(call.op, Op) or not is_dynamic(call):
+        if not isinstance(call, rx.Call) or not is_dynamic(call):
             return None
+        op = cast("Op", call.op)
         kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
         casts: list[rx.Binding] = []
         args = list(call.args)
@@ -62,7 +64,7 @@ class _Casts(BindingRewriter):
             args[index] = cast
         call = rebuild(call, args=tuple(args))
         try:
-            result = infer_op_call(call.op, call, Context())
+            result = infer_op_call(op, call, Context())
         except RelaxpyError:  # it fails whatever the values are, and does so when it runs
             return None
         if not isinstance(binding, rx.VarBinding):

@@ -254,7 +254,8 @@ class Importer:
         if name not in scope:
             raise FrontendError(
                 f"{user} uses {name!r}, which no node before it defines",
-                hint="the nodes of a graph stand in the order of their dependencies",
+                hint="a name is that of an input, an initializer, or an output of a node that does "
+                "not depend on its reader",
             )
         value = scope[name]
         return None if isinstance(value, _Missing) else value

@@ -137,11 +137,11 @@ class Node:
         return f"node {self.name!r}" if self.name else f"node {self.index}"
 
     def names_read(self) -> set[str]:
-        """The names that the node reads, those in its bodies included, and maybe others."""
+        """The names that the node reads, those that its bodies capture included."""
         names = set(self.inputs)
         for body in self.attributes.values():
             if isinstance(body, Graph):
-                names.update(body.outputs, *(node.names_read() for node in body.nodes))
+                names |= body.captured_names()
         return names
 
 
@@ -154,6 +154,15 @@ class Graph:
     initializers: Mapping[str, Initializer]
     nodes: Sequence[Node]
     outputs: Sequence[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", _in_order(self.nodes))
+
+    def captured_names(self) -> set[str]:
+        """The names that are read in the graph and defined outside."""
+        read = {*self.outputs}.union(*(node.names_read() for node in self.nodes))
+        defined = {*self.inputs, *self.initializers}
+        return read.difference(defined, *(node.outputs for node in self.nodes))
 
     def require_distinct_names(self) -> None:
         """Check that no two values have one name.
@@ -177,6 +186,26 @@ class Graph:
             else:
                 needed.update(node.names_read())
         return unused
+
+
+def _in_order(nodes: Sequence[Node]) -> Sequence[Node]:
+    """The nodes, each after those that define what it reads, unless these depend on it.
+
+    ONNX says that they stand so, but tools append nodes, and ONNX Runtime runs such files.
+    """
+    writers = {name: node for node in nodes for name in node.outputs if name}
+    ordered: dict[Node, None] = {}
+    begun: set[Node] = set()
+    pending = list(reversed(nodes))
+    while pending:
+        node = pending.pop()
+        if node in begun:
+            ordered[node] = None
+            continue
+        begun.add(node)
+        needed = (writers.get(name) for name in sorted(node.names_read()))
+        pending += [node, *(other for other in needed if other and other not in begun)]
+    return list(ordered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +237,16 @@ class Model:
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str], LocalFunction]
     proto: ModelProto
+
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """The ranks that the model states of values that nodes of its graph define."""
+        values = (*self.proto.graph.value_info, *self.proto.graph.output)
+        return {
+            text_of(value.name): len(value.type.tensor_type.shape.dim)
+            for value in values
+            if value.type.tensor_type.HasField("shape")
+        }
 
 
 class Initializer:

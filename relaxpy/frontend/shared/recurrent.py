@@ -28,6 +28,18 @@ def _computed(shape: Sequence[Any], element: Callable[..., PrimExpr], name: str)
 
 
 @dataclass(frozen=True, eq=False)
+class _OfBytes:
+    """What belongs to the rows of weights in 8 bits: scales, sums without zero points, and these.
+
+    `zeros` is None if all zero points are 0.
+    """
+
+    scales: Tensor
+    sums: Tensor
+    zeros: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
 class _Walk:
     """A walk over the inputs of one direction: states of shape (length + 1, batch, hidden).
 
@@ -70,8 +82,42 @@ class _Walk:
 
         return self.stage(rows, element, name)
 
-    def rounded(self, state: Tensor) -> Element:
-        """The state before each step, rounded to 256 steps between its extremes and 0."""
+    def product_of_bytes(self, state: Tensor, weights: Tensor, of: _OfBytes) -> Tensor:
+        """The product of the state before each step, in 8 bits, with weights in 8 bits."""
+        rows = weights.shape[0]
+        before, step, zero = self.rounded(state)
+
+        def whole(t: PrimExpr, b: PrimExpr, k: PrimExpr) -> PrimExpr:
+            return before(t, b, k).astype("int32")
+
+        def products(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            axis = te.reduce_axis((0, self.hidden), "k")
+            row = whole(t, b, axis.var) * weights(j, axis.var).astype("int32")
+            total: PrimExpr = reduce.sum(row, axis=axis)
+            return total
+
+        def row_sum(t: PrimExpr, b: PrimExpr) -> PrimExpr:
+            axis = te.reduce_axis((0, self.hidden), "k")
+            total: PrimExpr = reduce.sum(whole(t, b, axis.var), axis=axis)
+            return total
+
+        total = self.stage(rows, products, "products")
+        batch = self.inputs.shape[1]
+        row_sums = None if of.zeros is None else _computed((self.count, batch), row_sum, "row_sums")
+
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            value = total(t, b, j) - zero(t).astype("int32") * of.sums(j)
+            if row_sums is not None and of.zeros is not None:
+                value = value - of.zeros(j) * row_sums(t, b)
+            return value.astype("float32") * (step(t) * of.scales(j))
+
+        return self.stage(rows, element, "h2h")
+
+    def rounded(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The state before each step, as one of 256 steps between its extremes and 0.
+
+        The result is the number of steps in 8 bits, the size of a step, and the number for 0.
+        """
         batch = self.inputs.shape[1]
 
         def extreme(fold: Callable[..., PrimExpr], name: str) -> Tensor:
@@ -96,9 +142,9 @@ class _Walk:
         def element(t: PrimExpr, b: PrimExpr, k: PrimExpr) -> PrimExpr:
             place = intrin.round(state(t - 1, b, k) / step(t)) + zero(t)
             inside = ops.maximum(ops.minimum(place, like(255, place)), like(0, place))
-            return (inside - zero(t)) * step(t)
+            return inside.astype("uint8")
 
-        return self.stage(self.hidden, element, "h_rounded")
+        return self.stage(self.hidden, element, "h_rounded"), step, zero
 
     def clipped(self, x: PrimExpr) -> PrimExpr:
         if self.clip is None:
@@ -232,24 +278,28 @@ def lstm_kernel(
     cell: Tensor,
     lengths: Tensor | None = None,
     peepholes: Tensor | None = None,
+    scales: Tensor | None = None,
+    sums: Tensor | None = None,
+    zeros: Tensor | None = None,
     *,
     functions: list[Activation],
     reverse: bool,
     clip: float | None = None,
     coupled: bool = False,
-    quantized: bool = False,
 ) -> list[Tensor]:
     """The hidden states, the last one and the last cell state of a long short-term memory.
 
-    The gates are input, output, forget and cell. If it is `quantized`, the product with the weights
-    is that of the hidden state in 8 bits.
+    The gates are input, output, forget and cell. Where `weights` are in 8 bits, and have scales, so
+    is the hidden state before products.
     """
     hidden = weights.shape[1]
     walk = _Walk(inputs, reverse, clip, lengths, hidden)
     h, c = walk.state("h"), walk.state("c")
     f, g, last = functions
-    before = walk.rounded(h) if quantized else lambda t, b, k: h(t - 1, b, k)
-    from_state = walk.product(before, weights, hidden * 4, 0, "h2h")
+    if scales is not None and sums is not None:
+        from_state = walk.product_of_bytes(h, weights, _OfBytes(scales, sums, zeros))
+    else:
+        from_state = walk.product(lambda t, b, k: h(t - 1, b, k), weights, hidden * 4, 0, "h2h")
 
     def gate(number: int, function: Activation, name: str, seen: Element | None) -> Tensor:
         """Gate `number` of the order input, output, forget, cell."""

@@ -26,7 +26,7 @@ def function(body: str, *params: str) -> Any:
         f"""
 @R.function
 def main({listed}):
-    n = T.int64()
+    n, m = T.int64(), T.int64()
     with R.dataflow():
         y = {body}
         R.output(y)
@@ -49,6 +49,7 @@ PROGRAMS = {
     "R.add(R.multiply(x0, x0), x1)": (ROWS, COLUMN),
     "R.nn.softmax(x0)": (ROWS,),
     "R.nn.softmax(x0, axis=0)": (ROWS,),
+    "R.nn.softmax(R.strided_slice(x0, [1], [0], [1]))": ('("n", "m"), "float32"',),
     "R.nn.layer_norm(R.add(R.nn.gelu(x0), x0), x1, x1, axes=[-1])": (ROWS, COLUMN),
     "R.sum(x0, axis=0)": (ROWS,),
     "R.sum(x0, axis=1)": (ROWS,),

@@ -451,6 +451,25 @@ def test_nodes_that_no_output_needs_are_not_imported() -> None:
         from_onnx(model(nodes, inputs, ["y"]))
 
 
+def test_nodes_may_stand_before_those_that_define_what_they_read() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Neg", ["late"], ["n"]), helper.make_node("Exp", ["x"], ["e"])],
+        *("body", [], [value("n", None)]),
+    )
+    nodes = [
+        helper.make_node("If", ["c"], ["a"], then_branch=body, else_branch=body),
+        helper.make_node("Add", ["b", "a"], ["y"]),
+        helper.make_node("Abs", ["x"], ["late"]),
+        helper.make_node("Relu", ["late"], ["b"]),
+    ]
+    inputs = [value("x", [2]), value("c", [], TensorProto.BOOL)]
+    found = run(model(nodes, inputs, ["y"]), np.array([-1, 2], "float32"), np.array(True))
+    np.testing.assert_array_equal(found, [0, 0])
+    nodes[2].input[0] = "y"
+    with pytest.raises(FrontendError, match="which no node before it defines"):
+        from_onnx(model(nodes, inputs, ["y"]))
+
+
 def _bad_node(**changes: Any) -> Any:
     proto = linear()
     for name, new in changes.items():
@@ -473,7 +492,7 @@ _WRONG: dict[str, tuple[Any, str]] = {
     "a list": ([1, 2], "takes a ModelProto of onnx, a path, or bytes"),
     "missing file": ("absent.onnx", "absent.onnx: No such file"),
     "unknown name": (_bad_node(input=["q", "w.0"]), "node 0 uses 'q', which no node before it"),
-    "cycle": (_bad_node(input=["z", "w.0"]), "uses 'z', which no node before it"),
+    "cycle": (_bad_node(input=["z", "w.0"]), "node 1 uses 'y', which no node before it"),
     "defined twice": (_bad_node(output=["z"]), "uses 'y', which no node before it|second time"),
     "old IR": (_with(lambda p: setattr(p, "ir_version", 2)), "IR version 2"),
     "huge": (
@@ -832,6 +851,24 @@ def test_an_axis_of_symbolic_size_is_split(keepdims: int, new_axis: int) -> None
         assert length == n
         expected = np.stack(parts, axis) if new_axis else np.concatenate(parts, axis)
         np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("opset", [9, 21])
+@pytest.mark.parametrize("declared", [None, 1, 2])
+def test_squeeze_drops_sizes_that_turn_out_to_be_1(opset: int, declared: int | None) -> None:
+    nodes = [
+        helper.make_node("Squeeze", ["x"], ["s"]),
+        helper.make_node("Transpose", ["s"], ["y"]),
+        helper.make_node("Size", ["s"], ["count"]),
+    ]
+    proto = model(nodes, [value("x", ["n", 1, 3])], ["y", "count"], opset=opset)
+    if declared is not None:
+        proto.graph.value_info.append(value("s", [None] * declared))
+    for n in (1, 4) if declared is None else (1,):
+        x = RNG.standard_normal((n, 1, 3)).astype("float32")
+        y, count = run(proto, x)
+        np.testing.assert_array_equal(y, np.squeeze(x, (0, 1) if n == 1 and declared != 2 else 1).T)
+        assert count == 3 * n
 
 
 @pytest.mark.parametrize("node", [("BitShift", {"direction": "LEFT"}), ("Mod", {})], ids=str)

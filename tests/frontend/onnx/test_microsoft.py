@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import relaxpy
 from relaxpy.frontend.shared.unsupported import FrontendError
@@ -304,6 +304,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], int | tuple[int, ...]]] =
     ),
     ("RotaryEmbedding", {"x": rand(2, 5, 12), "p": PLACES, **TABLES}, {"num_heads": 2}, 1),
     ("MatMulNBits", {"a": rand(2, 40), **BLOCKS}, SIZES, 1),
+    ("MatMulNBits", {"a": rand(2, 40), "b": whole(3, 3, 4), "s": rand(9)}, {**SIZES, "bits": 2}, 1),
     ("MatMulNBits", {"a": rand(2, 40), **BLOCKS, "z": whole(3 * 2)}, SIZES, 1),
     ("MatMulNBits", {"a": rand(2, 40), **BLOCKS, "z": rand(3 * 3)}, SIZES, 1),
     ("MatMulNBits", {"a": rand(2, 40), **BLOCKS, "": None, " g": None, "bias": rand(3)}, SIZES, 1),
@@ -571,6 +572,25 @@ def test_fused_operators(
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("zero", [0, 120])
+def test_constant_weights_in_8_bits_are_not_dequantised(zero: int) -> None:
+    points = {"wz": np.array([zero], np.uint8), "rz": np.array([zero], np.uint8)}
+    scales = {"ws": SCALE[None], "rs": SCALE[None]}
+    operands = {**LAYER, **dict.fromkeys(("n", "h", "c", "p"))}
+    order = {**operands, "ws": None, "wz": None, "rs": None, "rz": None}
+    arrays = {k: v for k, v in {**operands, **scales, **points}.items() if v is not None}
+    proto = _model("DynamicQuantizeLSTM", order, arrays, {"hidden_size": 4}, ["y"])
+    x = arrays.pop("x")
+    del proto.graph.input[1:]
+    proto.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in arrays.items())
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    [expected] = ort.InferenceSession(proto.SerializeToString(), options).run(None, {"x": x})
+    for target in ("native", "numpy"):
+        found = relaxpy.compile(from_onnx(proto), target)["main"](x)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("op", "operands", "attributes", "message"),
     [
@@ -581,7 +601,7 @@ def test_fused_operators(
         ("FusedConv", IMAGE, {"activation": "Glow"}, "the activation 'Glow'"),
         ("FusedGemm", {"a": X[0], "b": W}, {"activation": "Relu", "activation_alpha": 1.0}, "Relu"),
         ("RotaryEmbedding", {"x": X, "p": PLACES, **TABLES}, {"is_packed_batching": 1}, "packed"),
-        ("MatMulNBits", {"a": rand(2, 40), **BLOCKS}, {**SIZES, "bits": 2}, "4 or 8 bits"),
+        ("MatMulNBits", {"a": rand(2, 40), **BLOCKS}, {**SIZES, "bits": 3}, "2, 4 or 8 bits"),
         ("QLinearSigmoid", {"x": whole(2)}, {}, "it has 1 operands, expected 4 or 5"),
         ("QLinearSigmoid", {"x": whole(2), "": None, "z": ZERO, "s": SCALE}, {}, "a scale"),
         (

@@ -17,7 +17,7 @@ from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Var
-from relaxpy.ir.tir.substitution import substitute
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def fused(trees: Iterable[Tree], plan: Plan) -> Iterator[Tree]:
@@ -150,8 +150,12 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
     if users.is_empty:
         users.enter(first.assignments)
     variables = {axis.var for axis in first.loops}
+    sums = _accumulated(first, plan)
     for other in later:
         if users.some_iterations_share(other):
+            return None
+        # Also a loop of one iteration stores what it accumulates at its end.
+        if any(plan.root(buffer) in sums for buffer, _ in other.elements()):
             return None
         for one in users.may_depend_on(other, variables):
             if not meets_itself(one, other, first.loops, plan.shape_vars, plan.shared):
@@ -168,6 +172,16 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
     statements = (*first.statements, *later)
     users.enter(later)
     return Run(statements, axes, over, tests=first.tests, independent=independent)
+
+
+def _accumulated(run: Run, plan: Plan) -> set[Buffer]:
+    """The memory of elements that each iteration over `run.over` adds something to."""
+    over = {axis.var for axis in run.over}
+    return {
+        plan.root(s.target)
+        for s in run.assignments
+        if over and not any(mentions(index, over) for index in s.indices)
+    }
 
 
 def _in_order_of(second: Run, first: Run) -> Run:

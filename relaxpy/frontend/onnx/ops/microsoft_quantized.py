@@ -13,10 +13,11 @@ from relaxpy.frontend.onnx.ops.quantized import (
     dequantize_linear,
     dequantized,
     dynamic_quantize_linear,
+    matmul_integer,
     quantize_linear,
     quantized,
 )
-from relaxpy.frontend.onnx.ops.recurrent import lstm_layer
+from relaxpy.frontend.onnx.ops.recurrent import BytesOf, lstm_layer, part
 from relaxpy.frontend.onnx.registry import Value, converter, find
 from relaxpy.frontend.onnx.view import code_of
 from relaxpy.frontend.shared.tensors import (
@@ -157,22 +158,36 @@ def dynamic_quantize_lstm(
     direction: str = "forward",
     input_forget: int = 0,
 ) -> list[Expr]:
-    def weights(values: Expr, scale: Expr, zero: Expr) -> Expr:
-        """The transposed weights, whose scales are for a direction, or each of its columns."""
-        missing = [1, 2] if rank_of(scale) == 1 else [1]
-        scale, zero = (R.expand_dims(part, missing) for part in (scale, zero))
-        return cx.emit(R.permute_dims(dequantized(values, scale, zero, "float32"), [0, 2, 1]))
+    every, x_scale, x_zero = dynamic_quantize_linear(cx, x)
+    every = cx.emit(every)
+    states = cx.emit(R.permute_dims(r, [0, 2, 1]))
+    _, rows, hidden = shape_of(states)
+    is_even = (known := cx.array(r_zero_point)) is not None and not known.any()
 
-    every, scale, zero = dynamic_quantize_linear(cx, x)
-    operands = (
-        dequantized(cx.emit(every), scale, zero, "float32"),
-        weights(w, w_scale, w_zero_point),
-        weights(r, r_scale, r_zero_point),
-        *(b, sequence_lens, initial_h, initial_c),
-    )
+    def product(_: Expr, direction: int) -> Expr:
+        values, scale, zero = (part(p, direction) for p in (w, w_scale, w_zero_point))
+        total = matmul_integer(cx, every, cx.emit(values), x_zero, cx.emit(zero))
+        return R.multiply(R.astype(total, "float32"), R.multiply(x_scale, scale))
+
+    def each_row(p: Expr, direction: int) -> Expr:
+        return cx.emit(R.broadcast_to(part(p, direction), (rows,)))
+
+    def of_rows(direction: int) -> tuple[Expr, Expr, Expr | None]:
+        values = part(states, direction)
+        ones = R.ones((hidden, 1), dtype_of(values))
+        sums = R.reshape(R.matmul(values, ones, "int32"), (rows,))
+        scales = each_row(r_scale, direction)
+        if is_even:
+            return scales, sums, None
+        zeros = cx.emit(R.astype(each_row(r_zero_point, direction), "int32"))
+        count = cx.tensor(cx.contents([hidden], (), "int32"))
+        return scales, R.subtract(sums, R.multiply(zeros, count)), zeros
+
     functions = activations, activation_alpha, activation_beta
     return lstm_layer(
-        cx, operands, p, direction, functions, clip, 0, bool(input_forget), quantized=True
+        cx,
+        (x, w, states, b, sequence_lens, initial_h, initial_c),
+        *(p, direction, functions, clip, 0, bool(input_forget), BytesOf(product, of_rows)),
     )
 
 
@@ -203,8 +218,8 @@ def matmul_nbits(
     bits: int = 4,
     block_size: int,
 ) -> Expr:
-    if g_idx is not None or bits not in (4, 8):
-        raise UnsupportedError("blocks by g_idx, or of other than 4 or 8 bits, are not imported")
+    if g_idx is not None or bits not in (2, 4, 8):
+        raise UnsupportedError("blocks by g_idx, or of other than 2, 4 or 8 bits, are not imported")
     blocks = -(-K // block_size)
     wide = dtype_of(a)
 

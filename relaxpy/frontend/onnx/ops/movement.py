@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.branches import branches
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.tensors import (
@@ -126,7 +127,30 @@ def flatten(cx: Context, x: Expr, *, axis: int = 1) -> Expr:
 
 @converter("Squeeze")
 def squeeze_1(cx: Context, x: Expr, *, axes: Sequence[int] | None = None) -> Expr:
-    return R.squeeze(x) if axes is None else _squeezed(cx, x, axes)
+    return _without_ones(cx, x) if axes is None else _squeezed(cx, x, axes)
+
+
+def _without_ones(cx: Context, x: Expr) -> Expr:
+    """`x` without the axes of size 1.
+
+    Whether sizes that are not known are 1 follows from the declared rank of the result, or else the
+    program tests the only such size.
+    """
+    sizes = shape_of(x)
+    ones = [axis for axis, size in enumerate(sizes) if is_size(size, 1)]
+    unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
+    left = len(sizes) - len(ones)
+    declared = cx.importer.model.ranks.get(cx.node.outputs[0])
+    if unknown and declared == left - len(unknown):
+        return _squeezed(cx, x, [*ones, *unknown])
+    if len(unknown) != 1 or declared == left:
+        return R.squeeze(x, ones)
+    cx.require_branches()
+    length = cx.tensor(cx.contents([sizes[unknown[0]]], (), "int64"))
+    ways = [lambda: [_squeezed(cx, x, [*ones, *unknown])], lambda: [R.squeeze(x, ones)]]
+    test = cx.emit(R.equal(length, const(1, "int64")))
+    [result] = branches(cx, test, ways, rest_differs=cx.importer.may_split)
+    return cx.tensor(result)
 
 
 def _squeezed(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
@@ -142,7 +166,7 @@ def _squeezed(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
 @converter("Squeeze", since=13)
 def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
     if axes is None:
-        return R.squeeze(x, [k for k, size in enumerate(shape_of(x)) if is_size(size, 1)])
+        return _without_ones(cx, x)
     if cx.array(axes) is not None:
         return _squeezed(cx, x, cx.numbers(axes, "axes"))
     among = axes_mask(cx, cx.tensor(axes), rank_of(x))

@@ -22,6 +22,21 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
+
+@dataclass(frozen=True, eq=False)
+class BytesOf:
+    """A layer whose weights are in 8 bits, by the number of a direction.
+
+    Fields:
+        product: the inputs times the weights of a direction.
+        rows: the scales of the rows of its weights of the state, the sums of these without zero
+            points, and the zero points; None if these are 0.
+    """
+
+    product: Callable[[Expr, int], Expr]
+    rows: Callable[[int], tuple[Expr, Expr, Expr | None]]
+
+
 #: The inputs, the two weights, the bias, the lengths of sequences, and the initial states.
 Operands: TypeAlias = tuple[Expr, Expr, Expr, Expr | None, Expr | None, *tuple[Expr | None, ...]]
 
@@ -110,7 +125,7 @@ def _options(
     return _Options(grouped, reverse[direction.lower()], clip, layout)
 
 
-def _part(x: Expr, direction: int) -> Expr:
+def part(x: Expr, direction: int) -> Expr:
     """The part of a tensor that belongs to a direction, which is its first axis."""
     return R.squeeze(R.strided_slice(x, [0], [direction], [direction + 1]), [0])
 
@@ -127,9 +142,18 @@ def _layer(
     kernel: Callable[..., Sequence[Expr]],
     states: int,
     linear_before_reset: bool = False,
+    product: Callable[[Expr, int], Expr] | None = None,
 ) -> list[Expr]:
-    """The outputs of a layer: `kernel` walks one direction from what was computed of its inputs."""
+    """The outputs of a layer: `kernel` walks one direction from what was computed of its inputs.
+
+    `product` is that of all inputs with the weights of a direction, if it is another one.
+    """
     x, w, r, bias, _, *first = operands
+
+    def with_weights(inputs: Expr, direction: int) -> Expr:
+        return R.matmul(inputs, R.permute_dims(part(w, direction)))
+
+    product = product or with_weights
     if options.layout:
         x = R.permute_dims(x, [1, 0, 2])
         first = [None if s is None else R.permute_dims(s, [1, 0, 2]) for s in first]
@@ -137,10 +161,10 @@ def _layer(
     hidden = shape_of(r)[2]
     every, lasts = [], []
     for d, reverse in enumerate(options.reverse):
-        inputs = R.matmul(x, R.permute_dims(_part(w, d)))
+        inputs = product(x, d)
         reset_bias: Expr | None = None
         if bias is not None:
-            both = cx.emit(_part(bias, d))
+            both = cx.emit(part(bias, d))
             size = hidden * gates
             of_inputs = _columns(both, 0, size)
             of_state = _columns(both, size, size * 2)
@@ -152,12 +176,12 @@ def _layer(
         inputs = cx.emit(inputs)
         batch = shape_of(inputs)[1]  # as the kernel sees it, also where the bias decides sizes
         begin = [
-            R.zeros((batch, hidden), dtype_of(x)) if s is None else _part(s, d)
+            R.zeros((batch, hidden), dtype_of(x)) if s is None else part(s, d)
             for s in (*first, *[None] * states)[:states]
         ]
         if linear_before_reset and reset_bias is None:
             reset_bias = R.zeros((hidden,), dtype_of(x))
-        found = kernel(d, reverse, inputs, _part(r, d), begin, reset_bias)
+        found = kernel(d, reverse, inputs, part(r, d), begin, reset_bias)
         every.append(found[0])
         lasts.append(found[1:])
     axis = 2 if options.layout else 1
@@ -307,7 +331,7 @@ def lstm_layer(
     clip: float | None,
     layout: int,
     coupled: bool,
-    quantized: bool = False,
+    bytes_of: BytesOf | None = None,
 ) -> list[Expr]:
     """The outputs of a layer; `functions` are the activations and their parameters."""
     options = _options(["Sigmoid", "Tanh", "Tanh"], direction, *functions, clip, layout)
@@ -321,12 +345,13 @@ def lstm_layer(
             r,
             *begin,
             operands[4],
-            None if peepholes is None else _part(peepholes, d),
+            None if peepholes is None else part(peepholes, d),
+            *((None, None, None) if bytes_of is None else bytes_of.rows(d)),
             functions=options.functions[d],
             reverse=reverse,
             clip=clip,
             coupled=coupled,
-            quantized=quantized,
         )
 
-    return _layer(cx, operands, options, 4, kernel, 2)
+    product = None if bytes_of is None else bytes_of.product
+    return _layer(cx, operands, options, 4, kernel, 2, product=product)
