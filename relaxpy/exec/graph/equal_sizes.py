@@ -59,9 +59,9 @@ class _Casts(BindingRewriter):
         casts: list[rx.Binding] = []
         args = list(call.args)
         for index, sinfo in _equal_shapes(call.args):
-            cast = kind("equal", sinfo)
-            casts.append(rx.MatchCast(cast, args[index], sinfo, span=binding.span))
-            args[index] = cast
+            equal = kind("equal", sinfo)
+            casts.append(rx.MatchCast(equal, args[index], sinfo, span=binding.span))
+            args[index] = equal
         call = rebuild(call, args=tuple(args))
         try:
             result = infer_op_call(op, call, Context())
@@ -91,6 +91,6 @@ def _equal_shapes(args: Sequence[rx.Expr]) -> list[tuple[int, rx.TensorStructInf
             elif prove_equal(size, one) is not True and prove_equal(size, sizes[axis]) is None:
                 known[axis] = sizes[axis]
         if any(a is not b for a, b in zip(known, reversed(shape), strict=True)):
-            cast = replace(sinfo, shape=rx.ShapeExpr(tuple(reversed(known))))
-            changed.append((index, cast))
+            shape = tuple(reversed(known))
+            changed.append((index, replace(sinfo, shape=rx.ShapeExpr(shape))))
     return changed
