@@ -315,5 +315,7 @@ def has_panels(run: Run, repeated: RepeatedLoads) -> bool:
         return False
     if any(a.extent.constant == 0 or as_poly(a.start).constant is None for a in axes):
         return False
+    inside = prod(a.extent.constant or 0 for a in repeated.outer[1:]) * repeated.count
     extent = columns.extent.constant
-    return (extent is None or extent >= PANEL) and is_factor(repeated.own)
+    is_wide = extent is None or extent >= PANEL
+    return is_wide and inside <= _DEPTH and is_factor(repeated.own)
