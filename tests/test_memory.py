@@ -57,7 +57,7 @@ FEW = {
     "relaxpy.exec.stored._surroundings",
     "relaxpy.ir.arith.tvm.rewrite._rules",
     "relaxpy.ir.core.dtype._numpy_type",
-    "relaxpy.frontend.torch.decompose.decompositions",
+    "relaxpy.frontend.torch.decompose._core",
     "relaxpy.ir.hooks._resolve",
     "relaxpy.frontend.torch.freezing._note_steps",
     "relaxpy.ir.relay.saved.enter",

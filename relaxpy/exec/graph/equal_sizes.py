@@ -78,7 +78,7 @@ def _equal_shapes(args: Sequence[rx.Expr]) -> list[tuple[int, rx.TensorStructInf
     sizes: list[tir.PrimExpr] = []
     changed = []
     for index, arg in enumerate(args):
-        sinfo = arg.struct_info
+        sinfo = getattr(arg, "struct_info", None)  # what takes its place may have none
         shape = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
         if shape is None or not isinstance(sinfo, rx.TensorStructInfo):
             continue

@@ -108,7 +108,8 @@ def simpler_form(target: Any) -> Callable[..., Any] | None:
     if target in _core():
         return _core()[target]  # type: ignore[no-any-return]
     if target.has_kernel_for_dispatch_key(_IMPLICIT):
-        return target.decompose  # type: ignore[no-any-return]
+        # Not `decompose`, which finds what takes the place of the kernel while PyTorch traces.
+        return functools.partial(target._op_dk, _IMPLICIT)
     return decomposition_table.get(target)  # type: ignore[no-any-return]
 
 

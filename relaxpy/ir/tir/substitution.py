@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import TypeVar, cast
 
-from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences, rewrite
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -17,12 +16,7 @@ def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
     """Return whether any of `variables` occurs in `value`."""
     if isinstance(value, Var):
         return value in variables
-    return type(value) is not IntImm and any(var in variables for var in _variables(value))
-
-
-@memoised
-def _variables(value: PrimExpr) -> frozenset[Var]:
-    return frozenset(occurrences(value, Var))
+    return type(value) is not IntImm and any(var in variables for var in occurrences(value, Var))
 
 
 def substitute(

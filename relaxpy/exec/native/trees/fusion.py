@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TypeAlias
 
 from relaxpy.dataclass import replace
+from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.dependence import common_indices, meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
@@ -46,22 +47,27 @@ class _Users:
         """The memory that statements with guards store in."""
         self._used: dict[Buffer, _Table] = {}
         self._written: dict[Buffer, _Table] = {}
+        self._accumulated: dict[Buffer, _Table] = {}
+        """The elements that each iteration over the axes of a sum adds something to."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no statement is known yet."""
         return not self._used
 
-    def enter(self, statements: Iterable[Assignment]) -> None:
-        """Add statements of the run."""
-        root = self.plan.root
+    def enter(self, statements: Iterable[Assignment], over: Sequence[Axis]) -> None:
+        """Add statements of the run, which reduces `over` some axes."""
+        root, reduced = self.plan.root, {axis.var for axis in over}
         for s in statements:
             elements = tuple(s.elements())
             axes = tuple((a.var, a.start, a.stop) for a in s.axes)
             key = s.target, s.indices, axes, elements
             for element in elements:
                 self._used.setdefault(root(element[0]), _Table()).enter(element, key, s)
-            self._written.setdefault(root(s.target), _Table()).enter((s.target, s.indices), key, s)
+            own = s.target, s.indices
+            self._written.setdefault(root(s.target), _Table()).enter(own, key, s)
+            if reduced and not any(mentions(index, reduced) for index in s.indices):
+                self._accumulated.setdefault(root(s.target), _Table()).enter(own, key, s)
             if s.guards:
                 self.guarded.add(root(s.target))
 
@@ -83,6 +89,15 @@ class _Users:
         if other.guards and root(other.target) in self._used:
             return True
         return any(root(buffer) in self.guarded for buffer, _ in other.elements())
+
+    def reads_a_sum(self, other: Assignment, loops: Set[Var]) -> bool:
+        """Whether `other` uses what the run accumulates, which a loop stores at its end.
+
+        That is so also for a loop of one iteration, which shares nothing with others.
+        """
+        none = _Table()
+        tables = ((self._accumulated.get(self.plan.root(e[0]), none), e) for e in other.elements())
+        return any(True for table, element in tables for _ in table.meeting(element, loops))
 
 
 _Element: TypeAlias = tuple[Buffer, tuple[PrimExpr, ...]]
@@ -148,14 +163,10 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
         return None
     later = [s.substituted(renamed) for s in second.assignments]
     if users.is_empty:
-        users.enter(first.assignments)
+        users.enter(first.assignments, first.over)
     variables = {axis.var for axis in first.loops}
-    sums = _accumulated(first, plan)
     for other in later:
-        if users.some_iterations_share(other):
-            return None
-        # Also a loop of one iteration stores what it accumulates at its end.
-        if any(plan.root(buffer) in sums for buffer, _ in other.elements()):
+        if users.some_iterations_share(other) or users.reads_a_sum(other, variables):
             return None
         for one in users.may_depend_on(other, variables):
             if not meets_itself(one, other, first.loops, plan.shape_vars, plan.shared):
@@ -170,18 +181,8 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
     axes, over = first.loops[:count], first.loops[count:]
     independent = first.independent & {renamed.get(v, v) for v in second.independent}
     statements = (*first.statements, *later)
-    users.enter(later)
+    users.enter(later, over)
     return Run(statements, axes, over, tests=first.tests, independent=independent)
-
-
-def _accumulated(run: Run, plan: Plan) -> set[Buffer]:
-    """The memory of elements that each iteration over `run.over` adds something to."""
-    over = {axis.var for axis in run.over}
-    return {
-        plan.root(s.target)
-        for s in run.assignments
-        if over and not any(mentions(index, over) for index in s.indices)
-    }
 
 
 def _in_order_of(second: Run, first: Run) -> Run:
