@@ -17,7 +17,7 @@ from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.calls.copies import WithCopies
 from relaxpy.exec.native.calls.entry import Array, emit_entry, empty_builtin, entry_name
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
-from relaxpy.exec.native.calls.jit import Library, compile_module
+from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
 from relaxpy.exec.native.calls.static_entry import kernel_entry, make_kernel_entry
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.llvm.module import Module
@@ -58,6 +58,7 @@ class NativeBackend:
         self.objects: dict[str, bytes] = {}
         """The code of `library`, by key."""
         self._library: Library | None = None
+        self._ahead = PartsAhead()
         self._entries: frozenset[str] = frozenset()
 
     def compile_kernel(
@@ -113,14 +114,15 @@ class NativeBackend:
             report = partial(self.failures.add, plan.name, plan.func)
             emitter = KernelEmitter(self.module, symbol, program, signature, report)
             emitter.emit()
-            known = len(before.functions)
-            check_length(islice(self.module.functions.values(), known, None))
+            written = list(islice(self.module.functions, len(before.functions), None))
+            check_length(map(self.module.functions.__getitem__, written))
         except BaseException:
             self.module = before
             del self.failures.entries[reported:]
             raise
         self.claimed[name] = symbol, signature
         self.packings[name] = emitter.packings
+        self._ahead.add(self.module, written)
         return program.plan
 
     def link(self, namespace: dict[str, Any]) -> str:
@@ -177,7 +179,7 @@ class NativeBackend:
                         emit_entry(module, symbol, signature.params)
                         exports.append(entry_name(symbol))
             with recorded() as objects:
-                self._library = compile_module(module, exports)
+                self._library = compile_module(module, exports, ahead=self._ahead)
             if FAILURES in exports:
                 self.failures.connect(self._library)
             self.objects.update(objects)

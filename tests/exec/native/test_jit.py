@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from relaxpy.errors import CompileError
+from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.calls.jit import compile_module
 from relaxpy.exec.native.llvm.function import F32, I64, POINTER, Type, Value
 from relaxpy.exec.native.llvm.module import Module
@@ -64,7 +65,9 @@ def test_a_block_computes_a_value_once() -> None:
     assert run(library["sums"])(5, 4) == 2 * 8 * 4 + 5 + sum(8 * 4 + i for i in range(4))
 
 
-def test_functions_that_need_not_be_fast_are_a_part_of_their_own() -> None:
+def test_functions_that_need_not_be_fast_are_a_part_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module = Module(host().triple, host().vector_bits)
     module.words("state", 2)
     place = Value(None, POINTER, "@state")  # type: ignore[arg-type]
@@ -79,8 +82,16 @@ def test_functions_that_need_not_be_fast_are_a_part_of_their_own() -> None:
     outer.ret(total)
     fast, slow = module.parts()
     assert (list(fast.functions), list(slow.functions)) == (["inner"], ["outer"])
+    expected = 5 + sum(range(5)) + 100 * 5
     library = compile_module(module, ["outer"])
-    assert call(library["outer"], 5) == 5 + sum(range(5)) + 100 * 5
+    assert call(library["outer"], 5) == expected
+    monkeypatch.setattr(jit, "_PART", 1)
+    for names in (["inner"], ["outer"], ["outer", "inner"]):
+        ahead = jit.PartsAhead()
+        ahead.add(module, names)
+        assert ahead.functions == set(names)
+        library = compile_module(module, ["outer"], ahead=ahead)
+        assert call(library["outer"], 5) == expected
 
 
 def test_what_follows_from_constants_is_not_emitted() -> None:

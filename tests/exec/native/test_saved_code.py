@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.exec.container import Container, Sections
+from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.machine_code import objects
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.script import from_source
@@ -79,6 +80,41 @@ def test_code_is_loaded_on_request_alone(path: Path, generated: list[str]) -> No
     gc.collect()
     relaxpy.load_executable(path)
     assert len(generated) == 2
+
+
+IN_PARTS = """
+@R.function
+def main(
+    x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32"), i: R.Tensor((2,), "int64")
+):
+    y = R.matmul(R.sin(x), w)
+    z = R.take(R.cos(y), i, axis=0, mode="fast")
+    return R.nn.softmax(z), R.sort(y, axis=0), R.sum(R.abs(x), axis=1)
+"""
+"""Kernels whose parts share functions, constants, the pool of threads, and reports."""
+
+
+def test_parts_that_were_compiled_ahead_are_saved(
+    tmp_path: Path, generated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jit, "_PART", 1)
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((600, 8), "float32") * 1e5
+    args = x, rng.standard_normal((8, 8), "float32"), np.array([599, 4])
+    module = from_source(IN_PARTS)
+    expected = relaxpy.compile(module, target="numpy")["main"](*args)
+    built = relaxpy.compile(module, target="native")
+    assert sum("@kernel" in text for text in generated) > 3
+    built.save(tmp_path / "model.exe")
+    count = len(generated)
+    del built
+    gc.collect()
+    loaded = relaxpy.load_executable(tmp_path / "model.exe", native_code=True)
+    assert len(generated) == count
+    for result, value in zip(loaded["main"](*args), expected, strict=True):
+        np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-4)
+    with pytest.raises(RelaxpyError, match="600"):
+        loaded["main"](*args[:2], np.array([600, 4]))
 
 
 def test_other_programs_do_not_use_the_code(path: Path, generated: list[str]) -> None:

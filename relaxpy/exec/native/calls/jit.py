@@ -3,34 +3,108 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from relaxpy.exec.native.calls.interpreter import PYTHON, connect_python
 from relaxpy.exec.native.llvm.function import MEMORY
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import Machine, host
-from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
+from relaxpy.exec.native.machine_code.objects import (
+    Library,
+    compile_object,
+    link_object,
+    record,
+    recorded,
+)
 from relaxpy.exec.native.threads.memory import connect_memory, memory
 from relaxpy.exec.native.threads.parallel import POOL
 from relaxpy.exec.native.threads.pool import connect
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
 __all__ = ["Library", "compile_module", "link"]
 
 
+class PartsAhead:
+    """Parts of a module that a thread compiles while Python writes the functions that follow.
+
+    LLVM takes a third of the time of a compilation, and holds no lock of Python meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.functions: set[str] = set()
+        """The names of the functions of the parts."""
+        self._waiting: list[str] = []
+        self._length = 0
+        self._thread: ThreadPoolExecutor | None = None
+        self._compiled: list[Future[tuple[bytes, Mapping[str, bytes]]]] = []
+
+    def add(self, module: Module, names: Iterable[str]) -> None:
+        """Add complete functions of `module`. Those that only run tasks may not be needed later."""
+        if not host().has_loader:
+            return
+        for name in names:
+            if module.functions[name].only_tasks() is None:
+                self._waiting.append(name)
+                self._length += len(module.functions[name])
+        if self._length < _PART:
+            return
+        if self._thread is None:
+            from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
+
+            self._thread = ThreadPoolExecutor(1, "relaxpy-llvm")
+        part = module.part(self._waiting)
+        self._compiled.append(self._thread.submit(_compiled_part, part))
+        self.functions.update(self._waiting)
+        self._waiting, self._length = [], 0
+
+    def code(self) -> bytes:
+        """The objects of the parts, one after the other; this waits for the last of them."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
+        parts = [compiled.result() for compiled in self._compiled]
+        for _, objects in parts:
+            record(objects)
+        return b"".join(code for code, _ in parts)
+
+
+_PART: Final = 1 << 12
+"""The number of values of the functions of a part, which LLVM compiles in a tenth of a second."""
+
+
+def _compiled_part(part: Module) -> tuple[bytes, Mapping[str, bytes]]:
+    with recorded() as objects:
+        return _compiled(part), objects
+
+
+def _compiled(
+    module: Module, others: Collection[str] = (), machine: Machine | None = None
+) -> bytes:
+    fast, slow = module.parts(others)
+    return compile_object(fast.text(), slow.text() if slow.functions else "", machine=machine)
+
+
 def compile_module(
-    module: Module, exports: Collection[str], machine: Machine | None = None
+    module: Module,
+    exports: Collection[str],
+    machine: Machine | None = None,
+    ahead: PartsAhead | None = None,
 ) -> Library:
     """The addresses of the functions of `module` that `exports` names.
 
-    No optimiser pass runs. By default the code is for this machine.
+    Those of the parts that were compiled `ahead` are not compiled again. No optimiser pass runs. By
+    default the code is for this machine.
     """
     machine = machine or host()
     if not machine.has_loader:
         return link(compile_object(module.text(), machine=machine), exports)
-    fast, slow = module.parts()
-    code = compile_object(fast.text(), slow.text() if slow.functions else "", machine=machine)
-    return link(code, exports)
+    if ahead is None:
+        return link(_compiled(module, machine=machine), exports)
+    rest = _compiled(module, ahead.functions, machine)
+    return link(ahead.code() + rest, exports)
 
 
 def link(code: bytes, exports: Collection[str]) -> Library:

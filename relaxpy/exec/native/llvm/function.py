@@ -91,10 +91,6 @@ class Function(Instructions):
         """The number of values that the function has named."""
         return self._count
 
-    def mentions(self, names: Sequence[str]) -> bool:
-        """Whether one of these names is in an instruction."""
-        return bool(names) and any(name in line for line in _flat(self._top) for name in names)
-
     def length(self) -> int:
         """The number of instructions before this position."""
         return len(_flat(self._top))

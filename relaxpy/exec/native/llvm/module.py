@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from relaxpy.exec.native.llvm.function import VOID, Function, Type
 
 _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
 """The names that a text defines."""
+_USED = re.compile(r"@([\w.]+)")
+"""The names that a text uses or defines."""
 _FEW = 64
 """The number of values of functions from which on they are compiled by themselves."""
 
@@ -24,7 +26,8 @@ class Module:
         self.triple, self.vector_bits, self.has_byte_dots = triple, vector_bits, has_byte_dots
         self.functions: dict[str, Function] = {}
         self._declarations: dict[str, str] = {}
-        self._variables: dict[str, str] = {}
+        self._variables: dict[str, int] = {}
+        self._has_variables = True
         self._texts: list[str] = []
 
     @property
@@ -37,7 +40,7 @@ class Module:
         other = Module(self.triple, self.vector_bits, has_byte_dots=self.has_byte_dots)
         other.functions = dict(self.functions)
         other._declarations, other._texts = dict(self._declarations), list(self._texts)
-        other._variables = dict(self._variables)
+        other._variables, other._has_variables = dict(self._variables), self._has_variables
         return other
 
     def function(
@@ -60,7 +63,7 @@ class Module:
 
     def words(self, name: str, count: int) -> None:
         """Add a variable of `count` words of 64 bits, which are zero at first."""
-        self._variables[name] = f"@{name} = global [{count} x i64] zeroinitializer"
+        self._variables[name] = count
 
     def add_text(self, text: str) -> None:
         """Add definitions that are already text, before all functions."""
@@ -70,11 +73,14 @@ class Module:
     def text(self) -> str:
         """The module as LLVM IR."""
         declared = (d for n, d in self._declarations.items() if n not in self.functions)
+        kind, value = "", " zeroinitializer"
+        if not self._has_variables:
+            kind, value = "external ", ""
         attributes = f'nounwind "prefer-vector-width"="{self.vector_bits}"'
         return "\n".join(
             [
                 f'target triple = "{self.triple}"',
-                *self._variables.values(),
+                *(f"@{n} = {kind}global [{c} x i64]{value}" for n, c in self._variables.items()),
                 *self._texts,
                 *declared,
                 *(f.text() for f in self.functions.values()),
@@ -83,21 +89,38 @@ class Module:
             ]
         )
 
-    def parts(self) -> tuple[Module, Module]:
-        """The module in two parts, of which the second has the functions that need not be fast.
+    def part(self, names: Iterable[str], *, has_variables: bool = False) -> Module:
+        """The functions `names`, with copies of the texts that they mention.
 
-        It has none if they are short: a second part takes as long as a function of some length.
+        Variables are those of another part, unless it `has_variables`.
         """
-        if sum(len(f) for f in self.functions.values() if not f.is_optimised) < _FEW:
-            return self.copy(), Module(self.triple, self.vector_bits)
-        defined = [f"@{name}" for text in self._texts for name in _DEFINED.findall(text)]
-        fast, slow = self.copy(), Module(self.triple, self.vector_bits)
-        for name, function in self.functions.items():
-            if not function.is_optimised and not function.mentions(defined):
-                slow.functions[name] = fast.functions.pop(name)
-        for part, other in ((fast, slow), (slow, fast)):
-            heads = {name: f.head("declare") for name, f in other.functions.items()}
-            part._declarations = self._declarations | heads
-        for name, text in self._variables.items():
-            slow._variables[name] = text.replace("global", "external global").rpartition(" ")[0]
-        return fast, slow
+        part = Module(self.triple, self.vector_bits, has_byte_dots=self.has_byte_dots)
+        part.functions = {name: self.functions[name] for name in names}
+        used = {used for f in part.functions.values() for used in _USED.findall(f.text())}
+        for text in reversed(self._texts):
+            if not used.isdisjoint(_DEFINED.findall(text)):
+                part._texts.insert(0, text)
+                used.update(_USED.findall(text))
+        for name in sorted(used):
+            if name in self._declarations:
+                part._declarations[name] = self._declarations[name]
+            if name in self.functions and name not in part.functions:
+                part._declarations[name] = self.functions[name].head("declare")
+        part._has_variables = self._has_variables and has_variables
+        for name, count in self._variables.items():
+            if part._has_variables or name in used:
+                part._variables[name] = count
+        return part
+
+    def parts(self, others: Collection[str] = ()) -> tuple[Module, Module]:
+        """The module without the functions `others` in two parts.
+
+        The second has the functions that need not be fast. It has none if they are short: a second
+        part takes as long as a function of some length.
+        """
+        rest = {name: f for name, f in self.functions.items() if name not in others}
+        slow = {name: f for name, f in rest.items() if not f.is_optimised}
+        if sum(map(len, slow.values())) < _FEW:
+            slow = {}
+        fast = (name for name in rest if name not in slow)
+        return self.part(fast, has_variables=True), self.part(slow)

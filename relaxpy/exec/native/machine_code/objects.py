@@ -87,6 +87,12 @@ def recorded() -> Iterator[Mapping[str, bytes]]:
         _RECORDED.reset(token)
 
 
+def record(objects: Mapping[str, bytes]) -> None:
+    """Add objects to those that are `recorded`, if any are."""
+    if (known := _RECORDED.get()) is not None:
+        known.update(objects)
+
+
 def compile_object(text: str = "", slow: str = "", *, machine: Machine | None = None) -> bytes:
     """The object file (ELF) of a module of LLVM IR, from the disk if it was compiled before.
 
@@ -94,10 +100,9 @@ def compile_object(text: str = "", slow: str = "", *, machine: Machine | None = 
     """
     machine = machine or host()
     key = disk_cache.key_of("object", text, slow, machine.triple, machine.cpu, machine.features)
-    trusted, objects = _TRUSTED.get(key), _RECORDED.get()
+    trusted = _TRUSTED.get(key)
     code = _stored_object(key, (text, slow), machine) if trusted is None else trusted.code
-    if objects is not None:
-        objects[key] = code
+    record({key: code})
     return code
 
 
