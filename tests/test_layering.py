@@ -130,8 +130,8 @@ FLOORS = {
         torch/registry.py torch/symbols.py torch/arrays.py torch/context.py
         torch/complexes.py torch/mutation.py torch/ops torch/backward.py torch/factorised.py
         torch/sampled.py torch/quantized.py torch/lines.py
-        torch/decompose.py torch/program.py torch/importer.py
-        torch/aliases.py torch/freezing.py torch/api.py torch/fx.py torch/dynamo.py
+        torch/conditions.py torch/decompose.py torch/program.py torch/importer.py
+        torch/aliases.py torch/layouts.py torch/freezing.py torch/api.py torch/fx.py torch/dynamo.py
     """,
     "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """

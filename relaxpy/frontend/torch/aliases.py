@@ -51,7 +51,7 @@ class Aliases:
             for axis, size in sizes:
                 if is_symbolic(size) and sympy_of(size).is_Symbol:
                     self._places.setdefault(sympy_of(size), (k, axis))
-        bases = {_memory(meta): (False, k) for k, meta in enumerate(metas) if _is_whole(meta)}
+        bases = {_memory(meta): (False, k) for k, meta in enumerate(metas) if is_whole(meta)}
         bases.update({_memory(m): (True, k) for k, m in enumerate(given) if _has_memory(m)})
         self.views: dict[int, View] = {}
         for k, meta in enumerate(metas):
@@ -92,7 +92,7 @@ def _memory(meta: Any) -> Any:
     return meta.untyped_storage()._cdata
 
 
-def _is_whole(meta: Any) -> bool:
+def is_whole(meta: Any) -> bool:
     """Whether a result has all of its memory, with its elements in order."""
     if not _has_memory(meta) or sympy_of(meta.storage_offset()) != 0:
         return False

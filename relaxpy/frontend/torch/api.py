@@ -36,7 +36,8 @@ def from_exported_program(
     (`detach_params` takes them out). Constants are over the memory of PyTorch's tensors. The result
     is a tuple: the new values of buffers and inputs that the program changes, then what it returns;
     with `unwrap_unit_return_tuple` a single one stands by itself. Sizes that the program names are
-    shape variables of these names.
+    shape variables of these names; where the program is right for some sizes only, `main` begins
+    with assertions.
 
     `custom_convert_map` has converters of the caller's by the names of operators
     (`"relu.default"`); each takes a node and the importer. With `run_ep_decomposition` the program

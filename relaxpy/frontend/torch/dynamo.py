@@ -21,6 +21,7 @@ from relaxpy.frontend.torch.arrays import complex_view, real_view
 from relaxpy.frontend.torch.decompose import table_for_graphs
 from relaxpy.frontend.torch.freezing import Freezer, static_inputs
 from relaxpy.frontend.torch.importer import Options, imported
+from relaxpy.frontend.torch.layouts import arrange, returned_count
 from relaxpy.frontend.torch.program import of_graph
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
 from relaxpy.ir.module import IRModule
@@ -54,15 +55,20 @@ def relax_dynamo(
         with unset_fake_temporarily():  # PyTorch calls this where tensors have no elements
             return _Graph(module, pipeline or "default", target)
 
-    def frozen(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-        fixed = static_inputs()
+    def forward(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        count = returned_count()
         with unset_fake_temporarily():
-            return _Graph(module, pipeline or "default", target, fixed)
+            return _Graph(module, pipeline or "default", target, count)
+
+    def frozen(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        count, fixed = returned_count(), static_inputs()
+        with unset_fake_temporarily():
+            return _Graph(module, pipeline or "default", target, count, fixed)
 
     return aot_autograd(  # type: ignore[no-any-return]
-        fw_compiler=compiled,
+        fw_compiler=forward,
         bw_compiler=compiled,
-        inference_compiler=frozen if freezing else compiled,
+        inference_compiler=frozen if freezing else forward,
         decompositions=table_for_graphs,
     )
 
@@ -94,15 +100,24 @@ def relaxpy_backend(
 class _Graph:
     """A compiled graph, called with a list of tensors and sizes, which it empties.
 
-    The inputs at the places `fixed` are constants, as long as they are what they were.
+    The first `count` results have the strides that PyTorch says. The inputs at the places `fixed`
+    are constants, as long as they are what they were.
     """
 
     def __init__(
-        self, module: Any, pipeline: Any, target: Any, fixed: Set[int] = frozenset()
+        self,
+        module: Any,
+        pipeline: Any,
+        target: Any,
+        count: int = 0,
+        fixed: Set[int] = frozenset(),
     ) -> None:
         self._boxed_call = True
-        importer, mod = imported(of_graph(module), Options(unit_tuple=False), "main")
-        program = importer.program
+        graph = of_graph(module)
+        items = _items(graph.output.args[0])
+        self._aliases = Aliases(graph, items)
+        orders = arrange(graph.graph, [k for k in range(count) if k not in self._aliases.views])
+        importer, mod = imported(graph, Options(unit_tuple=False), "main")
 
         def compiled(module: IRModule) -> Callable[..., Any]:
             return compile_module(module, target, relax_pipeline=pipeline)["main"]
@@ -117,9 +132,7 @@ class _Graph:
         if self._freezer is None:
             self._compiled()
         #: For each result: how to make it of a result of the executable, or what it is.
-        items = _items(program.output.args[0])
-        self._results = [_result(item) for item in items]
-        self._aliases = Aliases(program, items)
+        self._results = [_result(item, orders.get(k)) for k, item in enumerate(items)]
         self._is_computed = any(make is not None for make, _ in self._results)
         self._arrays: list[tuple[Any, int, Any] | None] = [None] * len(self._all)
 
@@ -174,12 +187,13 @@ def _items(output: Any) -> list[Any]:
     return list(output) if isinstance(output, (tuple, list)) else [output]
 
 
-def _result(item: Any) -> tuple[Callable[[Any], Any] | None, Any]:
+def _result(item: Any, order: Sequence[int] | None) -> tuple[Callable[[Any], Any] | None, Any]:
     if not isinstance(item, torch.fx.Node):
         return (None, item) if item is None else (_number, None)
     meta = item.meta.get("val")
     if isinstance(meta, torch.Tensor):
-        return _complex if meta.is_complex() else as_torch, None
+        make = _complex if meta.is_complex() else as_torch
+        return make if order is None else lambda value: make(value).permute(order), None
     return _number, None
 
 

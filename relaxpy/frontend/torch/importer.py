@@ -127,13 +127,24 @@ class Importer:
         elif not self.options.keep_params:
             attrs.clear()
         pure = self.program.is_pure
+        assertions = self._assertions()
+        if assertions and pure:
+            attrs["relax.force_pure"] = True
         with self.builder.function(name, [*inputs, *params], attrs or None, pure=pure):
+            for assertion in assertions:
+                self.builder.emit(assertion, "_")
             if self.program.has_branches or not pure:
                 output: Expr = self.builder.emit(self._result())
             else:
                 with self.builder.dataflow():
                     output = self._output()
             self.builder.emit_func_output(output)
+
+    def _assertions(self) -> list[Expr]:
+        try:
+            return self.program.conditions.assertions(self.symbols)
+        except UnsupportedError as error:
+            raise FrontendError(f"a condition on sizes cannot be imported: {error}") from None
 
     def _output(self) -> Expr:
         result = self._result()
@@ -419,19 +430,23 @@ def imported(
     """The importer of a program, and the module with its function and what `mod` has.
 
     Operators whose converters refuse their arguments are decomposed, and the import begins again.
+    So it does where a decomposition is right only under conditions, which then are checked first.
 
     Errors:
         OpNotImplemented: nodes cannot be imported; the error lists all of them.
     """
     while True:
         importer = Importer(program, options, BlockBuilder(mod))
+        before = program.conditions.count
         try:
-            return importer, importer.module(name)
+            made = importer.module(name)
+            if program.conditions.count == before:
+                return importer, made
         except OpNotImplemented:
             more = set(filter(is_decomposed, importer.refused)) - options.simple
             if not more:
                 raise
-        options = replace(options, simple=options.simple | more)
+            options = replace(options, simple=options.simple | more)
 
 
 def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:

@@ -10,6 +10,7 @@ import torch
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.shared.unsupported import FrontendError
+from relaxpy.frontend.torch.conditions import Conditions
 from relaxpy.frontend.torch.decompose import graphs
 from relaxpy.frontend.torch.ops.random import draws
 from relaxpy.frontend.torch.symbols import is_symbolic, sympy_of
@@ -42,6 +43,7 @@ class Program:
 
     graph: Any
     inputs: Sequence[Input]
+    conditions: Conditions
 
     @property
     def output(self) -> Any:
@@ -104,7 +106,7 @@ def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
                     f"the input {node.name!r} is a {spec.kind.name.lower()}, "
                     "which Relax does not have"
                 )
-    return Program(exported.graph, bound)
+    return Program(exported.graph, bound, Conditions.of_exported(exported))
 
 
 def output_of(graph: Any) -> Any:
@@ -151,4 +153,4 @@ def of_graph(module: Any) -> Program:
             kind = Kind.SIZE if symbolic and sympy_of(meta) in sizes else kind
             kind = kind if symbolic else Kind.LITERAL
         inputs.append(Input(kind, node.name, node, meta))
-    return Program(module.graph, inputs)
+    return Program(module.graph, inputs, Conditions.of_graph(module.graph))

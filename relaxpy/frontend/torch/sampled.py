@@ -76,3 +76,19 @@ def feature_alpha_dropout(x: Tensor, p: float, train: bool) -> Tensor:
     scale = ((_LOWEST * _LOWEST * p + 1) * (1 - p)) ** -0.5
     kept = _kept(x, p)
     return x * (kept * scale) + ((1 - kept) * scale + p * -scale) * _LOWEST
+
+
+# ---- members
+
+
+@decomposition("isin")
+def isin(
+    elements: Tensor, members: Tensor, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Whether elements are among others: PyTorch's decomposition is for some sizes only."""
+    if not isinstance(elements, torch.Tensor) or not isinstance(members, torch.Tensor):
+        return torch.ne(elements, members) if invert else torch.eq(elements, members)
+    ordered = members.flatten().sort().values
+    place = torch.searchsorted(ordered, elements.contiguous())
+    same = ordered[torch.where(place < ordered.numel(), place, 0)] == elements
+    return ~same if invert else same

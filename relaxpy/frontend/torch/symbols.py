@@ -175,7 +175,7 @@ class Symbols:
             return bool(expr)
         if expr.is_Float or expr.is_Rational:
             return float(expr)
-        if not self._shares.keys().isdisjoint(expr.free_symbols):
+        if isinstance(expr, sympy.Expr) and not self._shares.keys().isdisjoint(expr.free_symbols):
             multiples = sympy.expand(expr.xreplace(self._shares))
             if multiples.is_polynomial() and all(
                 c.is_Integer for c in sympy.Poly(multiples).coeffs()

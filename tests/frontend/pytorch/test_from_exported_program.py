@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import io
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import RuntimeCheckError
+from relaxpy.errors import AssertionFailedError, RuntimeCheckError
 
 torch: Any = pytest.importorskip("torch")
 from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
@@ -132,6 +134,34 @@ def test_a_size_that_is_a_multiple_is_a_variable(target: str) -> None:
         x = torch.arange(4.0 * size).view(size, 4)
         for found, expected in zip(run(x), model(x), strict=True):
             torch.testing.assert_close(found, expected)
+
+
+CONDITIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "a range": (lambda n, m: n > 8, r"9 <= s\d+, found s\d+ = 4$"),
+    "a sum": (lambda n, m: n + m > 15, r"15 < s\d+ \+ s\d+, found s\d+ = 4, s\d+ = 5$"),
+    "a remainder": (lambda n, m: n % 5 == 2, r"s\d+ % 5 == 2, found s\d+ = 4$"),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_sizes_that_take_another_branch_are_refused(
+    name: str, is_loaded: bool, target: str
+) -> None:
+    test, message = CONDITIONS[name]
+    model = Function(lambda x, y: x * 2 if test(x.shape[0], y.shape[0]) else x * 3)
+    sizes = {"args": ({0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO})}
+    program = exported(model, torch.ones(12), torch.ones(5), dynamic_shapes=sizes)
+    if is_loaded:
+        file = io.BytesIO()
+        torch.export.save(program, file)
+        program = torch.export.load(io.BytesIO(file.getvalue()))
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    x = np.arange(17, dtype=np.float32)
+    np.testing.assert_array_equal(run(x, x)[0], 2 * x)
+    with pytest.raises(AssertionFailedError, match=message):
+        run(x[:4], x[:5])
 
 
 def as_written(x: Any) -> Any:

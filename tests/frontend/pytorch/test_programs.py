@@ -158,6 +158,10 @@ def drawn(self: Any, x: Any) -> Any:
     )
 
 
+def members(self: Any, x: Any) -> Any:
+    return torch.isin(x.round(), torch.arange(-7.0, 8.0)), torch.isin(x, 0.5, invert=True)
+
+
 def linear() -> Any:
     return torch.nn.Linear(4, 4)
 
@@ -178,6 +182,7 @@ PROGRAMS = {
     "scanned": lambda: Module(scanned),
     "attended": lambda: Module(attended),
     "drawn": lambda: Module(drawn),
+    "members": lambda: Module(members),
     "normalised": lambda: torch.nn.Sequential(linear(), torch.nn.BatchNorm1d(4), torch.nn.GELU()),
     "of two bytes": lambda: Module(
         lambda self, x: self.linear(x.bfloat16()), linear=linear().bfloat16()
@@ -356,6 +361,35 @@ def test_numbers_that_a_compiled_function_is_called_with_are_sizes() -> None:
     compiled, x = torch.compile(f, backend=relax_dynamo(), dynamic=True), torch.randn(9, 4)
     for n in (2, 3, 9, 0):
         torch.testing.assert_close(compiled(x, n), f(x, n))
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_results_of_compiled_functions_have_the_strides_of_pytorch(is_trained: bool) -> None:
+    def f(x: Any) -> Any:
+        transposed, moved = x.t() * 2, x.view(-1, 2, 2).movedim(0, 1) + 1
+        torch._dynamo.graph_break()
+        return transposed, transposed.t().view(-1), moved, (x.t() + 1j).clone()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend=relax_dynamo(target="numpy"))
+    for size in (3, 5):
+        x = torch.randn(size, 4, requires_grad=is_trained)
+        for found, expected in zip(compiled(x), f(x), strict=True):
+            assert found.stride() == expected.stride()
+            torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")
+def test_optimisers_can_be_compiled() -> None:
+    torch._dynamo.reset()
+    one, other = (torch.nn.Parameter(torch.arange(4.0)) for _ in range(2))
+    first, second = (torch.optim.Adam([p], 0.1) for p in (one, other))
+    for step in (torch.compile(first.step, backend=relax_dynamo(target="numpy")), second.step):
+        for parameter in (one, other):
+            parameter.grad = torch.ones(4)
+        step()
+        step()
+    torch.testing.assert_close(one, other)
 
 
 def test_tensors_made_within_a_compiled_function_are_constants() -> None:

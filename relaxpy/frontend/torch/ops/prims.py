@@ -202,6 +202,15 @@ def angle(cx: Context, x: Expr) -> Expr:
     return R.where(R.isnan(y), y, turned)
 
 
+@converter("fma", namespace="prims")
+def fma(cx: Context, a: Value, b: Value, c: Value) -> Expr:
+    """a * b + c, rounded once: a product of two numbers is exact in a datatype twice as wide."""
+    dtype = cx.result_dtype()
+    wide = "float64" if dtype in ("float32", "float64") else "float32"
+    x, y, z = (cx.tensor(value, wide) for value in (a, b, c))
+    return cast(R.add(R.multiply(x, y), z), dtype)
+
+
 @converter("as_strided_scatter")
 def as_strided_scatter(
     cx: Context, x: Expr, source: Expr, size: Any, stride: Any, offset: Any = None
