@@ -81,7 +81,7 @@ def transform_layout(
     if old.strides or not isinstance(old.elem_offset, IntImm) or old.elem_offset.value:
         raise refused(f"{old.name} is not compact: it has strides or an offset", block)
     index_map = map_of(index_map, old.ndim, _index_dtype(old.shape))
-    inverse, padding = _injective(index_map, old.shape, assume=assume_injective)
+    inverse, padding = injective(index_map, old.shape, assume=assume_injective)
     new = decl_buffer(
         [
             ops.cast_to(Analyzer().simplify(size), _index_dtype(old.shape))
@@ -120,8 +120,8 @@ def _index_dtype(values: Sequence[PrimExpr]) -> DataType:
     return values[0].dtype if values else ops.const(0).dtype
 
 
-def _injective(
-    index_map: IndexMap, shape: Sequence[PrimExpr], *, assume: bool
+def injective(
+    index_map: IndexMap, shape: Sequence[PrimExpr] | Sequence[Range], *, assume: bool
 ) -> tuple[IndexMap | None, PrimExpr | None]:
     """Return the inverse of a map, and what is true for padding.
 

@@ -40,8 +40,6 @@ class Schedule(SamplingKernels):
     are. Names of blocks and loops stay valid until the block or loop is gone.
     """
 
-    # --- blocks and loops
-
     @primitive
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
         """Return the block with a name.
@@ -87,8 +85,6 @@ class Schedule(SamplingKernels):
         """Return the blocks in a scope that write a buffer which is not allocated in it."""
         state, node = self._block(scope_block)
         return [self._block_rv(state, b) for b in relations.outputs(state, node)]
-
-    # --- loops
 
     @primitive
     def split(
@@ -167,8 +163,6 @@ class Schedule(SamplingKernels):
         state, node = self._either(block_or_loop)
         return self._loop_rv(state, loops.add_unit_loop(state, node))
 
-    # --- how loops run
-
     @primitive
     def parallel(self, loop: LoopRV) -> None:
         """Run the iterations of a loop in parallel.
@@ -222,8 +216,6 @@ class Schedule(SamplingKernels):
             ScheduleError: the block writes no such buffer, or the buffer has no such axis.
         """
         kinds.storage_align(*self._block(block), buffer_index, axis, factor, offset)
-
-    # --- copies of buffers
 
     @primitive
     def cache_read(
@@ -319,8 +311,6 @@ class Schedule(SamplingKernels):
         """
         declared.reorder_block_iter_var(*self._block(block), new_order)
 
-    # --- reductions
-
     @primitive
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
         """Let the init of a reduction run before a loop, in a block of its own, which is returned.
@@ -344,8 +334,6 @@ class Schedule(SamplingKernels):
         """
         state, node = self._loop(loop)
         return self._block_rv(state, reduction.rfactor(state, node, factor_axis))
-
-    # --- blocks into the loops of their consumers and producers
 
     @primitive
     def compute_at(
@@ -394,8 +382,6 @@ class Schedule(SamplingKernels):
         elif place == Location.INLINE:
             inline.reverse_compute_inline(state, node)
 
-    # --- blocks into their consumers and producers
-
     @primitive
     def compute_inline(self, block: BlockRV | str) -> None:
         """Compute the elements of a block where they are read, and remove the block.
@@ -415,8 +401,6 @@ class Schedule(SamplingKernels):
                 element.
         """
         inline.reverse_compute_inline(*self._block(block))
-
-    # --- blocks of blocks
 
     @primitive
     def blockize(
@@ -455,8 +439,6 @@ class Schedule(SamplingKernels):
             "loops by itself",
             node,
         )
-
-    # --- layouts and padding
 
     @user_facing
     def transform_layout(
@@ -539,6 +521,43 @@ class Schedule(SamplingKernels):
         """
         state, node = self._block(block)
         return self._block_rv(state, reindex.reindex(state, node, buffer))
+
+    @primitive
+    def reindex_cache_read(
+        self,
+        block: BlockRV | str,
+        read_buffer_index: int,
+        storage_scope: str,
+        index_map: IndexMap | Callable[..., Any],
+    ) -> BlockRV:
+        """Copy what a block reads to indices by a map of its variables; return the copy's block.
+
+        Errors:
+            ScheduleError: the block reads at several indices, the map is not of the variables in
+                them, or not known to be injective, or a write follows.
+        """
+        state, node = self._block(block)
+        which = "read", read_buffer_index
+        copied = reindex.reindex_cache(state, node, which, storage_scope, index_map, self._map)
+        return self._block_rv(state, copied)
+
+    @primitive
+    def reindex_cache_write(
+        self,
+        block: BlockRV | str,
+        write_buffer_index: int,
+        storage_scope: str,
+        index_map: IndexMap | Callable[..., Any],
+    ) -> BlockRV:
+        """Let a block write at the indices of a map, and copy that after it; return that block.
+
+        Errors:
+            ScheduleError: as for `reindex_cache_read`, or another block writes the buffer.
+        """
+        state, node = self._block(block)
+        which = "write", write_buffer_index
+        copied = reindex.reindex_cache(state, node, which, storage_scope, index_map, self._map)
+        return self._block_rv(state, copied)
 
     @primitive
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:

@@ -283,6 +283,14 @@ chain : s.decompose_padding("B", loops(s, "B")[0])
 conv : s.reindex("P", ("read", 0))
     => reindex: index vi - 1 is not known to be in A for all iterations of block P
 transposed : s.reindex("C", "B") => reindex:
+matmul : s.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j))
+    => reindex_cache_read: variable vj of block C is in the map alone
+chain : s.reindex_cache_write("B", 0, "local", lambda i, j: (i + j,))
+    => reindex_cache_write: the map is not known to be injective
+transposed : s.reindex_cache_read("C", 0, "local", lambda i, j: (i, j))
+    => reindex_cache_read: block C accesses B at several indices
+maxima : s.merge(loops(s, "M")[1], loops(s, "C")[1])
+    => merge: blocks M and C may use an element of M in different iterations of i_m, k_m
 """
 )
 

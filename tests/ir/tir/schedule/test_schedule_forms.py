@@ -84,6 +84,44 @@ def test_the_condition_of_a_split_is_as_it_was_built() -> None:
     assert "(i_0 * 2 + i_1) * 2 + i_2 < 12" in sch.mod["main"].script()
 
 
+def test_a_reduction_goes_on_in_the_later_parts_of_its_loop() -> None:
+    sch = tir.Schedule(row_sum)
+    sch.loop_partition(sch.get_loops("B")[1], [3])
+    blocks = [sch.get(sch.get_block(f"B_k{part}")) for part in range(2)]
+    assert [block.init is None for block in blocks] == [False, True]
+    same_values(row_sum, sch.mod, (12, 8), (12,))
+
+
+def test_copies_at_indices_of_a_map_are_those_of_tvm() -> None:
+    @T.prim_func
+    def expected(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
+        B = T.alloc_buffer((12, 8))
+        B_local = T.alloc_buffer((8, 12), scope="local")
+        B_shared = T.alloc_buffer((8, 6, 2), scope="shared")
+        for i, j in T.grid(12, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_local[vj, vi] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(12, 8):
+            with T.block("B_local"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = B_local[vj, vi]
+        for i, j in T.grid(12, 8):
+            with T.block("B_shared"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_shared[vj, vi // 2, vi % 2] = B[vi, vj]
+        for i, j in T.grid(12, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B_shared[vj, vi // 2, vi % 2] + T.float32(1)
+
+    def schedule(sch: tir.Schedule) -> None:
+        sch.reindex_cache_write("B", 0, "local", lambda i, j: (j, i))
+        sch.reindex_cache_read("C", 0, "shared", lambda i, j: (j, i // 2, i % 2))
+
+    checked(chain, schedule, expected)
+
+
 def test_partition_puts_each_loop_into_a_block_of_its_own() -> None:
     @T.prim_func
     def expected(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12,), "float32")):
