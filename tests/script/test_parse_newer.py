@@ -52,6 +52,7 @@ def test_the_newer_name_of_kernels() -> None:
 
         @T.prim_func
         def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            T.func_attr({"tirx.noalias": True})
             for i in range(4):
                 with T.sblock("copy"):
                     vi = T.axis.spatial(4, i)
@@ -60,6 +61,7 @@ def test_the_newer_name_of_kernels() -> None:
                     B[vi] = A[vi]
     """)
     assert isinstance(func, PrimFunc)
+    assert func.attrs["tir.noalias"]
     assert 'with T.block("copy"):' in func.script()
     assert tirx is T
 
