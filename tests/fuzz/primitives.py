@@ -72,6 +72,17 @@ def reindexed_cache(sch: tir.Schedule, rng: random.Random, way: str) -> None:
     )
 
 
+def roll(sch: tir.Schedule, rng: random.Random) -> None:
+    """Roll a buffer, mostly one whose block goes into a loop of tiles of its reader first."""
+    block = a_block(sch, rng)
+    readers = sch.get_consumers(block)
+    if readers and rng.random() < 0.9:
+        loop = rng.choice(sch.get_loops(rng.choice(readers)) or [a_loop(sch, rng)])
+        outer, _ = sch.split(loop, [None, rng.randint(2, 4)])
+        sch.compute_at(block, outer)
+    sch.rolling_buffer(block, 0)
+
+
 def decompose(sch: tir.Schedule, rng: random.Random) -> None:
     block = a_block(sch, rng)
     sch.decompose_reduction(block, rng.choice(sch.get_loops(block) or [a_loop(sch, rng)]))
@@ -148,6 +159,7 @@ STEPS: dict[str, Step] = {
     "reindex": lambda sch, rng: sch.reindex(a_block(sch, rng), a_side(rng)),
     "reindex_cache_read": lambda sch, rng: reindexed_cache(sch, rng, "reindex_cache_read"),
     "reindex_cache_write": lambda sch, rng: reindexed_cache(sch, rng, "reindex_cache_write"),
+    "rolling_buffer": roll,
     "pad_einsum": pad_einsum,
     "decompose_padding": lambda sch, rng: sch.decompose_padding(
         a_block(sch, rng), a_loop(sch, rng)

@@ -50,7 +50,7 @@ def reindex(state: State, block: Block, which: BufferName) -> Block:
         raise refused(f"block {stage.name} writes {buffer.name}, too", block)
     if not covers_domain(stage):
         raise refused(f"the loops of block {stage.name} do not cover its variables", block)
-    indices = _only_indices(stage, buffer)
+    indices = only_indices(stage, buffer)
     iters = [it for it in block.iter_vars if any(mentions(i, (it.var,)) for i in indices)]
     scope = state.scope(block)
     site = Site(scope, 0)
@@ -97,7 +97,7 @@ def reindex_cache(
     buffer, is_write = accessed_buffer(stage, which)
     check_loads_only(state, buffer)
     check_own_variables(stage)
-    indices = _only_indices(stage, buffer)
+    indices = only_indices(stage, buffer)
     every = [it.var for it in block.iter_vars]
     dtype = every[0].dtype if every else INT32
     own = tuple(map_of(index_map, len(every), dtype).map_indices(every))
@@ -150,7 +150,7 @@ def _inside(block: Block) -> list[Node]:
     return found
 
 
-def _only_indices(stage: Stage, buffer: Buffer) -> Indices:
+def only_indices(stage: Stage, buffer: Buffer) -> Indices:
     """Return the indices at which a block accesses a buffer.
 
     Errors:

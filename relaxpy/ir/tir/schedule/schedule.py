@@ -25,6 +25,7 @@ from relaxpy.ir.tir.schedule import (
     reduction,
     reindex,
     relations,
+    rolling,
 )
 from relaxpy.ir.tir.schedule.sampling import Location, SamplingKernels
 from relaxpy.ir.tir.schedule.scheduled import primitive
@@ -42,11 +43,7 @@ class Schedule(SamplingKernels):
 
     @primitive
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
-        """Return the block with a name.
-
-        Errors:
-            ScheduleError: there is none, or there are several.
-        """
+        """Return the block with a name. Errors: ScheduleError for none or several."""
         state = self._state(func_name)
         return self._block_rv(state, relations.block_named(state, name))
 
@@ -537,8 +534,8 @@ class Schedule(SamplingKernels):
                 them, or not known to be injective, or a write follows.
         """
         state, node = self._block(block)
-        which = "read", read_buffer_index
-        copied = reindex.reindex_cache(state, node, which, storage_scope, index_map, self._map)
+        at = "read", read_buffer_index
+        copied = reindex.reindex_cache(state, node, at, storage_scope, index_map, self._map)
         return self._block_rv(state, copied)
 
     @primitive
@@ -555,9 +552,18 @@ class Schedule(SamplingKernels):
             ScheduleError: as for `reindex_cache_read`, or another block writes the buffer.
         """
         state, node = self._block(block)
-        which = "write", write_buffer_index
-        copied = reindex.reindex_cache(state, node, which, storage_scope, index_map, self._map)
+        at = "write", write_buffer_index
+        copied = reindex.reindex_cache(state, node, at, storage_scope, index_map, self._map)
         return self._block_rv(state, copied)
+
+    @primitive
+    def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int) -> None:
+        """Write elements that iterations share once, to a buffer with those of one iteration.
+
+        Errors:
+            ScheduleError: the block and its readers share no loop whose iterations overlap.
+        """
+        rolling.rolling_buffer(*self._block(block), write_buffer_index)
 
     @primitive
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
