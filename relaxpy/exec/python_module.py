@@ -1,4 +1,4 @@
-"""BasePyModule: a module whose Relax functions, kernels and Python functions call each other."""
+"""Modules whose Relax functions, kernels and Python functions call each other, and conversion."""
 
 from __future__ import annotations
 
@@ -89,8 +89,10 @@ class BasePyModule:
         """The executable of all functions, including private ones."""
         module = self.ir_mod.clone()
         for name, function in self.pyfuncs.items():
-            if name not in module or is_python_function(module[name]):
-                module[name] = python_function(name, "", self._from_program(function))
+            old = module.functions_by_name.get(name)
+            if old is None or is_python_function(old):
+                sinfo = None if old is None else old.struct_info
+                module[name] = python_function(name, "", self._from_program(function), sinfo)
         for name in (*self.relax_func_names, *self.tir_func_names):
             if "global_symbol" not in module[name].attrs:
                 module[name] = module[name].with_attr("global_symbol", name)
@@ -296,6 +298,41 @@ class BasePyModule:
         if isinstance(tensors, (list, tuple)):
             return [self._convert_tvm_to_pytorch(tensor) for tensor in tensors]
         return as_torch(tensors) if "torch" in sys.modules else tensors
+
+
+class RelaxToPyFuncConverter:
+    """Replaces Relax functions of a module by Python functions that do the same.
+
+    They take and return arrays or tensors of torch, as the functions of a BasePyModule do.
+    """
+
+    @user_facing
+    def __init__(self, ir_module: IRModule) -> None:
+        """Errors: as BasePyModule."""
+        self._instance = BasePyModule(ir_module)
+        self.ir_module = ir_module
+
+    @user_facing
+    def convert(self, relax_function_names: str | Sequence[str]) -> IRModule:
+        """Return the module with Python functions of these names, which its functions call.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is no such Relax function.
+        """
+        given = relax_function_names
+        names = [given] if isinstance(given, str) else _inputs(given)
+        instance = self._instance
+        converted = self.ir_module.clone()
+        for name in names:
+            if name not in instance.relax_func_names:
+                raise UnknownNameError(
+                    f"Relax function {name!r:.60} not found in the module",
+                    hint=close_names(str(name), instance.relax_func_names),
+                    about=name,
+                )
+            sinfo = self.ir_module[name].struct_info
+            converted[name] = python_function(name, "", getattr(instance, name), sinfo)
+        return converted
 
 
 def _exported(value: Any) -> Any:

@@ -49,6 +49,7 @@ from relaxpy.relax import (
     ir as ir,
     op as op,
     pipeline as pipeline,
+    relax_to_pyfunc_converter as relax_to_pyfunc_converter,
     struct_info as struct_info,
     testing as testing,
     training as training,

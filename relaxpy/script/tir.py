@@ -68,6 +68,7 @@ _MEMBERS: dict[str, Any] = {
     "Reduce": _reduce.Reduce,
     "comm_reducer": _directives.comm_reducer,
     "iter_var": _directives.iter_var,
+    "bind": _directive(_directives.let_stmt),
     "sblock": _directive(_directives.block),
     "sblock_alloc_buffer": _directive(_directives.alloc_buffer),
     "sblock_attr": _directive(_directives.block_attr),

@@ -11,6 +11,7 @@ import relaxpy
 from relaxpy import IRModule, relax, tir
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.relax.base_py_module import BasePyModule
+from relaxpy.relax.relax_to_pyfunc_converter import RelaxToPyFuncConverter
 from relaxpy.script import ir as I, relax as R, tir as T
 
 X = np.arange(5, dtype="float32")
@@ -197,6 +198,40 @@ class Tensor:
 
     def __getitem__(self, key: object) -> "Tensor":
         return Tensor(self.data[key])
+
+
+@I.ir_module
+class Graph:
+    @T.prim_func
+    def add(A: T.Buffer((5,), "float32"), B: T.Buffer((5,), "float32"), C: T.Buffer((5,))):
+        for i in range(5):
+            C[i] = A[i] + B[i]
+
+    @R.function
+    def doubled(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        return R.add(x, x)
+
+    @R.function
+    def main(x: R.Tensor((5,), "float32")) -> R.Tensor((5,), "float32"):
+        y = Graph.doubled(x)
+        return R.call_tir(Graph.add, (y, x), out_sinfo=R.Tensor((5,), "float32"))
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_a_relax_function_becomes_one_of_python(target: str) -> None:
+    converter = RelaxToPyFuncConverter(Graph)
+    converted = converter.convert("doubled")
+    assert list(converted.pyfuncs) == ["doubled"]
+    assert Graph.pyfuncs == {}
+    np.testing.assert_array_equal(converted.pyfuncs["doubled"](X[:3]), X[:3] * 2)
+    np.testing.assert_array_equal(BasePyModule(converted, target=target).main(X), X * 3)
+    both = converter.convert(["main", "doubled"])
+    np.testing.assert_array_equal(both.pyfuncs["main"](X), X * 3)
+    assert relax.analysis.well_formed(both)
+    with pytest.raises(ValueError, match="Relax function 'add' not found in the module"):
+        converter.convert(["add"])
+    with pytest.raises(MisuseError, match="expected an IRModule, found int"):
+        RelaxToPyFuncConverter(3)  # type: ignore[arg-type]
 
 
 def test_tensors_of_torch_come_back_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

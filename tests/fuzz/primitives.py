@@ -44,6 +44,12 @@ def reorder(sch: tir.Schedule, rng: random.Random) -> None:
     sch.reorder(*rng.sample(loops, rng.randint(min(2, len(loops)), len(loops))))
 
 
+def merge(sch: tir.Schedule, rng: random.Random) -> None:
+    first, second = some_loops(sch, rng), some_loops(sch, rng)
+    depth = rng.randrange(min(len(first), len(second)))
+    sch.merge(first[depth], second[depth])
+
+
 def a_buffer(sch: tir.Schedule, rng: random.Random) -> tuple[Any, int]:
     return a_block(sch, rng), rng.randrange(2)
 
@@ -51,6 +57,30 @@ def a_buffer(sch: tir.Schedule, rng: random.Random) -> tuple[Any, int]:
 def cache(sch: tir.Schedule, rng: random.Random, way: str) -> None:
     scope = rng.choice(["global", "shared", "local"])
     getattr(sch, way)(*a_buffer(sch, rng), scope)
+
+
+def reindexed_cache(sch: tir.Schedule, rng: random.Random, way: str) -> None:
+    block, number = a_buffer(sch, rng)
+    accessed = sch.get(block).reads if way.endswith("read") else sch.get(block).writes
+    text = str(accessed[number : number + 1])
+    used = [k for k, it in enumerate(sch.get(block).iter_vars) if it.var.name in text]
+    if not used:
+        raise ScheduleError("no variable")
+    made = rng.choice(MAPS)
+    getattr(sch, way)(
+        block, number, rng.choice(["global", "local"]), lambda *own: made(*(own[k] for k in used))
+    )
+
+
+def roll(sch: tir.Schedule, rng: random.Random) -> None:
+    """Roll a buffer, mostly one whose block goes into a loop of tiles of its reader first."""
+    block = a_block(sch, rng)
+    readers = sch.get_consumers(block)
+    if readers and rng.random() < 0.9:
+        loop = rng.choice(sch.get_loops(rng.choice(readers)) or [a_loop(sch, rng)])
+        outer, _ = sch.split(loop, [None, rng.randint(2, 4)])
+        sch.compute_at(block, outer)
+    sch.rolling_buffer(block, 0)
 
 
 def decompose(sch: tir.Schedule, rng: random.Random) -> None:
@@ -102,7 +132,7 @@ STEPS: dict[str, Step] = {
     "loop_partition": lambda sch, rng: sch.loop_partition(
         a_loop(sch, rng), rng.choice([[1, None], [2], [None, 1]])
     ),
-    "merge": lambda sch, rng: sch.merge(*(a_loop(sch, rng) for _ in range(2))),
+    "merge": merge,
     "reorder": reorder,
     "add_unit_loop": lambda sch, rng: sch.add_unit_loop(a_loop(sch, rng)),
     "parallel": lambda sch, rng: sch.parallel(a_loop(sch, rng)),
@@ -127,6 +157,9 @@ STEPS: dict[str, Step] = {
         a_block(sch, rng), a_side(rng), rng.choice([[1], []])
     ),
     "reindex": lambda sch, rng: sch.reindex(a_block(sch, rng), a_side(rng)),
+    "reindex_cache_read": lambda sch, rng: reindexed_cache(sch, rng, "reindex_cache_read"),
+    "reindex_cache_write": lambda sch, rng: reindexed_cache(sch, rng, "reindex_cache_write"),
+    "rolling_buffer": roll,
     "pad_einsum": pad_einsum,
     "decompose_padding": lambda sch, rng: sch.decompose_padding(
         a_block(sch, rng), a_loop(sch, rng)

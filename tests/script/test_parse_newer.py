@@ -52,7 +52,9 @@ def test_the_newer_name_of_kernels() -> None:
 
         @T.prim_func
         def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-            for i in range(4):
+            T.func_attr({"tirx.noalias": True})
+            size = T.bind(4)
+            for i in range(size):
                 with T.sblock("copy"):
                     vi = T.axis.spatial(4, i)
                     T.sblock_attr({"mark": 1})
@@ -60,6 +62,8 @@ def test_the_newer_name_of_kernels() -> None:
                     B[vi] = A[vi]
     """)
     assert isinstance(func, PrimFunc)
+    assert func.attrs["tir.noalias"]
+    assert "size: T.int32 = 4" in func.script()
     assert 'with T.block("copy"):' in func.script()
     assert tirx is T
 

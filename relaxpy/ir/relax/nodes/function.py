@@ -105,7 +105,7 @@ class SeqExpr(base.Expr):
 
 
 def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
-    """The attributes of a function.
+    """The attributes of a function; names in `tirx`, as TVM 0.27 calls `tir`, are those in `tir`.
 
     Errors:
         MisuseError (also TypeError): the `global_symbol` is not a string, or `relax.force_pure` is
@@ -114,6 +114,9 @@ def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
     result = as_attrs(attrs)
     if not result:
         return result
+    if any(key.startswith("tirx.") for key in result):
+        pairs = result.items()
+        result = Attrs({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in pairs})
     forced = result.get("relax.force_pure")
     if not isinstance(forced, int | None):
         raise MisuseError(

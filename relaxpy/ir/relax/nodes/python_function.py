@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.relax.nodes import BaseFunc, ExternFunc
+from relaxpy.ir.relax.nodes import BaseFunc, ExternFunc, StructInfo
 
 IS_PYTHON = "is_pyfunc"
 SOURCE = "python_source"
@@ -27,10 +27,15 @@ class PythonText(str):
         return new
 
 
-def python_function(name: str, text: str, function: Callable[..., Any] | None = None) -> ExternFunc:
+def python_function(
+    name: str,
+    text: str,
+    function: Callable[..., Any] | None = None,
+    struct_info: StructInfo | None = None,
+) -> ExternFunc:
     """The entry of a module for a Python function, of which perhaps only the text is known."""
     attrs = {"global_symbol": name, IS_PYTHON: True, SOURCE: PythonText(text, function)}
-    return ExternFunc(name, attrs=Attrs(attrs))
+    return ExternFunc(name, struct_info, attrs=Attrs(attrs))
 
 
 def compiled_function(name: str, function: Callable[..., Any]) -> ExternFunc:

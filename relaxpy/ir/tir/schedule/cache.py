@@ -82,6 +82,55 @@ def member_index(state: State, site: Site, block: Block) -> int:
     return next(k for k, member in enumerate(site.members()) if id(member) in around)
 
 
+def site_before(
+    state: State, scope: Block, stages: Sequence[Stage], readers: Sequence[Stage], buffer: Buffer
+) -> Site:
+    """Return the position after all writes of a buffer and before these of its readers.
+
+    Errors:
+        ScheduleError: there is none.
+    """
+    for reader in readers:
+        if buffer in reader.writes:
+            raise refused(f"block {reader.name} writes {buffer.name}, too", reader.block)
+    writers = [s for s in stages if buffer in s.writes]
+    if not writers:
+        return Site(scope, 0)
+    site = Site(common_site(state, scope, [s.block for s in (*writers, *readers)])[-1], 0)
+    last = max(member_index(state, site, s.block) for s in writers)
+    if last >= min(member_index(state, site, s.block) for s in readers):
+        raise refused(f"there is no place after all writes of {buffer.name} and before its reads")
+    return Site(site.parent, last + 1)
+
+
+def site_after(
+    state: State, scope: Block, stages: Sequence[Stage], writer: Stage, buffer: Buffer
+) -> Site:
+    """Return the position after the only writer of a buffer and before its readers.
+
+    Errors:
+        ScheduleError: there is none, or the buffer has other writers.
+    """
+    block = writer.block
+    writers = [s for s in stages if buffer in s.writes]
+    if len(writers) > 1:
+        raise refused(f"{len(writers)} blocks write {buffer.name}, expected one", block)
+    if buffer in writer.reads and block.init is None:
+        raise refused(f"block {writer.name} reads what {buffer.name} has before", block)
+    readers = [s.block for s in stages if buffer in s.reads and s is not writer]
+    site = Site(common_site(state, scope, [block, *readers])[-1] if readers else scope, 0)
+    place = member_index(state, site, block)
+    if any(member_index(state, site, reader) <= place for reader in readers):
+        raise refused(f"a block reads {buffer.name} before block {writer.name} writes it", block)
+    return Site(site.parent, place + 1)
+
+
+def loops_below(state: State, site: Site, block: Block) -> list[For]:
+    """Return the loops around `block` inside of the parent of `site`."""
+    inner = state.loops(block)
+    return inner[inner.index(site.parent) + 1 :] if site.parent in inner else inner
+
+
 def cache_read(
     state: State,
     block: Block,
@@ -94,25 +143,12 @@ def cache_read(
     stages, stage = stage_in_scope(state, block)
     buffer = buffer_of(stage, which, block.reads, "reads")
     chosen = [s for s in stages if buffer in s.reads and (not consumers or s.block in consumers)]
-    for reader in chosen:
-        if buffer in reader.writes:
-            raise refused(f"block {reader.name} writes {buffer.name}, too", reader.block)
-    writers = [s for s in stages if buffer in s.writes]
     if len(chosen) < len(consumers) or not chosen:
         raise refused(f"not all of the consumer blocks read {buffer.name}", block)
-    parent = (
-        scope
-        if not writers
-        else common_site(state, scope, [s.block for s in (*writers, *chosen)])[-1]
-    )
-    site = Site(parent, 0)
-    last = [member_index(state, site, s.block) for s in writers]
-    first = min(member_index(state, site, s.block) for s in chosen)
-    if last and max(last) >= first:
-        raise refused(f"there is no place after all writes of {buffer.name} and before its reads")
-    site = Site(parent, max(last) + 1 if last else 0)
-    region = _read_region(site, buffer) if writers else [Range(size) for size in buffer.shape]
-    cached = _like(buffer, storage_scope)
+    site = site_before(state, scope, stages, chosen, buffer)
+    is_input = not any(buffer in s.writes for s in stages)
+    region = [Range(size) for size in buffer.shape] if is_input else _read_region(site, buffer)
+    cached = like(buffer, storage_scope)
     copy = _copy(buffer, cached, region, cached.name)
     renewed: dict[Block, Block] = {}
     changes: dict[Stmt, Stmt | None] = {
@@ -127,32 +163,19 @@ def cache_write(state: State, block: Block, which: int | str | Buffer, storage_s
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
     buffer = buffer_of(stage, which, block.writes, "writes")
-    writers = [s for s in stages if buffer in s.writes]
-    if len(writers) > 1:
-        raise refused(f"{len(writers)} blocks write {buffer.name}, expected one", block)
-    if buffer in stage.reads and block.init is None:
-        raise refused(f"block {stage.name} reads what {buffer.name} has before", block)
-    readers = [s for s in stages if buffer in s.reads and s is not stage]
-    parent = (
-        common_site(state, scope, [block, *(s.block for s in readers)])[-1] if readers else scope
-    )
-    site = Site(parent, 0)
-    place = member_index(state, site, block)
-    if any(member_index(state, site, s.block) <= place for s in readers):
-        raise refused(f"a block reads {buffer.name} before block {stage.name} writes it", block)
-    inner = state.loops(block)
-    inner = inner[inner.index(parent) + 1 :] if parent in inner else inner
+    site = site_after(state, scope, stages, stage, buffer)
+    inner = loops_below(state, site, block)
     region = written_box(stage, buffer, inner)
     if region is None:
         raise refused(
             f"block {stage.name} is not known to write all elements of a region of {buffer.name}",
             block,
         )
-    cached = _like(buffer, storage_scope)
+    cached = like(buffer, storage_scope)
     copy = _copy(cached, buffer, region, cached.name, condition_outside(stage, inner))
     renewed: dict[Block, Block] = {}
     changes: dict[Stmt, Stmt | None] = {block: with_buffer(block, buffer, cached, renewed)}
-    _insert_copy(state, Site(parent, place + 1), copy, cached, changes, renewed)
+    _insert_copy(state, site, copy, cached, changes, renewed)
     return copy[1].block
 
 
@@ -179,12 +202,19 @@ _SCOPES = frozenset(
 )
 
 
-def _like(buffer: Buffer, storage_scope: str) -> Buffer:
+def like(buffer: Buffer, storage_scope: str, shape: Sequence[PrimExpr] | None = None) -> Buffer:
+    """Return a new buffer in a memory scope for copies of `buffer`, perhaps of another shape.
+
+    Errors:
+        ScheduleError: there is no such scope.
+    """
     check_type(storage_scope, str, "a memory scope is a string")
     if storage_scope.split(".")[0] not in _SCOPES:
         raise refused(f"there is no memory scope {storage_scope!r:.40}")
     name = f"{buffer.name}_{storage_scope}".replace(".", "_")
-    return decl_buffer(buffer.shape, buffer.dtype, name, scope=storage_scope)
+    return decl_buffer(
+        buffer.shape if shape is None else shape, buffer.dtype, name, scope=storage_scope
+    )
 
 
 def _read_region(site: Site, buffer: Buffer) -> list[Range]:

@@ -81,7 +81,7 @@ def transform_layout(
     if old.strides or not isinstance(old.elem_offset, IntImm) or old.elem_offset.value:
         raise refused(f"{old.name} is not compact: it has strides or an offset", block)
     index_map = map_of(index_map, old.ndim, _index_dtype(old.shape))
-    inverse, padding = _injective(index_map, old.shape, assume=assume_injective)
+    inverse, padding = injective(index_map, old.shape, assume=assume_injective)
     new = decl_buffer(
         [
             ops.cast_to(Analyzer().simplify(size), _index_dtype(old.shape))
@@ -91,7 +91,7 @@ def transform_layout(
         old.name,
         scope=old.scope(),
     )
-    rewriter = _Relayout(old, new, index_map)
+    rewriter = Relayout(old, new, index_map)
     body = rewriter.visit(state.func.body)
     assert isinstance(body, Stmt)
     params = tuple(new if b is old else b for b in state.func.buffer_map_items)
@@ -120,8 +120,8 @@ def _index_dtype(values: Sequence[PrimExpr]) -> DataType:
     return values[0].dtype if values else ops.const(0).dtype
 
 
-def _injective(
-    index_map: IndexMap, shape: Sequence[PrimExpr], *, assume: bool
+def injective(
+    index_map: IndexMap, shape: Sequence[PrimExpr] | Sequence[Range], *, assume: bool
 ) -> tuple[IndexMap | None, PrimExpr | None]:
     """Return the inverse of a map, and what is true for padding.
 
@@ -141,7 +141,7 @@ def _injective(
         raise refused(f"the map is not known to be injective: {error}") from None
 
 
-class _Relayout:
+class Relayout:
     """Replaces accesses to one buffer by those of another one at mapped indices."""
 
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
@@ -170,11 +170,11 @@ class _Relayout:
         if any(index.dtype.lanes > 1 for index in indices):
             raise refused(f"{self.old.name} is accessed as vectors")
         found = self.index_map.map_indices(indices)
-        sizes = self.new.shape
-        return tuple(
-            ops.cast_to(self.analyzer.simplify(index), size.dtype)
-            for index, size in zip(found, sizes, strict=True)
+        simple = (
+            index if any(index.same_as(old) for old in indices) else self.analyzer.simplify(index)
+            for index in found
         )
+        return tuple(ops.cast_to(i, n.dtype) for i, n in zip(simple, self.new.shape, strict=True))
 
     def _block(self, item: Block, new: Block) -> Block:
         declared = any(region.buffer is self.old for region in (*item.reads, *item.writes))

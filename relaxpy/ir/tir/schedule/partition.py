@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from relaxpy.dataclass import replace
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
@@ -13,11 +13,12 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferRegion
-from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.schedule.conditions import check_parallel
+from relaxpy.ir.tir.schedule.conditions import check_no_carried, check_parallel
 from relaxpy.ir.tir.schedule.loops import check_plain
-from relaxpy.ir.tir.schedule.state import State, domains_of, refused, substituted
+from relaxpy.ir.tir.schedule.stages import stages_in
+from relaxpy.ir.tir.schedule.state import State, child_blocks, domains_of, refused, substituted
 from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import substitute
 
@@ -64,6 +65,7 @@ def merge(state: State, loops: Sequence[For]) -> For:
     if places != list(range(places[0], places[0] + len(places))):
         raise refused("there are other statements between the loops", loops[1])
     new_vars = [at.loop_var.renamed(f"{at.loop_var.name}_m") for at in own[0]]
+    numbers = [k for k, chain in enumerate(own) for _ in child_blocks(chain[-1])]
     renewed: dict[Block, Block] = {}
     bodies = []
     for chain in own:
@@ -81,6 +83,11 @@ def merge(state: State, loops: Sequence[For]) -> For:
     assert merged is not None
     assert outermost is not None
     check_parallel(state, outermost, reductions=True)
+    whole = [*state.loops(merged), merged][shared:]
+    members = zip(numbers, stages_in(state, merged), strict=True)
+    for (first, a), (second, b) in combinations(members, 2):
+        if first != second:
+            check_no_carried(a, b, whole)
     return merged
 
 
@@ -100,7 +107,8 @@ def loop_partition(state: State, loop: For, factors: Sequence[ExprLike | None]) 
         var = Var(name, dtype)
         extent = Analyzer().simplify(ops.sub(end, start))
         known = domains | {var: Range.from_min_extent(start, extent)}
-        body = _Copied(loop.loop_var, var, name, known).visit(loop.body)
+        later = None if not new_loops else var
+        body = _Copied(loop.loop_var, var, name, known, later).visit(loop.body)
         assert isinstance(body, Stmt)
         new_loops.append(For(var, start, extent, ForKind.SERIAL, body))
         blocks.append(_opaque(f"{title}_{name}_partition", new_loops[-1]))
@@ -153,12 +161,19 @@ def _is_finite(*bounds: ConstIntBound) -> bool:
 
 
 class _Copied:
-    """Copies statements for a part of the iterations of a loop, with variables of their own."""
+    """Copies statements for a part of the iterations of a loop, with variables of their own.
 
-    def __init__(self, old: Var, new: Var, suffix: str, domains: dict[Var, Range]) -> None:
+    `later` is the new variable if the part is not the first one: a reduction over it goes on there,
+    without an init.
+    """
+
+    def __init__(
+        self, old: Var, new: Var, suffix: str, domains: dict[Var, Range], later: Var | None
+    ) -> None:
         self.names: dict[Var, PrimExpr] = {old: new}
         self.suffix = suffix
         self.domains = domains
+        self.later = later
 
     def visit(self, item: Node) -> Node:
         """Return the copy of `item`."""
@@ -192,7 +207,12 @@ class _Copied:
             IterVar(self.domains.get(value, it.dom), own[it.var], it.iter_type)  # type: ignore[call-overload]
             for it, value in zip(block.iter_vars, values, strict=True)
         )
-        new = map_children(self.visit, replace(block, iter_vars=()))
+        goes_on = self.later is not None and any(
+            value is self.later and it.iter_type == IterVarKind.CommReduce
+            for it, value in zip(block.iter_vars, values, strict=True)
+        )
+        init = None if goes_on else block.init
+        new = map_children(self.visit, replace(block, iter_vars=(), init=init))
         assert isinstance(new, Block)
         return replace(
             new,
@@ -215,9 +235,10 @@ class _Copied:
             first = substitute(rng.min, bound)
             low = analyzer.const_int_bound(first)
             high = analyzer.const_int_bound(ops.add(first, ops.sub(rng.extent, 1)))
-            if not _is_finite(low, high):
+            size = high.max_value - low.min_value + 1
+            if not _is_finite(low, high) or size > _LIMIT:
                 return region
             dtype = rng.min.dtype
-            extent = ops.const(high.max_value - low.min_value + 1, dtype)
-            ranges.append(Range.from_min_extent(ops.const(low.min_value, dtype), extent))
+            ends = ops.const(low.min_value, dtype), ops.const(size, dtype)
+            ranges.append(Range.from_min_extent(*ends))
         return BufferRegion(region.buffer, tuple(ranges))

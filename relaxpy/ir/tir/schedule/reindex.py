@@ -1,4 +1,4 @@
-"""reindex: a copy of a buffer whose indices are the variables of a block."""
+"""reindex and reindex_cache_*: a copy of a buffer at indices by the variables of a block."""
 
 from __future__ import annotations
 
@@ -6,25 +6,36 @@ from collections.abc import Sequence
 
 from relaxpy.dataclass import replace
 from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.schedule.cache import Site, member_index
+from relaxpy.ir.tir.schedule.cache import (
+    Site,
+    like,
+    loops_below,
+    member_index,
+    site_after,
+    site_before,
+)
 from relaxpy.ir.tir.schedule.inline import check_loads_only
-from relaxpy.ir.tir.schedule.layout import BufferName, accessed_buffer
-from relaxpy.ir.tir.schedule.nests import open_tests, serial_nest
+from relaxpy.ir.tir.schedule.layout import BufferName, Map, MapOf, accessed_buffer, injective
+from relaxpy.ir.tir.schedule.nests import loops_like, open_tests, serial_nest
 from relaxpy.ir.tir.schedule.stages import (
     Indices,
     Stage,
+    check_own_variables,
     check_pure_stage,
     check_stable_inputs,
     covers_domain,
+    is_unit,
     stage_in_scope,
 )
-from relaxpy.ir.tir.schedule.state import State, refused, with_regions
+from relaxpy.ir.tir.schedule.state import State, iter_domains, refused, with_regions
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 
@@ -39,15 +50,14 @@ def reindex(state: State, block: Block, which: BufferName) -> Block:
         raise refused(f"block {stage.name} writes {buffer.name}, too", block)
     if not covers_domain(stage):
         raise refused(f"the loops of block {stage.name} do not cover its variables", block)
-    if any(isinstance(node, (For, Block)) for node in _inside(block)):
-        raise refused(f"there are loops or blocks in block {stage.name}", block)
-    indices = _only_indices(stage, buffer)
+    indices = only_indices(stage, buffer)
     iters = [it for it in block.iter_vars if any(mentions(i, (it.var,)) for i in indices)]
     scope = state.scope(block)
     site = Site(scope, 0)
     place = member_index(state, site, block)
     if is_write:
-        _check_alone(state, stage, stages, buffer, iters)
+        _check_one_store(stage, buffer, iters)
+        _check_alone(state, stage, stages, buffer)
     else:
         check_stable_inputs(state, stage, stages)
         _check_in_bounds(stage, buffer, indices, iters)
@@ -56,13 +66,77 @@ def reindex(state: State, block: Block, which: BufferName) -> Block:
             raise refused(f"{buffer.name} is written in the loops around block {stage.name}", block)
     shape = [it.dom.extent for it in iters if it.dom is not None]
     copy = decl_buffer(shape, buffer.dtype, f"{buffer.name}_reindex", scope=buffer.scope())
-    new = _accessing(block, buffer, copy, [it.var for it in iters])
-    nest, copied = _copy(buffer, copy, indices, iters, is_write=is_write)
+    own = tuple(it.var for it in iters)
+    new = _accessing(block, buffer, copy, own)
+    copied = _copy(buffer, copy, indices, own, iters, is_write=is_write)
+    loops = [(Var(f"ax{k}", it.var.dtype), it.dom) for k, it in enumerate(iters) if it.dom]
+    realize = BlockRealize(tuple(var for var, _ in loops), ops.all_of(True), copied)
     state.renew(block, new)
     current = state.current(scope)
     assert current is not None
-    Site(current, place + is_write).insert(state, nest)
+    Site(current, place + is_write).insert(state, serial_nest(loops, realize))
     state.allocate(scope, copy)
+    return copied
+
+
+def reindex_cache(
+    state: State,
+    block: Block,
+    which: tuple[str, int],
+    storage_scope: str,
+    index_map: Map,
+    map_of: MapOf,
+) -> Block:
+    """Let `block` use a copy of a buffer at the indices that a map of its variables returns.
+
+    The copy is as close to the block as that of cache_read or cache_write, with the loops that the
+    elements need.
+    """
+    scope = state.scope(block)
+    stages, stage = stage_in_scope(state, block)
+    buffer, is_write = accessed_buffer(stage, which)
+    check_loads_only(state, buffer)
+    check_own_variables(stage)
+    indices = only_indices(stage, buffer)
+    every = [it.var for it in block.iter_vars]
+    dtype = every[0].dtype if every else INT32
+    own = tuple(map_of(index_map, len(every), dtype).map_indices(every))
+    iters = [it for it in block.iter_vars if any(mentions(i, (it.var,)) for i in (*own, *indices))]
+    for it in iters:
+        is_mapped, is_index = (any(mentions(i, (it.var,)) for i in at) for at in (own, indices))
+        if is_mapped != is_index and not is_unit(it.dom):
+            where = "the map" if is_mapped else f"the indices of {buffer.name}"
+            raise refused(
+                f"variable {it.var.name} of block {stage.name} is in {where} alone", block
+            )
+    domains = iter_domains(block)
+    used = IndexMap(tuple(it.var for it in iters), own)
+    doms = [domains[it.var] for it in iters]
+    injective(used, doms, assume=False)
+    if is_write:
+        _check_one_store(stage, buffer, iters)
+        site = site_after(state, scope, stages, stage, buffer)
+    else:
+        _check_in_bounds(stage, buffer, indices, iters)
+        site = site_before(state, scope, stages, [stage], buffer)
+    copy = like(buffer, storage_scope, used.map_shape(doms))
+    copied = _copy(buffer, copy, indices, own, iters, is_write=is_write)
+    values = stage.values()
+    bound = tuple(values[it.var] for it in iters)
+    loops = [
+        loop
+        for loop in loops_below(state, site, block)
+        if any(mentions(e, (loop.loop_var,)) for e in (*bound, stage.realize.predicate))
+    ]
+    names = {loop.loop_var: loop.loop_var.renamed(loop.loop_var.name) for loop in loops}
+    realize = BlockRealize(
+        tuple(substitute(value, names) for value in bound),
+        substitute(stage.realize.predicate, names),
+        copied,
+    )
+    site.insert(state, loops_like(loops, names, realize))
+    state.renew(block, _accessing(block, buffer, copy, own))
+    state.allocate(state.scope(copied), copy)
     return copied
 
 
@@ -76,8 +150,14 @@ def _inside(block: Block) -> list[Node]:
     return found
 
 
-def _only_indices(stage: Stage, buffer: Buffer) -> Indices:
-    """Return the indices at which a block accesses a buffer. Errors: ScheduleError for several."""
+def only_indices(stage: Stage, buffer: Buffer) -> Indices:
+    """Return the indices at which a block accesses a buffer.
+
+    Errors:
+        ScheduleError: there are several, or loops or blocks in the block.
+    """
+    if any(isinstance(node, (For, Block)) for node in _inside(stage.block)):
+        raise refused(f"there are loops or blocks in block {stage.name}", stage.block)
     nodes: list[BufferLoad | BufferStore] = [
         *occurrences(stage.block.body, BufferLoad),
         *(node for node in _inside(stage.block) if isinstance(node, BufferStore)),
@@ -91,15 +171,16 @@ def _only_indices(stage: Stage, buffer: Buffer) -> Indices:
     return first
 
 
-def _check_alone(
-    state: State, stage: Stage, stages: Sequence[Stage], buffer: Buffer, iters: Sequence[IterVar]
-) -> None:
-    """Errors: ScheduleError if a copy cannot follow all of the loops of a block."""
+def _check_one_store(stage: Stage, buffer: Buffer, iters: Sequence[IterVar]) -> None:
+    """Errors: ScheduleError unless a block is one store, at indices of spatial variables."""
     if any(it.iter_type != IterVarKind.DataPar for it in iters):
         raise refused(f"an index of {buffer.name} is of a reduction variable", stage.block)
-    guards = [node for node in _inside(stage.block) if not isinstance(node, BufferStore)]
-    if guards:
+    if any(not isinstance(node, BufferStore) for node in _inside(stage.block)):
         raise refused(f"block {stage.name} is not one store", stage.block)
+
+
+def _check_alone(state: State, stage: Stage, stages: Sequence[Stage], buffer: Buffer) -> None:
+    """Errors: ScheduleError if a copy cannot follow all of the loops of a block."""
     site = Site(state.scope(stage.block), 0)
     place = member_index(state, site, stage.block)
     for other in stages:
@@ -125,7 +206,7 @@ def _check_in_bounds(
             )
 
 
-def _accessing(block: Block, old: Buffer, new: Buffer, variables: Sequence[Var]) -> Block:
+def _accessing(block: Block, old: Buffer, new: Buffer, own: Indices) -> Block:
     """Return `block` with the accesses to one buffer replaced by those to another one."""
 
     def visit(item: Node) -> Node:
@@ -133,9 +214,9 @@ def _accessing(block: Block, old: Buffer, new: Buffer, variables: Sequence[Var])
             return item
         rebuilt = map_children(visit, item)
         if isinstance(rebuilt, BufferStore) and rebuilt.buffer is old:
-            return replace(rebuilt, buffer=new, indices=tuple(variables))
+            return replace(rebuilt, buffer=new, indices=own)
         if isinstance(rebuilt, BufferLoad) and rebuilt.buffer is old:
-            return BufferLoad(new, tuple(variables), rebuilt.predicate)
+            return BufferLoad(new, own, rebuilt.predicate)
         return rebuilt
 
     body = visit(block.body)
@@ -146,26 +227,21 @@ def _accessing(block: Block, old: Buffer, new: Buffer, variables: Sequence[Var])
 
 
 def _copy(
-    buffer: Buffer, copy: Buffer, indices: Indices, iters: Sequence[IterVar], *, is_write: bool
-) -> tuple[Stmt, Block]:
-    """Return loops that copy a buffer to its copy, or back, and their block."""
+    buffer: Buffer,
+    copy: Buffer,
+    indices: Indices,
+    own: Indices,
+    iters: Sequence[IterVar],
+    *,
+    is_write: bool,
+) -> Block:
+    """Return the block that copies a buffer at `indices` to its copy at `own`, or back."""
     names = {it.var: it.var.renamed(it.var.name) for it in iters}
-    own = [names[it.var] for it in iters]
-    theirs = [substitute(index, names) for index in indices]
+    theirs, ours = (tuple(substitute(i, names) for i in at) for at in (indices, own))
     store = (
-        BufferStore(buffer, BufferLoad(copy, own), tuple(theirs))
+        BufferStore(buffer, BufferLoad(copy, ours), theirs)
         if is_write
-        else BufferStore(copy, BufferLoad(buffer, theirs), tuple(own))
+        else BufferStore(copy, BufferLoad(buffer, theirs), ours)
     )
-    block = with_regions(
-        Block(
-            tuple(IterVar(it.dom, names[it.var], IterVarKind.DataPar) for it in iters),
-            (),
-            (),
-            copy.name,
-            store,
-        )
-    )
-    loops = [(Var(f"ax{k}", it.var.dtype), it.dom) for k, it in enumerate(iters) if it.dom]
-    realize = BlockRealize(tuple(var for var, _ in loops), ops.all_of(True), block)
-    return serial_nest(loops, realize), block
+    variables = tuple(IterVar(it.dom, names[it.var], IterVarKind.DataPar) for it in iters)
+    return with_regions(Block(variables, (), (), copy.name, store))

@@ -25,6 +25,7 @@ from relaxpy.ir.tir.schedule import (
     reduction,
     reindex,
     relations,
+    rolling,
 )
 from relaxpy.ir.tir.schedule.sampling import Location, SamplingKernels
 from relaxpy.ir.tir.schedule.scheduled import primitive
@@ -40,15 +41,9 @@ class Schedule(SamplingKernels):
     are. Names of blocks and loops stay valid until the block or loop is gone.
     """
 
-    # --- blocks and loops
-
     @primitive
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
-        """Return the block with a name.
-
-        Errors:
-            ScheduleError: there is none, or there are several.
-        """
+        """Return the block with a name. Errors: ScheduleError for none or several."""
         state = self._state(func_name)
         return self._block_rv(state, relations.block_named(state, name))
 
@@ -87,8 +82,6 @@ class Schedule(SamplingKernels):
         """Return the blocks in a scope that write a buffer which is not allocated in it."""
         state, node = self._block(scope_block)
         return [self._block_rv(state, b) for b in relations.outputs(state, node)]
-
-    # --- loops
 
     @primitive
     def split(
@@ -167,8 +160,6 @@ class Schedule(SamplingKernels):
         state, node = self._either(block_or_loop)
         return self._loop_rv(state, loops.add_unit_loop(state, node))
 
-    # --- how loops run
-
     @primitive
     def parallel(self, loop: LoopRV) -> None:
         """Run the iterations of a loop in parallel.
@@ -222,8 +213,6 @@ class Schedule(SamplingKernels):
             ScheduleError: the block writes no such buffer, or the buffer has no such axis.
         """
         kinds.storage_align(*self._block(block), buffer_index, axis, factor, offset)
-
-    # --- copies of buffers
 
     @primitive
     def cache_read(
@@ -319,8 +308,6 @@ class Schedule(SamplingKernels):
         """
         declared.reorder_block_iter_var(*self._block(block), new_order)
 
-    # --- reductions
-
     @primitive
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
         """Let the init of a reduction run before a loop, in a block of its own, which is returned.
@@ -344,8 +331,6 @@ class Schedule(SamplingKernels):
         """
         state, node = self._loop(loop)
         return self._block_rv(state, reduction.rfactor(state, node, factor_axis))
-
-    # --- blocks into the loops of their consumers and producers
 
     @primitive
     def compute_at(
@@ -394,8 +379,6 @@ class Schedule(SamplingKernels):
         elif place == Location.INLINE:
             inline.reverse_compute_inline(state, node)
 
-    # --- blocks into their consumers and producers
-
     @primitive
     def compute_inline(self, block: BlockRV | str) -> None:
         """Compute the elements of a block where they are read, and remove the block.
@@ -415,8 +398,6 @@ class Schedule(SamplingKernels):
                 element.
         """
         inline.reverse_compute_inline(*self._block(block))
-
-    # --- blocks of blocks
 
     @primitive
     def blockize(
@@ -455,8 +436,6 @@ class Schedule(SamplingKernels):
             "loops by itself",
             node,
         )
-
-    # --- layouts and padding
 
     @user_facing
     def transform_layout(
@@ -539,6 +518,52 @@ class Schedule(SamplingKernels):
         """
         state, node = self._block(block)
         return self._block_rv(state, reindex.reindex(state, node, buffer))
+
+    @primitive
+    def reindex_cache_read(
+        self,
+        block: BlockRV | str,
+        read_buffer_index: int,
+        storage_scope: str,
+        index_map: IndexMap | Callable[..., Any],
+    ) -> BlockRV:
+        """Copy what a block reads to indices by a map of its variables; return the copy's block.
+
+        Errors:
+            ScheduleError: the block reads at several indices, the map is not of the variables in
+                them, or not known to be injective, or a write follows.
+        """
+        state, node = self._block(block)
+        at = "read", read_buffer_index
+        copied = reindex.reindex_cache(state, node, at, storage_scope, index_map, self._map)
+        return self._block_rv(state, copied)
+
+    @primitive
+    def reindex_cache_write(
+        self,
+        block: BlockRV | str,
+        write_buffer_index: int,
+        storage_scope: str,
+        index_map: IndexMap | Callable[..., Any],
+    ) -> BlockRV:
+        """Let a block write at the indices of a map, and copy that after it; return that block.
+
+        Errors:
+            ScheduleError: as for `reindex_cache_read`, or another block writes the buffer.
+        """
+        state, node = self._block(block)
+        at = "write", write_buffer_index
+        copied = reindex.reindex_cache(state, node, at, storage_scope, index_map, self._map)
+        return self._block_rv(state, copied)
+
+    @primitive
+    def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int) -> None:
+        """Write elements that iterations share once, to a buffer with those of one iteration.
+
+        Errors:
+            ScheduleError: the block and its readers share no loop whose iterations overlap.
+        """
+        rolling.rolling_buffer(*self._block(block), write_buffer_index)
 
     @primitive
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:

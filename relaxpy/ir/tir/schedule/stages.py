@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from typing_extensions import override
@@ -401,11 +401,16 @@ def shared_loops(a: Stage, b: Stage) -> list[stmt.For]:
     return [loop for loop in a.loops if loop in b.loops]
 
 
-def check_stable_inputs(state: State, stage: Stage, stages: Sequence[Stage]) -> None:
+def check_stable_inputs(
+    state: State,
+    stage: Stage,
+    stages: Sequence[Stage],
+    check: Callable[[Stage, Sequence[Stage]], None] = check_pure_stage,
+) -> None:
     """Errors: ScheduleError if an element that `stage` reads may have another value later.
 
     It does not if it is written before, by stages that share no loop with `stage` or by one whose
-    values are final as soon as they are there.
+    values are final as soon as they are there, which `check` finds out.
     """
     for buffer in stage.reads:
         if buffer in stage.writes:
@@ -419,7 +424,7 @@ def check_stable_inputs(state: State, stage: Stage, stages: Sequence[Stage]) -> 
                     writer.block,
                 )
             if shared_loops(writer, stage):
-                check_pure_stage(writer, stages)
+                check(writer, stages)
                 check_no_partial_reads(writer, [stage])
 
 
@@ -442,7 +447,7 @@ def covers_domain(stage: Stage) -> bool:
     detected = detect_iter_map(
         values, domains_of(stage.loops), stage.realize.predicate, IterMapLevel.Surjective
     )
-    if detected.errors or _is_padded(detected):
+    if detected.errors or is_padded(detected):
         return False
     analyzer = Analyzer()
     return all(
@@ -453,7 +458,7 @@ def covers_domain(stage: Stage) -> bool:
     )
 
 
-def _is_padded(detected: IterMapResult) -> bool:
+def is_padded(detected: IterMapResult) -> bool:
     """Whether some values of the indices come from no iteration."""
     padding = detected.padding_predicate
     return not (isinstance(padding, IntImm) and not padding.value)
@@ -488,7 +493,7 @@ def written_box(stage: Stage, buffer: Buffer, loops: Sequence[stmt.For]) -> list
     detected = detect_iter_map(
         at, domains_of(loops) | inner, ops.all_of(True, *tests), IterMapLevel.Surjective
     )
-    if detected.errors or _is_padded(detected):
+    if detected.errors or is_padded(detected):
         return None
     simplify = Analyzer().simplify
     ends = [(simplify(minimum_of(i)), simplify(stop_of(i))) for i in detected.indices]

@@ -170,6 +170,8 @@ def after(func: tir.PrimFunc, steps: Callable[[Sch], object]) -> tir.PrimFunc:
 
 
 FUSED = after(named("matmul"), lambda s: s.split(s.fuse(*loops(s, "C")[1:]), [None, 5]))
+TILED = after(named("conv"), lambda s: s.compute_at("P", s.split(loops(s, "C")[0], [None, 4])[0]))
+UNROLLED = after(TILED, lambda s: s.unroll(loops(s, "C")[0]))
 SHORT = after(named("matmul"), lambda s: s.split(loops(s, "C")[2], [4, 3]))
 TURNED = after(named("matmul"), lambda s: s.reorder(*loops(s, "C")[:0:-1]))
 
@@ -283,6 +285,20 @@ chain : s.decompose_padding("B", loops(s, "B")[0])
 conv : s.reindex("P", ("read", 0))
     => reindex: index vi - 1 is not known to be in A for all iterations of block P
 transposed : s.reindex("C", "B") => reindex:
+conv : s.rolling_buffer("C", 0) => rolling_buffer: C is not allocated in the block around C
+conv : s.rolling_buffer("P", 0) => rolling_buffer: block P and the readers of P share no loop
+UNROLLED : s.rolling_buffer("P", 0)
+    => rolling_buffer: loop i_0 is unrolled, expected a serial one
+after(matmul_relu, lambda s: s.compute_at("A2", loops(s, "C")[0])) : s.rolling_buffer("A2", 0)
+    => rolling_buffer: no loop writes elements of A2 again in its next iteration
+matmul : s.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j))
+    => reindex_cache_read: variable vj of block C is in the map alone
+chain : s.reindex_cache_write("B", 0, "local", lambda i, j: (i + j,))
+    => reindex_cache_write: the map is not known to be injective
+transposed : s.reindex_cache_read("C", 0, "local", lambda i, j: (i, j))
+    => reindex_cache_read: block C accesses B at several indices
+maxima : s.merge(loops(s, "M")[1], loops(s, "C")[1])
+    => merge: blocks M and C may use an element of M in different iterations of i_m, k_m
 """
 )
 

@@ -84,6 +84,94 @@ def test_the_condition_of_a_split_is_as_it_was_built() -> None:
     assert "(i_0 * 2 + i_1) * 2 + i_2 < 12" in sch.mod["main"].script()
 
 
+def test_a_reduction_goes_on_in_the_later_parts_of_its_loop() -> None:
+    sch = tir.Schedule(row_sum)
+    sch.loop_partition(sch.get_loops("B")[1], [3])
+    blocks = [sch.get(sch.get_block(f"B_k{part}")) for part in range(2)]
+    assert [block.init is None for block in blocks] == [False, True]
+    same_values(row_sum, sch.mod, (12, 8), (12,))
+
+
+def test_copies_at_indices_of_a_map_are_those_of_tvm() -> None:
+    @T.prim_func
+    def expected(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
+        B = T.alloc_buffer((12, 8))
+        B_local = T.alloc_buffer((8, 12), scope="local")
+        B_shared = T.alloc_buffer((8, 6, 2), scope="shared")
+        for i, j in T.grid(12, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_local[vj, vi] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(12, 8):
+            with T.block("B_local"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = B_local[vj, vi]
+        for i, j in T.grid(12, 8):
+            with T.block("B_shared"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_shared[vj, vi // 2, vi % 2] = B[vi, vj]
+        for i, j in T.grid(12, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B_shared[vj, vi // 2, vi % 2] + T.float32(1)
+
+    def schedule(sch: tir.Schedule) -> None:
+        sch.reindex_cache_write("B", 0, "local", lambda i, j: (j, i))
+        sch.reindex_cache_read("C", 0, "shared", lambda i, j: (j, i // 2, i % 2))
+
+    checked(chain, schedule, expected)
+
+
+def test_a_rolling_buffer_is_that_of_tvm() -> None:
+    @T.prim_func
+    def windows(A: T.Buffer((4, 12), "float32"), C: T.Buffer((4, 8), "float32")):
+        B = T.alloc_buffer((4, 10))
+        for c in range(4):
+            for i, k in T.grid(10, 3):
+                with T.block("B"):
+                    cc, vi, vk = T.axis.remap("SSR", [c, i, k])
+                    with T.init():
+                        B[cc, vi] = T.float32(0)
+                    B[cc, vi] = B[cc, vi] + A[cc, vi + vk]
+            for i, k in T.grid(8, 3):
+                with T.block("C"):
+                    cc, vi, vk = T.axis.remap("SSR", [c, i, k])
+                    with T.init():
+                        C[cc, vi] = T.float32(0)
+                    C[cc, vi] = C[cc, vi] + B[cc, vi + vk]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 12), "float32"), C: T.Buffer((4, 8), "float32")):
+        B = T.alloc_buffer((4, 6))
+        for c, i_0 in T.grid(4, 2):
+            for ax0, ax1 in T.grid(6, 3):
+                with T.block("B"):
+                    T.where(i_0 < 1 or 2 <= ax0)  # noqa: SIM300
+                    cc = T.axis.spatial(4, c)
+                    vi = T.axis.opaque(10, i_0 * 4 + ax0)
+                    vk = T.axis.reduce(3, ax1)
+                    with T.init():
+                        B[cc, vi % 6] = T.float32(0)
+                    B[cc, vi % 6] = B[cc, vi % 6] + A[cc, vi + vk]
+            for i_1, k in T.grid(4, 3):
+                with T.block("C"):
+                    cc = T.axis.spatial(4, c)
+                    vi = T.axis.opaque(8, i_0 * 4 + i_1)
+                    vk = T.axis.reduce(3, k)
+                    with T.init():
+                        C[cc, vi] = T.float32(0)
+                    C[cc, vi] = C[cc, vi] + B[cc, (vi + vk) % 6]
+
+    def schedule(sch: tir.Schedule) -> None:
+        sch.compute_at("B", sch.split(sch.get_loops("C")[1], [2, 4])[0])
+        sch.rolling_buffer("B", 0)
+
+    checked(windows, schedule, expected)
+    sch = tir.Schedule(windows)
+    schedule(sch)
+    same_values(windows, sch.mod, (4, 12), (4, 8))
+
+
 def test_partition_puts_each_loop_into_a_block_of_its_own() -> None:
     @T.prim_func
     def expected(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12,), "float32")):

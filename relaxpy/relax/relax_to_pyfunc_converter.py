@@ -1,0 +1,3 @@
+"""Relax functions as Python functions."""
+
+from relaxpy.exec.python_module import RelaxToPyFuncConverter as RelaxToPyFuncConverter
