@@ -88,7 +88,9 @@ def isin(
     """Whether elements are among others: PyTorch's decomposition is for some sizes only."""
     if not isinstance(elements, torch.Tensor) or not isinstance(members, torch.Tensor):
         return torch.ne(elements, members) if invert else torch.eq(elements, members)
-    ordered = members.flatten().sort().values
+    dtype = torch.result_type(elements, members)
+    ordered, elements = members.to(dtype).flatten().sort().values, elements.to(dtype)
     place = torch.searchsorted(ordered, elements.contiguous())
-    same = ordered[torch.where(place < ordered.numel(), place, 0)] == elements
+    found = torch.cat([ordered, ordered.new_zeros(1)])[place]  # there may be no greater member
+    same = (found == elements) & (place < ordered.numel())
     return ~same if invert else same

@@ -159,7 +159,11 @@ def drawn(self: Any, x: Any) -> Any:
 
 
 def members(self: Any, x: Any) -> Any:
-    return torch.isin(x.round(), torch.arange(-7.0, 8.0)), torch.isin(x, 0.5, invert=True)
+    none, whole = torch.zeros(0), torch.arange(-7, 8)
+    return (
+        *(torch.isin(x.round(), whole.float()), torch.isin(x, 0.5, invert=True)),
+        *(torch.isin(x.round(), whole), torch.isin(whole, x), torch.isin(x, none)),
+    )
 
 
 def linear() -> Any:
