@@ -148,7 +148,7 @@ class Restricted:
             roots = R.power(rows, R.const(0.5, "float32"))
         d = R.add(R.sum(a), R.add(R.sum(b), R.sum(R.astype(c, "float32"))))
         return (
-            R.add(R.sum(R.rsqrt(rows)), d),
+            R.add(R.sum(R.rsqrt(rows), axis=[0, 1]), d),
             R.sum(R.abs(roots)),
             R.add(free, R.const(1.0, "float32")),
         )

@@ -124,13 +124,12 @@ def _indices(call: rx.Call, op: str) -> list[tuple[rx.Expr, Sequence[tir.PrimExp
     dims = _dims(call.args[0]) if call.args else []
     if not dims:
         return []
-    axis = attrs.get("axis")
-    along = dims if axis is None else dims[axis : axis + 1 or None]
     match op:
-        case "take" if axis is None:
+        case "take" if attrs.get("axis") is None:
             return [(call.args[1], dims[:1] if len(dims) == 1 else [])]
         case "take" | "gather_elements" | "scatter_elements":
-            return [(call.args[1], along)]
+            axis = int(attrs["axis"])
+            return [(call.args[1], dims[axis : axis + 1 or None])]
         case "gather_nd":
             return [(call.args[1], dims[int(attrs.get("batch_dims", 0)) :])]
         case "scatter_nd":
