@@ -109,4 +109,5 @@ def _assertion(test: PrimExpr) -> Expr:
     found = ", ".join(f"{size.name} = {{}}" for size in sizes)
     required = ShortText().prim(test, INT64)
     text = f"the program was exported for sizes where {required}, found {found}"
-    return R.assert_op(PrimValue(test), [PrimValue(size) for size in sizes], text)
+    assertion: Expr = R.assert_op(PrimValue(test), [PrimValue(size) for size in sizes], text)
+    return assertion

@@ -32,8 +32,7 @@ def arrange(graph: Any, places: Sequence[int]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for k in places:
         meta = items[k].meta.get("val") if isinstance(items[k], torch.fx.Node) else None
-        order = _order(meta) if isinstance(meta, torch.Tensor) else None
-        if order is None:
+        if not isinstance(meta, torch.Tensor) or (order := _order(meta)) is None:
             continue
         with graph.inserting_before(output):
             items[k] = graph.call_function(torch.ops.aten.permute.default, (items[k], order))

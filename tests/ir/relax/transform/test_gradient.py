@@ -9,7 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, relax, te
-from relaxpy.errors import MisuseError, TransformError, UnknownNameError
+from relaxpy.errors import AssertionFailedError, MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import Gradient
 from relaxpy.script import relax as R
@@ -444,6 +444,25 @@ def test_the_body_is_one_dataflow_block() -> None:
     with pytest.raises(TransformError, match="not one DataflowBlock") as caught:
         Gradient("main")(Ordinary)
     assert "ConvertToDataflow" in str(caught.value)
+
+
+def test_assertions_before_the_block_stay() -> None:
+    Checked = texts.module("""
+    def main(x: f32[n]):
+        R.func_attr({"relax.force_pure": True})
+        R.assert_op(R.prim_value(n < 4), format="long")
+        with R.dataflow():
+            gv = R.sum(R.multiply(x, x))
+            R.output(gv)
+        return gv
+    """)
+
+    run = relaxpy.compile(Gradient("main")(Checked))["main_adjoint"]
+    x = np.array([0, 1, 2], "float32")
+    _, (gradient,) = run(x)
+    np.testing.assert_array_equal(gradient, 2 * x)
+    with pytest.raises(AssertionFailedError, match="long"):
+        run(np.ones(4, "float32"))
 
 
 def test_what_has_no_gradient_is_named() -> None:

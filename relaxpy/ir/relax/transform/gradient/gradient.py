@@ -36,9 +36,9 @@ class Gradient(Pass):
     all parameters. A gradient has the struct info of its variable. The target is the result of `f`,
     or if that is a tuple its field `target_index`: a float of rank 0.
 
-    The body of `f` is one DataflowBlock. Gradients pass through operators with a gradient, tuples,
-    casts, and `call_tir_with_grad`. What lies between `R.grad.start_checkpoint` and
-    `R.grad.end_checkpoint` is computed again instead of stored.
+    The body of `f` is one DataflowBlock, maybe after assertions. Gradients pass through operators
+    with a gradient, tuples, casts, and `call_tir_with_grad`. What lies between
+    `R.grad.start_checkpoint` and `R.grad.end_checkpoint` is computed again instead of stored.
 
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
@@ -99,7 +99,7 @@ class _Differentiation:
 
     def run(self, required: Sequence[rx.Var]) -> IRModule:
         """The module with the adjoint, which returns gradients by variables of the original."""
-        block = self._block()
+        assertions, block = self._blocks()
         target = self._target()
         copies = self._copies()
         wanted = [copies[var] for var in required]
@@ -119,6 +119,8 @@ class _Differentiation:
         attrs = {key: value for key, value in func.attrs.items() if key != "global_symbol"}
         private = "global_symbol" not in func.attrs
         with builder.function(symbol, func.params, attrs, func.is_pure, private):
+            for assertion in assertions:
+                builder.emit(assertion.value, assertion.var.name_hint)
             with builder.dataflow():
                 for binding in checkpoints.bindings:
                     self._forward(binding)
@@ -140,11 +142,14 @@ class _Differentiation:
         result[gvar] = _with_spans(remove_all_unused(simplified(adjoint)))
         return normalize_module(result)
 
-    def _block(self) -> rx.DataflowBlock:
-        """The dataflow block that is the body of the function."""
+    def _blocks(self) -> tuple[Sequence[rx.VarBinding], rx.DataflowBlock]:
+        """Assertions, and the dataflow block after them, which are the body of the function."""
         blocks = self.func.body.blocks
-        if len(blocks) == 1 and isinstance(blocks[0], rx.DataflowBlock):
-            return blocks[0]
+        bindings = [binding for block in blocks[:-1] for binding in block.bindings]
+        assertions = [b for b in bindings if isinstance(b, rx.VarBinding) and _is_assertion(b)]
+        block = blocks[-1] if blocks else None
+        if isinstance(block, rx.DataflowBlock) and len(assertions) == len(bindings):
+            return assertions, block
         raise TransformError(
             f"Gradient: the body of {self.name} is not one DataflowBlock",
             hint="apply relax.transform.ConvertToDataflow(min_size=1) to pure code before",
@@ -257,7 +262,10 @@ class _Differentiation:
     def _without_gradient(self, what: str, var: rx.Var, value: rx.Expr) -> TransformError:
         callee = value.op if isinstance(value, rx.Call) else None
         if callee == Op("relax.call_tir"):
-            hint = "differentiate before LegalizeOps, or use call_tir_with_grad"
+            hint = (
+                "differentiate before LegalizeOps, use call_tir_with_grad, or import a program "
+                "with run_ep_decomposition=True"
+            )
         elif isinstance(callee, rx.GlobalVar):
             hint = "apply relax.transform.InlinePrivateFunctions before, if the function is private"
         elif isinstance(callee, Op) and not callee.name.startswith("relax.call_"):
@@ -270,6 +278,10 @@ class _Differentiation:
             hint=hint,
             about=value,
         )
+
+
+def _is_assertion(binding: rx.VarBinding) -> bool:
+    return isinstance(binding.value, rx.Call) and binding.value.op == Op("relax.assert_op")
 
 
 def _with_spans(func: rx.Function) -> rx.Function:
