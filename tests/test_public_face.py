@@ -75,7 +75,9 @@ def test_names_that_programs_of_tvm_import() -> None:
     assert import_module("relaxpy.ir.base").structural_equal is relaxpy.ir.structural_equal
     parser = import_module("relaxpy.script.parser")
     assert (parser.ir, parser.relax) == (relaxpy.script.ir, relaxpy.script.relax)
-    assert parser.tir is relaxpy.script.tir
+    assert parser.tir is parser.tirx is relaxpy.script.tir
+    builder = import_module("relaxpy.script.ir_builder")
+    assert builder.tirx is builder.tir
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = parser.nothing
     assert isinstance(parser.relax.Tensor((2,)), parser.relax.entry.StructInfoProxy)
@@ -85,6 +87,8 @@ def test_names_that_programs_of_tvm_import() -> None:
     assert import_module("relaxpy.tirx") is relaxpy.tirx is relaxpy.tir
     assert import_module("relaxpy.tirx.stmt_functor").substitute is tir.stmt_functor.substitute
     assert relaxpy.s_tir.Schedule is tir.Schedule
+    assert import_module("relaxpy.s_tir.schedule") is tir.schedule
+    assert callable(import_module("relaxpy.s_tir.schedule.testing").verify_trace_roundtrip)
     assert relaxpy.s_tir.dlight is relaxpy.dlight
     with pytest.raises(AttributeError, match="nothing is tuned"):
         _ = relaxpy.s_tir.meta_schedule

@@ -464,6 +464,26 @@ def test_blocks_that_do_not_divide_a_tensor_are_not_made() -> None:
     assert ConvertLayout(BLOCKS)(symbolic) is symbolic
 
 
+def test_a_callback_chooses_the_layouts_of_each_call() -> None:
+    before = main(
+        CONV,
+        "lv: R.Tensor = R.nn.conv2d(x, w, padding=[1, 1])",
+        "gv: R.Tensor = R.nn.conv2d(x, w, dilation=[2, 2])",
+        output="lv, gv",
+    )
+
+    def layouts(call: relax.Call) -> Mapping[str, Sequence[str]]:
+        return NHWC if call.attrs["dilation"] == (2, 2) else {}
+
+    after = ConvertLayout({}, layouts)(before)
+    text = after.script()
+    assert text.count('data_layout="NHWC"') == 1
+    assert re.search('dilation=.2, 2.[^)]*data_layout="NHWC"', text)
+    same_values(before, after)
+    with pytest.raises(MisuseError, match="layout_cb returns a dict of the layouts"):
+        ConvertLayout({}, lambda call: ["NHWC"])(before)  # type: ignore[arg-type, return-value]
+
+
 def test_nothing_to_do_is_the_identical_module() -> None:
     mod = main(CONV, "lv = R.nn.conv2d(x, w)", "gv = R.nn.softmax(R.sum(lv, [-1]), -1)")
     for desired in ({}, {"relax.nn.conv2d": ["NCHW", "OIHW"]}):

@@ -51,7 +51,9 @@ def _converted(func: rx.Function) -> rx.Function:
     products = sum(map(_suited_products, _calls(func, _CONV)))
     if products <= 0:
         return func
-    result = cast("rx.Function", rewrite(converted_function(func, _LAYOUTS), _with_filter))
+    result = cast(
+        "rx.Function", rewrite(converted_function(func, lambda _: _LAYOUTS), _with_filter)
+    )
     more = _transposed_elements(result) - _transposed_elements(func)
     return result if products >= more * _PRODUCTS else func
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import MisuseError, RelaxpyError, check_type
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _FIRST_AXIS = "A"
 
+Desired: TypeAlias = Mapping[str, Sequence[str]]
+"""The layouts of operators' operands and results, by the names of the operators."""
+
 
 @dataclass(frozen=True)
 class ConvertLayout(RewritePass):
@@ -44,6 +47,7 @@ class ConvertLayout(RewritePass):
 
     `desired_layouts` has, by the name of an operator, the layouts of its data and weight, and that
     of its result unless it is that of the data: `{"relax.nn.conv2d": ["NHWC", "OHWI"]}`.
+    `layout_cb` returns such a dict for a call, in place of `desired_layouts`.
     Operators that can be computed in other layouts take those of their operands; all others, and
     code outside the block, see the layouts of the program. Tensors are converted by
     `permute_dims`, and by `layout_transform` to and from blocks.
@@ -52,7 +56,8 @@ class ConvertLayout(RewritePass):
         MisuseError: an operator is unknown or has no desired layout, or a layout has other axes.
     """
 
-    desired_layouts: Mapping[str, Sequence[str]]
+    desired_layouts: Desired
+    layout_cb: Callable[[rx.Call], Desired] | None = None
 
     @override
     def __post_init__(self) -> None:
@@ -63,17 +68,26 @@ class ConvertLayout(RewritePass):
 
     @override
     def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
-        for name, layouts in self.desired_layouts.items():
-            operator = find(Op.get(name))
-            if operator is None:
-                raise MisuseError(f"{name} is computed in one layout only", about=name)
-            _require_desirable(operator, layouts)
-        desired = dict(self.desired_layouts)
-        return lambda func: converted_function(func, desired)
+        callback = self.layout_cb
+        if callback is not None:
+            return lambda func: converted_function(func, lambda call: _checked(callback(call)))
+        desired = _checked(self.desired_layouts)
+        return lambda func: converted_function(func, lambda _: desired)
 
 
-def converted_function(func: rx.Function, desired: Mapping[str, Sequence[str]]) -> rx.Function:
-    """A function in normal form, with the desired layouts in its dataflow blocks."""
+def _checked(desired: Desired) -> Desired:
+    """Return desired layouts of operators that have them. Errors: MisuseError."""
+    check_type(desired, Mapping, "layout_cb returns a dict of the layouts of operators")
+    for name, layouts in desired.items():
+        operator = find(Op.get(name))
+        if operator is None:
+            raise MisuseError(f"{name} is computed in one layout only", about=name)
+        _require_desirable(operator, layouts)
+    return dict(desired)
+
+
+def converted_function(func: rx.Function, desired: Callable[[rx.Call], Desired]) -> rx.Function:
+    """A function in normal form, with the layouts desired of calls in its dataflow blocks."""
     return _Blocks(desired).expr(func)
 
 
@@ -120,7 +134,7 @@ def _primal_axes(layout: str) -> set[str]:
 class _Blocks(BindingRewriter):
     """Converts the dataflow blocks of one function."""
 
-    def __init__(self, desired: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, desired: Callable[[rx.Call], Desired]) -> None:
         super().__init__()
         self.desired = desired
 
@@ -143,7 +157,7 @@ class _Converter:
     layout is in `images`. All other variables keep what they are bound to.
     """
 
-    def __init__(self, desired: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, desired: Callable[[rx.Call], Desired]) -> None:
         self.desired = desired
         self.bindings: list[rx.Binding] = []
         self.layouts: dict[rx.Var, Layouts] = {}
@@ -208,7 +222,7 @@ class _Converter:
         name = call.op.name
         try:
             inferred = apply_column(
-                name, "layout", rule, call=call, desired=self.desired, known=self.layouts
+                name, "layout", rule, call=call, desired=self.desired(call), known=self.layouts
             )
         except RelaxpyError as error:
             error.located(call.span)

@@ -1,5 +1,7 @@
 """Schedules of kernels, under the name of TVM after v0.22."""
 
+import sys
+
 from relaxpy import dlight
 from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.tir import Schedule, ScheduleError, analysis, schedule, transform
@@ -20,4 +22,12 @@ __all__ = [
     "transform",
 ]
 
+sys.modules.update(
+    {
+        "relaxpy.s_tir.analysis": analysis,
+        "relaxpy.s_tir.dlight": dlight,
+        "relaxpy.s_tir.schedule": schedule,
+        "relaxpy.s_tir.transform": transform,
+    }
+)
 _hint_at_absent(globals())
