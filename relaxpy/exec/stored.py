@@ -167,9 +167,9 @@ def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
 def _packing(saved: Any) -> Packing | None:
     if saved is None:
         return None
-    width, over, (extent, stride), joined = saved
+    width, over, (extent, stride), joined, dtype = saved
     return Packing(
-        width, tuple((n, b) for n, b in over), (extent, stride), joined and Joined(*joined)
+        width, tuple((n, b) for n, b in over), (extent, stride), joined and Joined(*joined), dtype
     )
 
 

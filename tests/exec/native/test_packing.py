@@ -85,6 +85,44 @@ def test_same_bits(
     assert len(packed) == 1
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("body", "x", "w", "kept"),
+    [
+        (f"R.nn.conv2d(x, w, 1, 1, {LAST})", (2, "h", 9, 30), (3, 3, 30, 70), "float32"),
+        ("R.nn.conv2d(x, w, 1, 1, data_layout='NHWC')", (1, 5, "w", 30), (70, 30, 3, 3), "float32"),
+        ("R.linear(x, w)", (130, 70), (97, 70), "float32"),
+        # As many bytes would take longer to read than to convert.
+        ("R.linear(x, w)", (9, 70), (97, 70), None),
+        ("R.linear(x, w)", ("n", 70), (97, 70), None),
+    ],
+)
+def test_floats_of_16_bits_are_converted_once(
+    packed: list[Packing],
+    dtype: str,
+    body: str,
+    x: tuple[int | str, ...],
+    w: tuple[int, ...],
+    kept: str | None,
+) -> None:
+    text = graph(f'x: R.Tensor({x}, "{dtype}"), w: R.Tensor({w}, "{dtype}")', body)
+    known = tuple(n if isinstance(n, int) else 7 for n in x)
+    values, weight = numbers(known).astype(dtype), numbers(w).astype(dtype)
+    expected = relaxpy.compile(from_source(text), target="native")["main"](values, weight)
+    executable = relaxpy.compile(bound(text, w=weight), target="native")
+    found = executable["main"](values)
+    assert [how.dtype for how in packed] == [kept] * (kept is not None)
+    assert found.dtype == expected.dtype
+    # Sums are in another order if the filter is in another one.
+    limit = 0 if "OIHW" in body else np.finfo(np.float32).eps
+    np.testing.assert_allclose(
+        found.astype("float32"), expected.astype("float32"), rtol=limit, atol=limit
+    )
+    assert (executable["main"](values) == found).all()
+    for how in [*packed]:
+        np.testing.assert_array_equal(how.unpacked(how.packed(weight), w, weight.dtype), weight)
+
+
 BYTES = {
     "R.matmul(x, w, out_dtype='int32')": [
         *[((m, 70), (70, 200)) for m in range(1, 9)],

@@ -344,6 +344,23 @@ def test_sizes_that_have_to_be_known_are_told(
         from_onnx(model(op, opset, operands, attributes, outputs, open_sizes))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("names", ["xy", "xc", "cy"])
+def test_powers_of_integers_wrap_around(dtype: str, names: str) -> None:
+    """ONNX Runtime computes them in float64, the reference of ONNX refuses exponents below 0."""
+    base = np.array([3, -3, 46341, 2, -1, 1, 7, 2**31 - 1], dtype)
+    exponent = ints(40, 41, 5, 63, 1001, -5, -2, 7)
+    operands = dict(zip(names, (base, exponent), strict=True))
+    powers = [
+        int(b) ** int(e) if e >= 0 else int(b == 1) for b, e in zip(base, exponent, strict=True)
+    ]
+    wrapped = np.array([p % 2**64 for p in powers], np.uint64).astype(dtype)
+    mod = from_onnx(model("Pow", 15, operands, {}))
+    for target in ("native", "numpy"):
+        found = relaxpy.compile(mod, target)["main"](*[x for n, x in operands.items() if n != "c"])
+        np.testing.assert_array_equal(found, wrapped)
+
+
 @pytest.mark.parametrize("points", [None, ints(5), ints(2, 7, 4)])
 def test_zero_points_of_the_rows_of_a_product(points: Array | None) -> None:
     """No oracle takes a vector of them."""

@@ -74,7 +74,15 @@ def images(op: str, constants: Mapping[str, Array], opset: int, **attributes: An
 )
 def test_padding_of_convolutions_depends_on_sizes(auto_pad: str, stride: int) -> None:
     constants = {"w": rand(6, 4, 3, 2), "b": rand(6)}
-    images("Conv", constants, 13, auto_pad=auto_pad, strides=[stride, stride])
+    attributes = {"auto_pad": auto_pad, "strides": [stride, stride]}
+    images("Conv", constants, 13, **attributes)
+    feeds = [{"x": np.abs(99 * rand(*shape)).astype(np.uint8)} for shape in TWO_SIZES]
+    whole = {
+        "w": np.abs(30 * rand(6, 4, 3, 3)).astype(np.uint8),
+        "p": np.uint8(100),
+        "q": np.uint8(7),
+    }
+    check("ConvInteger", {"x": IMAGES}, feeds, whole, attributes, opset=10)
 
 
 POOLS: list[dict[str, Any]] = [

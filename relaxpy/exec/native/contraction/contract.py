@@ -139,16 +139,18 @@ def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
         if isinstance(emitter, TileEmitter) and not emitter.packs_b:
             return contraction, contraction
     plain = contraction_of(product, frame)
-    joined, fold = with_folded_rows(product)
+    # The order of a packed operand is free, so that of the image decides, whose pixels may be in
+    # one set of the cache.
+    along = sorted(product.over, key=lambda d: -(d.strides[A].constant or math.inf))
+    ordered = replace(product, over=tuple(along))
+    joined, fold = with_folded_rows(ordered)
     if fold is not None:
-        # The order of a packed operand is free, so that of the image decides, whose pixels may be
-        # in one set of the cache.
-        along = tuple(sorted(joined.over, key=lambda d: -(d.strides[A].constant or math.inf)))
-        gemm = contraction_of(replace(joined, over=along), frame)
+        gemm = contraction_of(joined, frame)
         contraction = _packable(product, replace(gemm, row_fold=fold), frame)
         if contraction.b.may_be_packed:
             return contraction, plain
-    return _packable(product, plain, frame), plain
+    contraction = _packable(product, contraction_of(ordered, frame), frame)
+    return contraction if contraction.b.may_be_packed else plain, plain
 
 
 def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
@@ -167,7 +169,8 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
         return contraction
     if contraction.row_fold is not None and not _suits_folded_rows(emitter, contraction.row_fold):
         return contraction
-    if product.starts[B].constant != 0 or not _can_be_packed(emitter):
+    converted = _converted_once(product.operands[B], contraction)
+    if product.starts[B].constant != 0 or not (converted or _can_be_packed(emitter)):
         return contraction
     sizes = [(axis.extent, axis.b) for axis in (*contraction.over, contraction.column)]
     known = [(n, b) for n, b in sizes if isinstance(n, int) and isinstance(b, int) and n > 0]
@@ -178,14 +181,31 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     dots, joined = emitter.dots, None
     if dots is not None:
         joined = Joined(dots.count, f"int{dots.packed.bits}", emitter.depth, dots.moved)
-    uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined)
+    uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined, converted)
     return packable
+
+
+def _converted_once(operand: Operand, contraction: Gemm) -> str:
+    """The datatype that the second operand is packed in, if not its own: that of the sums.
+
+    It has floats of 16 bits, each of which is read for many rows, as those of windows are. For few
+    rows, as a large matrix is read for, they take less time to convert than twice as many bytes to
+    read.
+    """
+    dtype, target = operand.buffer.dtype, "float32"
+    are_sums = contraction.accumulator.element == "float" and {*map(str, operand.casts)} <= {target}
+    if not (are_sums and dtype.is_float and dtype.bits == 16):
+        return ""
+    many = math.prod(extents((*contraction.outer, contraction.row)))
+    is_window = len(merged(contraction.over)) > 1
+    return target if is_window or ROWS <= many < math.inf else ""
 
 
 def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
     """Whether tiles take rows in place that fill them only if they are folded, or copy few."""
-    if emitter.dots is not None:
-        return fold.width < ROWS and _is_one(emitter.contraction.over[-1].a)
+    contraction = emitter.contraction
+    if emitter.dots is not None or converts(contraction.a, contraction):
+        return fold.width < ROWS and _is_one(contraction.over[-1].a)
     return not emitter.packs_a and fold.width % emitter.tile.rows > 0
 
 

@@ -40,7 +40,8 @@ class Packing:
     """Blocks of `width` columns, and in each the products of the sum in order.
 
     The axes of the sum and the columns are the extents and strides in the operand as it is. The
-    last block is filled up with zeros.
+    last block is filled up with zeros. If `dtype` is not empty, the elements are converted to it,
+    which keeps their values.
 
     Units: elements
     """
@@ -49,6 +50,7 @@ class Packing:
     over: tuple[tuple[int, int], ...]
     columns: tuple[int, int]
     joined: Joined | None = None
+    dtype: str = ""
 
     def shared(self, data: Array) -> Array:
         """A packed copy, of which there is one for equal elements, as long as it is used."""
@@ -62,7 +64,8 @@ class Packing:
         """A copy of the elements of `data`, which is contiguous, in this order."""
         source = self._ordered(data)
         count, width = self.columns[0], self.width
-        target = _zeros((-(-count // width), *source.shape[:-1], width), data.dtype)
+        dtype = np.dtype(self.dtype or data.dtype)
+        target = _zeros((-(-count // width), *source.shape[:-1], width), dtype)
         for block, first in enumerate(range(0, count, width)):
             part = source[..., first : first + width]
             target[block, ..., : part.shape[-1]] = part
