@@ -76,11 +76,11 @@ def test_functions_that_need_not_be_fast_are_a_part_of_their_own(
     outer = module.function("outer", [(I64, "n")], I64, optimised=False)
     outer.store(outer.params[0], place)
     total = outer.call("inner", I64, outer.params[0])
-    assert not module.parts()[1].functions  # since they are short
+    assert not module.parts(module.functions)[1].functions  # since they are short
     for _ in range(100):
         total = outer.load(I64, place) + total
     outer.ret(total)
-    fast, slow = module.parts()
+    fast, slow = module.parts(module.functions)
     assert (list(fast.functions), list(slow.functions)) == (["inner"], ["outer"])
     expected = 5 + sum(range(5)) + 100 * 5
     library = compile_module(module, ["outer"])

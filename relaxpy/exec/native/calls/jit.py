@@ -55,8 +55,8 @@ class PartsAhead:
             from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
 
             self._thread = ThreadPoolExecutor(1, "relaxpy-llvm")
-        part = module.part(self._waiting)
-        self._compiled.append(self._thread.submit(_compiled_part, part))
+        parts = module.parts(self._waiting, has_variables=False)
+        self._compiled.append(self._thread.submit(_compiled_ahead, *parts))
         self.functions.update(self._waiting)
         self._waiting, self._length = [], 0
 
@@ -75,15 +75,12 @@ _PART: Final = 1 << 12
 """The number of values of the functions of a part, which LLVM compiles in a tenth of a second."""
 
 
-def _compiled_part(part: Module) -> tuple[bytes, Mapping[str, bytes]]:
+def _compiled_ahead(fast: Module, slow: Module) -> tuple[bytes, Mapping[str, bytes]]:
     with recorded() as objects:
-        return _compiled(part), objects
+        return _compiled(fast, slow, host()), objects
 
 
-def _compiled(
-    module: Module, others: Collection[str] = (), machine: Machine | None = None
-) -> bytes:
-    fast, slow = module.parts(others)
+def _compiled(fast: Module, slow: Module, machine: Machine) -> bytes:
     return compile_object(fast.text(), slow.text() if slow.functions else "", machine=machine)
 
 
@@ -101,9 +98,9 @@ def compile_module(
     machine = machine or host()
     if not machine.has_loader:
         return link(compile_object(module.text(), machine=machine), exports)
-    if ahead is None:
-        return link(_compiled(module, machine=machine), exports)
-    rest = _compiled(module, ahead.functions, machine)
+    ahead = ahead or PartsAhead()
+    parts = module.parts(name for name in module.functions if name not in ahead.functions)
+    rest = _compiled(*parts, machine)
     return link(ahead.code() + rest, exports)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from relaxpy.exec.native.llvm.function import VOID, Function, Type
 
@@ -89,7 +89,7 @@ class Module:
             ]
         )
 
-    def part(self, names: Iterable[str], *, has_variables: bool = False) -> Module:
+    def part(self, names: Sequence[str], *, has_variables: bool = False) -> Module:
         """The functions `names`, with copies of the texts that they mention.
 
         Variables are those of another part, unless it `has_variables`.
@@ -106,21 +106,21 @@ class Module:
                 part._declarations[name] = self._declarations[name]
             if name in self.functions and name not in part.functions:
                 part._declarations[name] = self.functions[name].head("declare")
-        part._has_variables = self._has_variables and has_variables
+        part._has_variables = has_variables
         for name, count in self._variables.items():
-            if part._has_variables or name in used:
+            if has_variables or name in used:
                 part._variables[name] = count
         return part
 
-    def parts(self, others: Collection[str] = ()) -> tuple[Module, Module]:
-        """The module without the functions `others` in two parts.
+    def parts(self, names: Iterable[str], *, has_variables: bool = True) -> tuple[Module, Module]:
+        """The functions `names` in two parts, of which the first may have the variables.
 
         The second has the functions that need not be fast. It has none if they are short: a second
         part takes as long as a function of some length.
         """
-        rest = {name: f for name, f in self.functions.items() if name not in others}
-        slow = {name: f for name, f in rest.items() if not f.is_optimised}
-        if sum(map(len, slow.values())) < _FEW:
-            slow = {}
-        fast = (name for name in rest if name not in slow)
-        return self.part(fast, has_variables=True), self.part(slow)
+        chosen = list(names)
+        slow = {name for name in chosen if not self.functions[name].is_optimised}
+        if sum(len(self.functions[name]) for name in slow) < _FEW:
+            slow = set()
+        fast = self.part([n for n in chosen if n not in slow], has_variables=has_variables)
+        return fast, self.part([n for n in chosen if n in slow])

@@ -204,7 +204,7 @@ def angle(cx: Context, x: Expr) -> Expr:
 
 @converter("fma", namespace="prims")
 def fma(cx: Context, a: Value, b: Value, c: Value) -> Expr:
-    """a * b + c, rounded once: a product of two numbers is exact in a datatype twice as wide."""
+    """a * b + c; of less than 64 bits, the product is exact in a datatype twice as wide."""
     dtype = cx.result_dtype()
     wide = "float64" if dtype in ("float32", "float64") else "float32"
     x, y, z = (cx.tensor(value, wide) for value in (a, b, c))
