@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from types import SimpleNamespace
@@ -66,15 +66,14 @@ class NativeBackend:
     ) -> Kernel:
         """The kernel of `func`, as for NumPy, with a report of how it runs."""
         kernel = plan_kernel(func, name, unchecked_name, functions)
-        known = len(self.module.functions)
         try:
-            plan = self._claim(kernel)
+            plan, written = self._claim(kernel)
         except RefusedError as error:
             reason = f"not native: {error}"
         except RecursionError:
             reason = "not native: an expression nests too deeply"
         else:
-            threads = self._threads(name, islice(self.module.functions, known, None))
+            threads = self._threads(name, written)
             changes = {"reason": "", "backend": "native", "threads": threads}
             kernel.report = tuple(
                 replace(row, method=f"native, {row.method}", **changes)
@@ -91,8 +90,8 @@ class NativeBackend:
         is_parallel = any(function.startswith(tasks) for function in functions)
         return str(native_threads()) if is_parallel else "1"
 
-    def _claim(self, kernel: Kernel) -> Plan:
-        """Emit the native form of a kernel; its plan.
+    def _claim(self, kernel: Kernel) -> tuple[Plan, Sequence[str]]:
+        """Emit the native form of a kernel; its plan, and the names of its functions.
 
         Errors:
             RefusedError: it has none.
@@ -123,7 +122,7 @@ class NativeBackend:
         self.claimed[name] = symbol, signature
         self.packings[name] = emitter.packings
         self._ahead.add(self.module, written)
-        return program.plan
+        return program.plan, written
 
     def link(self, namespace: dict[str, Any]) -> str:
         """Replace the claimed kernels in the names of a text by native code.

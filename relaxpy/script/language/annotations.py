@@ -437,9 +437,6 @@ class TypeName:
         return resolve(self)
 
 
-_BARE_TYPES = (ty.DynTensorType, ty.ShapeType, ty.ObjectType, ty.TupleType, ty.PackedFuncType)
-
-
 def as_type(value: object) -> ty.Type | None:
     """Convert `value` to a type; it may be a bare type name. None if it is not a type."""
     if (isinstance(value, TypeName) and not value.takes_arguments) or (

@@ -39,10 +39,6 @@ def _cast(x: Expr, like: Expr) -> Expr:
     return x if dtype_of(x) == dtype_of(like) else R.astype(x, dtype_of(like))
 
 
-def _ones(cx: Context, sizes: Sequence[Size], dtype: str, value: float) -> Expr:
-    return R.full(tuple(sizes), scalar(value, R.zeros((), dtype)), dtype)
-
-
 def _computed(x: Expr) -> str:
     """The datatype in which statistics are computed."""
     return "float64" if dtype_of(x) == "float64" else "float32"

@@ -17,7 +17,6 @@ from relaxpy.ir.relax.transform.fusion import library_checks as checks
 from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern
 from relaxpy.ir.tir import expr as tir
 
-_FP8: Final = "float8_e4m3fn"
 _ALIGNMENT: Final = 16
 """The bytes to which rows of 8-bit floats are aligned."""
 
