@@ -148,13 +148,18 @@ def test_machines_where_native_code_is_not_the_default(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("error", [RuntimeError("LLVM is wrong"), OSError("no memory")])
+@pytest.mark.parametrize("is_ahead", [False, True])
 def test_what_cannot_be_linked_runs_on_numpy_with_a_warning(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
+    is_ahead: bool, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*args: Any) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
         raise error
 
-    monkeypatch.setattr("relaxpy.exec.native.backend.compile_module", fail)
+    if is_ahead:  # in the thread that compiles parts of the module
+        monkeypatch.setattr("relaxpy.exec.native.calls.jit._PART", 1)
+        monkeypatch.setattr("relaxpy.exec.native.calls.jit._compiled_ahead", fail)
+    else:
+        monkeypatch.setattr("relaxpy.exec.native.backend.compile_module", fail)
     with pytest.warns(RuntimeWarning, match=f"run on NumPy, .* cannot be linked: {error}"):
         ex = relaxpy.compile(Double)
     assert ex["main"](X).tolist() == [0, 2, 4]
