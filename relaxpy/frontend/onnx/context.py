@@ -251,11 +251,19 @@ class Context:
         return self.new_size(name)
 
     def unified(self, tensors: Sequence[Expr], skip: int) -> list[Expr]:
-        """Tensors whose dimensions have to be equal except along one axis, cast to one shape."""
+        """Tensors whose dimensions have to be equal except along one axis, cast to one shape.
+
+        Those without elements along that axis are left out, as what is joined there needs none of
+        them, and ONNX Runtime lets them have any shape.
+        """
         shapes = [tensor_info(x).get_shape() for x in tensors]
         known = [shape for shape in shapes if shape is not None]
         if len(known) < len(shapes) or len(set(map(len, known))) > 1:
             return list(tensors)
+        zero = number_literal(0, "int64")
+        filled = [k for k, shape in enumerate(known) if prove_equal(shape[skip], zero) is not True]
+        tensors = [tensors[k] for k in filled or [0]]
+        known = [known[k] for k in filled or [0]]
         common = [
             next((size for size in sizes if isinstance(size, tir.IntImm)), sizes[0])
             for sizes in zip(*known, strict=True)

@@ -488,3 +488,13 @@ def test_pads_crop_more_elements_than_there_are(
 ) -> None:
     sizes = ["n", "m"] if symbolic else shape
     check("Pad", {"x": sizes}, [{"x": rand(*shape)}], {"pads": np.array(pads)}, {}, opset=13)
+
+
+def test_operands_without_elements_may_have_other_sizes_in_concat() -> None:
+    check(
+        *("Concat", {"x": ["n", "k"], "z": ["m", "k"]}),
+        [{"x": rand(2, 3), "z": rand(1, 3)}, {"x": rand(0, 3), "z": rand(1, 3)}],
+        *({"c": rand(0, 4)}, {"axis": 0}),
+        opset=13,
+        order=["c", "x", "c", "z"],
+    )
