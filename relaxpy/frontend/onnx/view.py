@@ -32,6 +32,8 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Attributes: TypeAlias = Mapping[str, Any]
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _OLDEST_IR = 3
+#: No version of a domain is as large: schemas of ONNX have theirs in 32 bits.
+_OPSET_LIMIT = 1 << 31
 #: How many graphs may stand within each other.
 _MAX_DEPTH = 64
 #: The elements of the largest tensor that a file may state by few of them.
@@ -456,8 +458,19 @@ def domain_of(domain: str) -> str:
 
 
 def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """The version of each domain."""
-    return {domain_of(item.domain): item.version for item in imports}
+    """The version of each domain.
+
+    Errors:
+        FrontendError: one is no version that a domain can have.
+    """
+    result = {domain_of(text_of(item.domain)): item.version for item in imports}
+    for domain, version in result.items():
+        if not 0 < version < _OPSET_LIMIT:
+            raise FrontendError(
+                f"the model imports version {version} of the domain {domain or 'ai.onnx'!r}, "
+                f"expected a number from 1 to {_OPSET_LIMIT - 1}"
+            )
+    return result
 
 
 def graph_view(graph: GraphProto, folder: Path | None, depth: int) -> Graph:

@@ -495,6 +495,14 @@ _WRONG: dict[str, tuple[Any, str]] = {
     "cycle": (_bad_node(input=["z", "w.0"]), "node 1 uses 'y', which no node before it"),
     "defined twice": (_bad_node(output=["z"]), "uses 'y', which no node before it|second time"),
     "old IR": (_with(lambda p: setattr(p, "ir_version", 2)), "IR version 2"),
+    "no version": (
+        _with(lambda p: setattr(p.opset_import[0], "version", -1)),
+        "imports version -1 of the domain 'ai.onnx', expected a number from 1",
+    ),
+    "huge version": (
+        _with(lambda p: setattr(p.opset_import[0], "version", 1 << 40)),
+        "imports version 1099511627776 of the domain 'ai.onnx'",
+    ),
     "huge": (
         _with(lambda p: p.graph.initializer[0].dims.__setitem__(0, 1 << 40)),
         "tensor 'w.0' of .* has 48 bytes, expected",
