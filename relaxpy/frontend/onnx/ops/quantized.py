@@ -60,8 +60,13 @@ def quantized(
     cx: Context, x: Expr, scale: Expr, zero: Expr | None, code: int, saturate: int, wide: str
 ) -> Expr:
     """x / scale + zero, rounded to the nearest number of an element type of ONNX."""
-    dtype = dtype_of_code(code)
     value = R.divide(R.astype(x, wide), R.astype(scale, wide))
+    return _rounded(value, zero, code, saturate, wide)
+
+
+def _rounded(value: Expr, zero: Expr | None, code: int, saturate: int, wide: str) -> Expr:
+    """value + zero, rounded to the nearest number of an element type of ONNX."""
+    dtype = dtype_of_code(code)
     if "int" in dtype:
         value = R.round(value)
         if zero is not None:
@@ -205,17 +210,20 @@ def conv_integer(
     return _convolved(cx, x, w, x_zero_point, w_zero_point, group, windows, auto_pad)
 
 
-def requantized(
-    cx: Context, total: Expr, scale: Expr, y_scale: Expr, y_zero: Expr | None, code: int
-) -> Expr:
-    """Sums of products in int32, times the product of their scales, as quantised numbers."""
-    value = R.multiply(R.astype(total, "float32"), scale)
-    one = R.reshape(y_scale, ()) if rank_of(y_scale) else y_scale
-    return quantized(cx, value, one, _one(y_zero), code, 1, "float32")
+def _requantized(total: Expr, scale: Expr, y_scale: Expr, y_zero: Expr) -> Expr:
+    """Sums of products in int32, times the product of their scales, as quantised numbers.
+
+    The three scales are one factor, as in ONNX Runtime and the reference of ONNX: with another
+    rounding, sums halfway between two numbers become the other one.
+    """
+    step = R.reshape(y_scale, ()) if rank_of(y_scale) else y_scale
+    factor = R.divide(scale, R.astype(step, "float32"))
+    value = R.multiply(R.astype(total, "float32"), factor)
+    return _rounded(value, _one(y_zero), code_of(dtype_of(y_zero)), 1, "float32")
 
 
-def _one(p: Expr | None) -> Expr | None:
-    return p if p is None or rank_of(p) == 0 or shape_of(p) != [1] else R.reshape(p, ())
+def _one(p: Expr) -> Expr:
+    return R.reshape(p, ()) if rank_of(p) and shape_of(p) == [1] else p
 
 
 @converter("QLinearMatMul")
@@ -236,8 +244,7 @@ def qlinear_matmul(
     if len(shape_of(a_scale)) == 1 and shape_of(a_scale) != [1]:
         rows = R.expand_dims(rows, -1)
     scale = R.multiply(rows, R.astype(_one(b_scale), "float32"))
-    code = code_of(dtype_of(y_zero_point))
-    return requantized(cx, total, scale, y_scale, y_zero_point, code)
+    return _requantized(total, scale, y_scale, y_zero_point)
 
 
 @converter("QLinearConv")
@@ -266,7 +273,7 @@ def qlinear_conv(
     if B is not None:
         total = R.add(total, _channels(B, axes))
     scale = R.multiply(_one(x_scale), _channels(w_scale, axes))
-    return requantized(cx, total, scale, y_scale, y_zero_point, code_of(dtype_of(y_zero_point)))
+    return _requantized(total, scale, y_scale, y_zero_point)
 
 
 @converter("DynamicQuantizeLinear")
