@@ -68,12 +68,15 @@ def _read(x: Tensor, layout: str | Layout) -> _Axes:
     return _Axes(*whole_axes(x, Layout.of(layout)))
 
 
-def _padded(x: _Axes, windows: Windows) -> _Axes:
-    """x with its spatial axes padded with zeros: a stage of its own, also if nothing is added."""
+def _padded(x: _Axes, windows: Windows, wide: DataType) -> _Axes:
+    """x with its spatial axes padded with zeros: a stage of its own, also if nothing is added.
+
+    Narrow floats are widened there, once, not for each window that has the element.
+    """
     before = [windows.before.get(axis, 0) for axis in x.order]
     after = [windows.after.get(axis, 0) for axis in x.order]
-    zero = ops.const(0, x.tensor.dtype)
-    return _Axes(pad(x.tensor, before, after, zero, name="pad_temp"), x.order)
+    tensor = x.tensor if wide.is_int else as_dtype(x.tensor, wide)
+    return _Axes(pad(tensor, before, after, ops.const(0, tensor.dtype), "pad_temp"), x.order)
 
 
 def _joint(first: Tensor, second: Tensor, out_dtype: str | None) -> DataType:
@@ -143,7 +146,7 @@ def conv(
         dims = kernel.sizes
     dtype = _joint(inp, filt, out_dtype)
     wide = _wide(dtype)
-    source = _padded(data, windows)
+    source = _padded(data, windows, wide)
     per_group = ops.floordiv(dims["O"], number(groups))
 
     def term(index: Mapping[str, PrimExpr], element: Mapping[str, PrimExpr]) -> PrimExpr:
@@ -353,10 +356,10 @@ def conv_backward_weight(
     count = len(x.order) - 2
     axes = spatial_axes(count)
     windows = Windows.of(count, stride, padding, dilation)
-    source = _padded(x, windows)
     per_group = ops.floordiv(dims["O"], number(groups))
     dtype = _joint(grad, data, out_dtype)
     wide = _wide(dtype)
+    source = _padded(x, windows, wide)
     summed = {
         a: te.reduce_axis((number(0), g.sizes[a]), WINDOW_NAMES[a]) for a in g.order if a != "C"
     }

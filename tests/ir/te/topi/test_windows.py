@@ -119,6 +119,17 @@ def test_the_first_stage_is_the_padding_as_in_tvm() -> None:
         assert [t.name for t in result.op.input_tensors] == ["pad_temp", "x"]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "read"), [("float16", "float32"), ("bfloat16", "float32"), ("int8", "int8")]
+)
+def test_narrow_floats_are_widened_before_windows_read_them(dtype: str, read: str) -> None:
+    x, w = (te.placeholder(a.shape, dtype) for a in (IMAGE, FILTER))
+    sums = topi.nn.conv(x, w, 1, 1, 1, 1, "NCHW")
+    while "conv" not in sums.op.name:
+        [sums] = sums.op.input_tensors
+    assert str(sums.op.input_tensors[0].dtype) == read
+
+
 X = te.placeholder((1, 2, 4, 4), name="x")
 
 
