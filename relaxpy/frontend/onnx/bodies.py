@@ -45,11 +45,14 @@ def schema_body(
         _require_attributes(schema, node)
         stated_attributes(node, version)
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
-        data = schema.get_context_dependent_function_with_opset_version(
-            max(versions, default=schema.since_version),
-            node.proto.SerializeToString(),
-            [(kind or TypeProto()).SerializeToString() for kind in types],
-        )
+        try:
+            data = schema.get_context_dependent_function_with_opset_version(
+                max(versions, default=schema.since_version),
+                node.proto.SerializeToString(),
+                [(kind or TypeProto()).SerializeToString() for kind in types],
+            )
+        except RuntimeError as error:  # the attribute is a graph whose text ONNX cannot read again
+            raise UnsupportedError(f"ONNX builds no body for it: {error}") from None
     else:
         return None
     if not data:

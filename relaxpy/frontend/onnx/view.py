@@ -38,6 +38,8 @@ _OPSET_LIMIT = 1 << 31
 _MAX_DEPTH = 64
 #: The elements of the largest tensor that a file may state by few of them.
 _MOST_ELEMENTS = 1 << 27
+#: No tensor has more elements; the product of sizes may have more digits than Python prints.
+_ADDRESSABLE = 1 << 62
 #: Types of ONNX that have another name in Relax.
 _DTYPES = {
     "FLOAT": "float32",
@@ -302,9 +304,9 @@ def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
         UnsupportedError: its elements are none of Relax.
     """
     name = f"tensor {proto.name!r}" if proto.name else "a tensor"
-    if any(size < 0 for size in proto.dims):
-        raise FrontendError(f"{name} has the shape {tuple(proto.dims)}")
     count = math.prod(proto.dims)
+    if any(size < 0 for size in proto.dims) or count > _ADDRESSABLE:
+        raise FrontendError(f"{name} has the shape {tuple(proto.dims)}")
     if proto.data_type == TensorProto.STRING:
         if len(proto.string_data) != count:
             raise FrontendError(f"{name} has {len(proto.string_data)} strings, expected {count}")

@@ -507,6 +507,10 @@ _WRONG: dict[str, tuple[Any, str]] = {
         _with(lambda p: p.graph.initializer[0].dims.__setitem__(0, 1 << 40)),
         "tensor 'w.0' of .* has 48 bytes, expected",
     ),
+    "more than memory": (
+        _with(lambda p: p.graph.initializer[0].dims.extend([1 << 62] * 300)),
+        r"tensor 'w.0' has the shape \(4, 3, 4611686018427387904, ",
+    ),
     "negative size": (
         _with(lambda p: p.graph.initializer[0].dims.__setitem__(0, -4)),
         r"tensor 'w.0' has the shape \(-4, 3\)",
@@ -746,6 +750,12 @@ BODY = helper.make_graph(
     [value("item", None)],
     [value("out", None)],
 )
+#: ONNX writes this as text, in which names have no such points, and reads it again.
+DOTTED = helper.make_graph(
+    [helper.make_node("Mul", ["s", "a.b"], ["t"])],
+    *("score", [value("s", [1, 1, 2, 2])], [value("t", [1, 1, 2, 2])]),
+    [numpy_helper.from_array(np.float32(2), "a.b")],
+)
 _ILL_TYPED: list[tuple[str, list[str], dict[str, Any], str]] = [
     ("SequenceMap", ["x"], {"body": BODY}, "operand input_sequence is tensor.float."),
     ("SequenceMap", ["", "x"], {"body": BODY}, "operand input_sequence is missing"),
@@ -766,6 +776,7 @@ _ILL_TYPED: list[tuple[str, list[str], dict[str, Any], str]] = [
         "expected tensor.float.",
     ),
     ("CausalConvWithState", ["x", ""], {}, "operand weight is missing"),
+    ("FlexAttention", ["q", "q", "q"], {"score_mod": DOTTED}, "ONNX builds no body for it: "),
 ]
 
 
@@ -779,9 +790,11 @@ def test_native_code_of_onnx_sees_no_operands_that_schemas_refuse(
         helper.make_node(op, operands, ["y"], **attributes),
     ]
     inputs = [value("x", [1, 2, 4]), value("i", [1], TensorProto.INT64)]
-    inputs.append(value("h", [1, 2, 4], TensorProto.FLOAT16))
+    inputs += [value("h", [1, 2, 4], TensorProto.FLOAT16), value("q", [1, 1, 2, 2])]
+    nodes[1].domain = "ai.onnx.preview" if op == "FlexAttention" else ""
+    domains = [("ai.onnx.preview", 1)]
     with pytest.raises(OpNotImplemented, match=message):
-        from_onnx(model(nodes, inputs, ["y"], opset=28))
+        from_onnx(model(nodes, inputs, ["y"], opset=28, domains=domains))
 
 
 _ILL_SHAPED: list[tuple[str, dict[str, Any], Sequence[int], str]] = [
