@@ -60,9 +60,9 @@ class _Walk:
     def position(self, t: PrimExpr) -> PrimExpr:
         return self.inputs.shape[0] - t if self.reverse else t - 1
 
-    def state(self, name: str) -> Tensor:
-        batch = self.inputs.shape[1]
-        result = te.placeholder((self.count, batch, self.hidden), self.inputs.dtype, name)
+    def state(self, name: str, width: Size | None = None) -> Tensor:
+        shape = (self.count, self.inputs.shape[1], self.hidden if width is None else width)
+        result = te.placeholder(shape, self.inputs.dtype, name)
         assert isinstance(result, Tensor)
         return result
 
@@ -75,7 +75,7 @@ class _Walk:
         """The sums over k of states(t, b, k) * weights(offset + j, k)."""
 
         def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
-            axis = te.reduce_axis((0, self.hidden), "k")
+            axis = te.reduce_axis((0, weights.shape[1]), "k")
             terms = states(t, b, axis.var) * weights(j + offset, axis.var)
             total: PrimExpr = reduce.sum(terms, axis=axis)
             return total
@@ -167,7 +167,7 @@ class _Walk:
             return element
 
         updates = [
-            self.stage(self.hidden, kept(state, value), f"{state.name}_next")
+            self.stage(state.shape[2], kept(state, value), f"{state.name}_next")
             for state, value in zip(states, new, strict=True)
         ]
         walked = te.scan(list(first), updates, list(states), name="walk")
@@ -180,7 +180,7 @@ class _Walk:
                 return value
             return tir.Select(p < lengths(b).astype("int64"), value, like(0, value))
 
-        every = _computed((length, batch, self.hidden), output, "Y")
+        every = _computed((length, batch, states[0].shape[2]), output, "Y")
         return [every, *(_last(state, length) for state in found)]
 
 
@@ -281,6 +281,7 @@ def lstm_kernel(
     scales: Tensor | None = None,
     sums: Tensor | None = None,
     zeros: Tensor | None = None,
+    projection: Tensor | None = None,
     *,
     functions: list[Activation],
     reverse: bool,
@@ -290,11 +291,11 @@ def lstm_kernel(
     """The hidden states, the last one and the last cell state of a long short-term memory.
 
     The gates are input, output, forget and cell. Where `weights` are in 8 bits, and have scales, so
-    is the hidden state before products.
+    is the hidden state before products. Hidden states are multiplied by the `projection`, if any.
     """
-    hidden = weights.shape[1]
+    hidden = cell.shape[1]
     walk = _Walk(inputs, reverse, clip, lengths, hidden)
-    h, c = walk.state("h"), walk.state("c")
+    h, c = walk.state("h", state.shape[1]), walk.state("c")
     f, g, last = functions
     if scales is not None and sums is not None:
         from_state = walk.product_of_bytes(h, weights, _OfBytes(scales, sums, zeros))
@@ -330,8 +331,12 @@ def lstm_kernel(
 
     cells = walk.stage(hidden, new_cell, "c_new")
     out = gate(1, f, "o", cells)
-    return walk.results(
-        [_first(state), _first(cell)],
-        [lambda t, b, j: out(t, b, j) * last(cells(t, b, j)), cells],
-        [h, c],
-    )
+
+    def unprojected(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return out(t, b, j) * last(cells(t, b, j))
+
+    new: Element = unprojected
+    if projection is not None:
+        before = walk.stage(hidden, unprojected, "h_unprojected")
+        new = walk.product(before, projection, projection.shape[0], 0, "h_projected")
+    return walk.results([_first(state), _first(cell)], [new, cells], [h, c])

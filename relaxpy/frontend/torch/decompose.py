@@ -175,17 +175,9 @@ def traced(target: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, list[
 
 @contextlib.contextmanager
 def _tracing(mode: Any) -> Iterator[None]:
-    """The scope in which operators are traced, without gradients and for sizes of all kinds.
-
-    Without oneDNN, too, whose own operators would replace LSTM.
-    """
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        with mode or contextlib.nullcontext(), torch.no_grad(), enable_python_dispatcher():
-            yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
+    """The scope in which operators are traced, without gradients and for sizes of all kinds."""
+    with mode or contextlib.nullcontext(), torch.no_grad(), enable_python_dispatcher():
+        yield
 
 
 def _described(node: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Elements at places that numbers decide: pools and channels, as simpler functions."""
+"""Elements at places that numbers decide: pools, channels, indices, as simpler functions."""
 
 # ruff: noqa: D103
 
@@ -8,8 +8,10 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch._meta_registrations import meta_index_Tensor
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
-from relaxpy.frontend.torch.backward import Tensor, decomposition
+from relaxpy.frontend.torch.backward import Tensor, aten, decomposition
 
 # ---- pools whose windows begin at random places
 
@@ -76,6 +78,33 @@ def feature_alpha_dropout(x: Tensor, p: float, train: bool) -> Tensor:
     scale = ((_LOWEST * _LOWEST * p + 1) * (1 - p)) ** -0.5
     kept = _kept(x, p)
     return x * (kept * scale) + ((1 - kept) * scale + p * -scale) * _LOWEST
+
+
+# ---- indices of which some are left out
+
+
+def _near(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Indices, those that are out of range moved to the nearest element."""
+    pairs = zip(indices, x.shape, strict=False)
+    return [None if index is None else index.clamp(-size, size - 1) for index, size in pairs]
+
+
+@decomposition("_unsafe_masked_index")
+def masked_index(
+    x: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: complex
+) -> Tensor:
+    if guard_or_false(x.numel() == 0):
+        return x.new_full(meta_index_Tensor(x, list(indices)).shape, fill)
+    return aten._unsafe_index(x, _near(x, indices)).masked_fill(~mask, fill)
+
+
+@decomposition("_unsafe_masked_index_put_accumulate")
+def masked_index_put(
+    x: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor:
+    if guard_or_false(x.numel() == 0):
+        return x.clone()
+    return aten._unsafe_index_put(x, _near(x, indices), values.masked_fill(~mask, 0), True)
 
 
 # ---- members

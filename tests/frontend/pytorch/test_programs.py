@@ -166,6 +166,39 @@ def members(self: Any, x: Any) -> Any:
     )
 
 
+def turned_by_sizes(self: Any, x: Any) -> Any:
+    n = x.shape[0]
+    return x.roll((n // 2, -1), (0, 1)), x.roll(n + 1), x.roll((1, -n), (0, 1))
+
+
+def summed_over_several_axes(self: Any, x: Any) -> Any:
+    y = x[:, None, :, None].expand(-1, 3, -1, 2)
+    one = x[:, :1, None]
+    return (
+        *(torch.tensordot(y, y, ([0, 3], [0, 3])), torch.tensordot(x, x.mT, 0)),
+        *(torch.tensordot(y, one, ([2, 0], [1, 0])), torch.tensordot(one, y, ([1], [-2]))),
+        torch.tensordot(y[:0], y[:0], ([2, 0], [2, 0])),
+    )
+
+
+def indexed_under_a_mask(self: Any, x: Any) -> Any:
+    aten, at = torch.ops.aten, torch.tensor([0, -1, 99, -99])
+    mask, rows = torch.tensor([True, True, False, False]), x.sum(0, True).expand(4, 4)
+    return (
+        aten._unsafe_masked_index(x, mask, [at], 2.5),
+        aten._unsafe_masked_index(x, mask, [None, at], -1),
+        aten._unsafe_masked_index(x[:0], mask, [at, None], -1),
+        aten._unsafe_masked_index_put_accumulate(x, mask, [at], rows),
+        aten._unsafe_masked_index_put_accumulate(x[:0], mask, [at], rows),
+    )
+
+
+def shared_by_any_number(self: Any, x: Any) -> Any:
+    key = x[None, :, None]
+    query = key.repeat(1, 3, 1, 1)
+    return F.scaled_dot_product_attention(query, key, key, enable_gqa=True)
+
+
 def linear() -> Any:
     return torch.nn.Linear(4, 4)
 
@@ -187,6 +220,10 @@ PROGRAMS = {
     "attended": lambda: Module(attended),
     "drawn": lambda: Module(drawn),
     "members": lambda: Module(members),
+    "turned by sizes": lambda: Module(turned_by_sizes),
+    "summed over several axes": lambda: Module(summed_over_several_axes),
+    "indexed under a mask": lambda: Module(indexed_under_a_mask),
+    "shared by any number": lambda: Module(shared_by_any_number),
     "normalised": lambda: torch.nn.Sequential(linear(), torch.nn.BatchNorm1d(4), torch.nn.GELU()),
     "of two bytes": lambda: Module(
         lambda self, x: self.linear(x.bfloat16()), linear=linear().bfloat16()
@@ -232,10 +269,22 @@ def test_layers_of_transformers_without_gradients_are_one_operator(norm_first: b
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_images_of_any_size_are_pooled_along_some_axes(target: str) -> None:
+def test_images_of_any_size_are_pooled(target: str) -> None:
     pools = torch.nn.AdaptiveAvgPool2d((2, None)), torch.nn.AdaptiveAvgPool3d((None, 3, None))
-    most = torch.nn.AdaptiveMaxPool2d(1, return_indices=True)
-    model = Module(lambda self, x: (pools[0](x), pools[0](x[0]), pools[1](x[None]), *most(x)))
+    most, several = (
+        torch.nn.AdaptiveMaxPool2d(sizes, return_indices=True) for sizes in (1, (3, 2))
+    )
+    rows = torch.nn.AdaptiveMaxPool1d(3, return_indices=True)
+
+    def pooled(self: Any, x: Any) -> Any:
+        h, w = x.shape[2:]
+        return (
+            *(pools[0](x), pools[0](x[0]), pools[1](x[None])),
+            *(*most(x), *several(x), *several(x[0]), *rows(x[0]), *rows(x[1].log())),
+            *(F.adaptive_avg_pool2d(x, (h + 2, 2 * w)), F.adaptive_avg_pool3d(x, (2, h, 2 * w))),
+        )
+
+    model = Module(pooled)
     sizes = [torch.export.Dim(name, min=2, max=64) for name in ("height", "width")]
     program = torch.export.export(
         model, (torch.randn(2, 3, 5, 7),), dynamic_shapes=(({2: sizes[0], 3: sizes[1]},),)
@@ -702,14 +751,12 @@ class OtherOverloads(torch.nn.Module):  # type: ignore[misc]
         return x.float_power(2), y
 
 
-@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
 @pytest.mark.parametrize(
     ("layer", "shapes"),
     [
         (torch.nn.GRUCell(4, 3), [(5, 4), (5, 3)]),
         (torch.nn.InstanceNorm2d(4, affine=True), [(5, 4, 6, 6)]),
-        (torch.nn.LSTM(4, 3, batch_first=True, proj_size=2), [(5, 7, 4)]),
         (OtherOverloads(), [(5, 4)]),
     ],
     ids=lambda value: type(value).__name__,
@@ -728,12 +775,14 @@ def test_operators_are_decomposed_where_they_are(
 
 
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
 @pytest.mark.parametrize(
     ("layer", "options", "kernels"),
     [
         (torch.nn.LSTM, {"num_layers": 2, "bidirectional": True, "batch_first": True}, 4),
         (torch.nn.LSTM, {"bias": False}, 1),
-        (torch.nn.GRU, {"bidirectional": True}, 2),
+        (torch.nn.LSTM, {"proj_size": 2, "bidirectional": True}, 2),
+        (torch.nn.GRU, {"bidirectional": True, "num_layers": 2, "dropout": 0.5}, 4),
         (torch.nn.GRU, {"bias": False}, 1),
         (torch.nn.RNN, {"num_layers": 2}, 2),
         (torch.nn.RNN, {"nonlinearity": "relu"}, 1),
@@ -742,7 +791,7 @@ def test_operators_are_decomposed_where_they_are(
 def test_recurrent_layers_are_one_kernel_in_each_direction(
     layer: Any, options: dict[str, Any], kernels: int
 ) -> None:
-    model = layer(4, 3, **options).eval()
+    model = layer(4, 3, **options).train("dropout" in options)
     x = torch.randn(5, 7, 4)
     batch = 0 if "batch_first" in options else 1
     program = torch.export.export(model, (x,), dynamic_shapes=({batch: BATCH},))
@@ -750,7 +799,10 @@ def test_recurrent_layers_are_one_kernel_in_each_direction(
     assert mod.script().count("R.call_tir") == kernels
     run = relaxpy.compile(mod)["main"]
     for more in (x, torch.cat([x, x], batch)):
-        assert_same(run(more), leaves(model(more)))
+        torch.manual_seed(0)
+        expected = leaves(model(more))
+        torch.manual_seed(0)
+        assert_same(run(more), expected)
 
 
 def a_part_of_what_changes(x: Any) -> Any:

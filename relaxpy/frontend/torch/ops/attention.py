@@ -67,12 +67,11 @@ def _causal(cx: Context, query: Expr, key: Expr) -> Expr:
 def _repeated(cx: Context, query: Expr, x: Expr) -> Expr:
     """Keys or values with each head as often as queries share it."""
     heads, own = shape_of(query)[-3], shape_of(x)[-3]
-    if not isinstance(heads, int) or not isinstance(own, int) or heads == own:
+    if cx.importer.symbols.equal(heads, own):
         return x
     *outer, _, length, size = shape_of(x)
-    wide = R.broadcast_to(
-        R.expand_dims(x, rank_of(x) - 2), (*outer, own, heads // own, length, size)
-    )
+    times = cx.simplify(heads // own)
+    wide = R.broadcast_to(R.expand_dims(x, rank_of(x) - 2), (*outer, own, times, length, size))
     return reshaped(wide, [*outer, heads, length, size])
 
 

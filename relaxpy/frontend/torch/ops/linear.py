@@ -8,7 +8,9 @@ from typing import Any
 from relaxpy.frontend.shared.tensors import (
     as_size,
     dtype_of,
+    product,
     rank_of,
+    reshaped,
     scalar,
     shape_of,
     sizes_known,
@@ -26,9 +28,32 @@ from relaxpy.ir.tir.expr import Select
 @converter("mm", "bmm", "mv", "dot", "vdot", "matmul", "linalg_matmul")
 def matmul(cx: Context, a: Expr, b: Expr) -> Expr:
     if dtype_of(a) == "bool":
-        product = R.matmul(R.astype(a, "int32"), R.astype(b, "int32"))
-        return R.not_equal(product, scalar(0, product))
+        count = R.matmul(R.astype(a, "int32"), R.astype(b, "int32"))
+        return R.not_equal(count, scalar(0, count))
     return R.matmul(a, b)
+
+
+@converter("tensordot")
+def tensordot(cx: Context, a: Expr, b: Expr, axes_a: Sequence[int], axes_b: Sequence[int]) -> Expr:
+    """PyTorch's decomposition is for some sizes only."""
+    pairs = [(cx.axis(i, a), cx.axis(j, b)) for i, j in zip(axes_a, axes_b, strict=True)]
+    for i, j in pairs:  # a single element is that of all
+        if cx.is_size(shape_of(b)[j], 1):
+            a = R.sum(a, [i], True)
+        elif cx.is_size(shape_of(a)[i], 1):
+            b = R.sum(b, [j], True)
+    inner_a, inner_b = (list(axes) for axes in zip(*pairs, strict=True)) if pairs else ([], [])
+    outer_a = [k for k in range(rank_of(a)) if k not in inner_a]
+    outer_b = [k for k in range(rank_of(b)) if k not in inner_b]
+    sizes_a, sizes_b = shape_of(a), shape_of(b)
+    length = product([sizes_a[k] for k in inner_a])
+    rows = reshaped(
+        R.permute_dims(a, [*outer_a, *inner_a]), [product([sizes_a[k] for k in outer_a]), length]
+    )
+    columns = reshaped(
+        R.permute_dims(b, [*inner_b, *outer_b]), [length, product([sizes_b[k] for k in outer_b])]
+    )
+    return reshaped(matmul(cx, rows, columns), cx.result_shape())
 
 
 @converter("linear")

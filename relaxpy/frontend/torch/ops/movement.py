@@ -123,13 +123,21 @@ def flip(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
 def roll(cx: Context, x: Expr, shifts: Any, axes: Sequence[int] = ()) -> Expr:
     if not rank_of(x):
         return x
-    given = [shifts] if isinstance(shifts, int) else list(shifts)
+    given = list(shifts) if isinstance(shifts, Sequence) else [shifts]
     if not axes:
-        flat = R.roll(reshaped(x, [product(shape_of(x))]), given, [0])
+        flat = _rolled(cx, reshaped(x, [product(shape_of(x))]), given[0], 0)
         return reshaped(flat, shape_of(x))
     for shift, axis in zip(given, axes, strict=True):
-        x = R.roll(x, [shift], [cx.axis(axis, x)])
+        x = _rolled(cx, x, shift, cx.axis(axis, x))
     return x
+
+
+def _rolled(cx: Context, x: Expr, shift: Size, axis: int) -> Expr:
+    if isinstance(shift, int):
+        return R.roll(x, [shift], [axis])
+    size = shape_of(x)[axis]
+    sources = R.subtract(R.arange(0, size, 1, "int64"), cx.tensor(shift, "int64"))
+    return R.take(x, R.floor_mod(sources, cx.tensor(size, "int64")), axis)
 
 
 def bounds(cx: Context, size: Size, start: Any, end: Any) -> tuple[Size, Size]:

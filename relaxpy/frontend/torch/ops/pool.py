@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from relaxpy.frontend.shared.loops import Loops, kernel, whole
 from relaxpy.frontend.shared.pooling import MAXIMA, max_indices, mean_pooled, pooled
 from relaxpy.frontend.shared.tensors import (
-    Size,
+    as_size,
+    dtype_of,
     is_float,
     product,
     rank_of,
@@ -18,7 +18,6 @@ from relaxpy.frontend.shared.tensors import (
     scalar,
     shape_of,
 )
-from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import Windows
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.linear import each
@@ -26,6 +25,8 @@ from relaxpy.frontend.torch.ops.movement import to_shape
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.topi.adaptive_pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
+from relaxpy.ir.tir import intrin, ops
 
 Ints = int | Sequence[int]
 
@@ -132,6 +133,8 @@ def avg_pool(
 
 
 _ADAPTIVE = {1: R.nn.adaptive_avg_pool1d, 2: R.nn.adaptive_avg_pool2d, 3: R.nn.adaptive_avg_pool3d}
+#: The same for numbers of windows that are not known, which attributes of operators are not.
+_MEANS = {1: adaptive_pool1d, 2: adaptive_pool, 3: adaptive_pool3d}
 
 
 @converter(
@@ -145,30 +148,11 @@ def adaptive_avg_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> Expr:
     if all(cx.is_size(size, 1) for size in wanted):
         axes = list(range(rank_of(x) - count, rank_of(x)))
         return R.mean(x, axes, True)
-    if not all(isinstance(size, int) for size in wanted):
-        return _pooled_along_some(cx, data, wanted)
-    y = _ADAPTIVE[count](data, list(wanted))
+    if all(isinstance(size, int) for size in wanted):
+        y = _ADAPTIVE[count](data, list(wanted))
+    else:
+        y = cx.te(_MEANS[count], data, list(map(as_size, wanted)), "avg", name="adaptive_avg_pool")
     return reshaped(y, cx.result_shape()) if data is not x else y
-
-
-def _pooled_along_some(cx: Context, x: Expr, wanted: Sequence[Size]) -> Expr:
-    """The pool of images some of whose sizes stay as they are, and are not known."""
-    sizes, outer = shape_of(x), rank_of(x) - len(wanted)
-    chosen = [outer + k for k, size in enumerate(wanted) if isinstance(size, int)]
-    kept = [outer + k for k in range(len(wanted)) if outer + k not in chosen]
-    if not all(cx.importer.symbols.equal(wanted[k - outer], sizes[k]) for k in kept):
-        raise UnsupportedError("its sizes are not known, and not those of the images")
-    if not chosen:
-        return reshaped(x, cx.result_shape())
-    order = [*range(outer), *kept, *chosen]
-    moved = R.permute_dims(x, order)
-    channels = math.prod(sizes[k] for k in order[1 : len(order) - len(chosen)])
-    flat = reshaped(moved, [sizes[0], channels, *(sizes[k] for k in chosen)])
-    outputs = [wanted[k - outer] for k in chosen]
-    y = _ADAPTIVE[len(chosen)](flat, outputs)
-    apart = reshaped(y, [*(sizes[k] for k in (*range(outer), *kept)), *outputs])
-    back = R.permute_dims(apart, [order.index(k) for k in range(len(order))])
-    return reshaped(back, cx.result_shape())
 
 
 _GRID_METHODS = ("bilinear", "nearest", "bicubic")
@@ -213,39 +197,36 @@ def grid_sampler_backward(
 @converter("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr, ...]:
     count = _spatial(cx)
-    wanted = [size for size in cx.result_shape(0)[-count:] if isinstance(size, int)]
+    wanted = cx.result_shape(0)[-count:]
     outer = rank_of(x) - count
     before, inner_sizes = shape_of(x)[:outer], shape_of(x)[outer:]
-    if wanted == [1] * count:
+    if all(cx.is_size(size, 1) for size in wanted):
         rows = cx.emit(reshaped(x, [*before, product(inner_sizes)]))
         results = R.max(rows, [outer]), R.argmax(rows, outer, False)
         return tuple(reshaped(result, [*before, *wanted]) for result in results)
-    extents = [size for size in inner_sizes if isinstance(size, int)]
-    if len(extents) < count or len(wanted) < count:
-        raise UnsupportedError("the greatest of parts of images whose sizes are not known")
-    y, number = x, np.zeros((), np.int64)
-    for k, (extent, outputs) in enumerate(zip(extents, wanted, strict=True)):
-        places = _windows_of(extent, outputs)
-        y = R.take(y, const(places, "int64"), outer + 2 * k)
-        number = number[..., None, None] * extent + places
-    order = [*range(outer), *range(outer, outer + 2 * count, 2)]
-    inner = [*range(outer + 1, outer + 2 * count, 2)]
-    elements = math.prod(number.shape[1::2])
-    rows = cx.emit(reshaped(R.permute_dims(y, [*order, *inner]), [*before, *wanted, elements]))
-    table = number.transpose([*range(0, 2 * count, 2), *range(1, 2 * count, 2)])
-    numbers = const(table.reshape(*wanted, elements), "int64")
-    first = R.expand_dims(R.argmax(rows, rank_of(x), False), rank_of(x))
-    whole = R.broadcast_to(numbers, tuple(shape_of(rows)))
-    chosen = R.squeeze(R.gather_elements(whole, first, rank_of(x)), [rank_of(x)])
-    return R.max(rows, [rank_of(x)]), chosen
 
+    axes = range(outer, rank_of(x))
 
-def _windows_of(extent: int, outputs: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """The places of each output's elements; shorter windows have their last one repeated."""
-    begin = np.arange(outputs) * extent // outputs
-    end = -(-(np.arange(1, outputs + 1) * extent) // outputs)
-    longest = int((end - begin).max(initial=1))
-    places: np.ndarray[Any, np.dtype[Any]] = np.minimum(
-        begin[:, None] + np.arange(longest), end[:, None] - 1
-    )
-    return places
+    def write(k: Loops, x: Any, y: Any, places: Any) -> None:
+        with k.every(y.shape) as at:
+            begins, lengths = [], []
+            for j in axes:
+                begin = k.local(at[j] * x.shape[j] // y.shape[j])[0]
+                end = ops.ceildiv((at[j] + 1) * x.shape[j], y.shape[j])
+                begins.append(begin)
+                lengths.append(k.local(end - begin)[0])
+            k.store(places, at, -1)
+            with k.every(lengths) as inside:
+                place = [begin + step for begin, step in zip(begins, inside, strict=True)]
+                number = whole(0)
+                for index, size in zip(place, x.shape[outer:], strict=True):
+                    number = number * size + index
+                value = k.local(x[(*at[:outer], *place)])[0]
+                is_greater = (places[at] < 0) | (value > y[at]) | intrin.isnan(value)
+                with k.when(is_greater):
+                    k.store(y, at, value)
+                    k.store(places, at, number)
+
+    shape = [*before, *wanted]
+    outputs = [(shape, dtype_of(x)), (shape, "int64")]
+    return tuple(kernel(cx, "adaptive_max_pool", outputs, [x], write))

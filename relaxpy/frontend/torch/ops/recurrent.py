@@ -13,8 +13,8 @@ from relaxpy.frontend.shared.recurrent import (
     rnn_kernel,
 )
 from relaxpy.frontend.shared.tensors import Size, dtype_of, reshaped, shape_of
-from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.ops.random import native_dropout
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
@@ -39,20 +39,21 @@ def _layers(
 ) -> list[Expr]:
     """The hidden states of the last layer at all positions, then the last states of all layers."""
     has_biases, layers, dropout, train, both, batch_first = options
-    hidden, each = shape_of(states[0])[2], 4 if has_biases else 2
-    if train and dropout and layers > 1:
-        raise UnsupportedError("it drops elements between its layers")
-    if shape_of(params[1])[1] != shape_of(states[-1])[2]:
-        raise UnsupportedError("its hidden states are projected")
+    hidden = shape_of(states[-1])[2]
+    count = 4 if has_biases else 2
+    each = count if shape_of(params[1])[1] == hidden else count + 1
     x = R.permute_dims(x, [1, 0, 2]) if batch_first else x
     lasts: list[list[Expr]] = [[] for _ in states]
-    for _ in range(layers):
+    for layer in range(layers):
+        if layer and train and dropout:  # which PyTorch's decomposition leaves out
+            x, _ = native_dropout(cx, cx.emit(x), dropout, train)
         outputs = []
         for reverse in (False, True)[: 1 + both]:
             number = len(lasts[0])
             weights = params[number * each : (number + 1) * each]
             first = [R.take(state, const(number, "int64"), 0) for state in states]
-            y, *last = _walked(cx, name, cx.emit(x), weights, first, hidden, reverse)
+            more = dict(zip(["projection"], weights[count:], strict=False))
+            y, *last = _walked(cx, name, cx.emit(x), weights[:count], first, more, hidden, reverse)
             outputs.append(y)
             for known, state in zip(lasts, last, strict=True):
                 known.append(state)
@@ -67,6 +68,7 @@ def _walked(
     x: Expr,
     weights: Sequence[Expr],
     first: Sequence[Expr],
+    more: dict[str, Expr],
     hidden: Size,
     reverse: bool,
 ) -> list[Expr]:
@@ -74,21 +76,20 @@ def _walked(
     kernel, functions, order = _GATES[name]
     of_inputs, of_states, *biases = (_ordered(w, order, hidden) for w in weights)
     inputs = R.matmul(x, R.permute_dims(of_inputs))
-    apart: list[Expr] = []
     if name == "gru":  # whose hidden gate has a bias of its own
-        apart = [R.zeros((hidden,), dtype_of(x))]
+        more = {"bias": R.zeros((hidden,), dtype_of(x))}
         if biases:
-            apart = [R.strided_slice(biases[1], [0], [hidden * 2], [hidden * 3])]
+            more = {"bias": R.strided_slice(biases[1], [0], [hidden * 2], [hidden * 3])}
             biases[1] = R.nn.pad(R.strided_slice(biases[1], [0], [0], [hidden * 2]), [0, hidden])
     if biases:
         inputs = R.add(inputs, R.add(*biases))
 
     def walk(*tensors: Any) -> Any:
-        *rest, bias = tensors if apart else (*tensors, None)
-        options = {"bias": bias} if apart else {}
-        return kernel(*rest, functions=functions, reverse=reverse, **options)
+        count = len(tensors) - len(more)
+        options = dict(zip(more, tensors[count:], strict=True))
+        return kernel(*tensors[:count], functions=functions, reverse=reverse, **options)
 
-    operands = [cx.emit(operand) for operand in (inputs, of_states, *first, *apart)]
+    operands = [cx.emit(operand) for operand in (inputs, of_states, *first, *more.values())]
     result = cx.te(walk, *operands, name=name)
     return [TupleGetItem(result, k) for k in range(1 + len(first))]
 
