@@ -302,7 +302,10 @@ class Model:
 
 
 def kernel(
-    target: str, dtype: str, sizes: tuple[int, ...] = (KV_HEADS, HEADS // KV_HEADS, D, D), pitch: int | None = None
+    target: str,
+    dtype: str,
+    sizes: tuple[int, ...] = (KV_HEADS, HEADS // KV_HEADS, D, D),
+    pitch: int | None = None,
 ) -> Any:
     """The kernel by which a cache attends, which the modules of caches have."""
     if target == "none":
