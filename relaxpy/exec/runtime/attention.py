@@ -56,44 +56,52 @@ def attend(q: Array, parts: Parts, scale: float, mask: Array | None = None) -> t
 
 
 def attend_by(
-    kernel: Callable[..., object], q: Array, parts: Parts, scale: float, seen: Array
-) -> tuple[Array, Array]:
-    """The results of `attend`, by the kernel `attention_of_rows` of a module.
+    kernel: Callable[..., object], q: Array, parts: Parts, scale: float, seen: Array, out: Array
+) -> Array:
+    """The sums that `attend` returns, by the kernel `attention_of_rows` of a module.
+
+    The weighted values are written to `out`.
 
     Shapes:
-        q        (rows, heads, d)
-        seen     (rows * heads / kv heads, keys of all parts), bool
-        results  (rows, heads, dv), (rows, heads)
+        q            (rows, heads, d)
+        seen         (rows * heads / kv heads, keys of all parts), bool
+        out, result  (rows, heads, dv), (rows, heads)
     """
-    rows, heads, d = q.shape
-    kv_heads, _, dv = parts[0][1].shape
-    queries = q.astype(np.float32)
-    if rows > 1:
-        queries = queries.reshape(rows, kv_heads, -1, d).transpose(1, 0, 2, 3)
-    queries = queries.reshape(kv_heads, -1, d)
-    out, lse = _by(kernel, queries, parts[0], scale, seen)
+    keys = parts[0][0]
+    queries = np.ascontiguousarray(q, keys.dtype)
+    is_direct = out.dtype == keys.dtype and out.flags.c_contiguous
+    found: Array = out if is_direct else np.empty(out.shape, keys.dtype)
+    lse = _by(kernel, queries, parts[0], scale, seen, found)
+    if len(parts) > 1:
+        found = found.astype(np.float32)
     start = 0
     for before, part in pairwise(parts):
         start += before[0].shape[1]
-        merge(out, lse, *_by(kernel, queries, part, scale, seen[:, start:]))
-    if rows > 1:
-        out = out.reshape(kv_heads, rows, -1, dv).transpose(1, 0, 2, 3)
-        lse = lse.reshape(kv_heads, rows, -1).transpose(1, 0, 2)
-    return out.reshape(rows, heads, dv), lse.reshape(rows, heads)
+        other: Array = np.empty(out.shape, keys.dtype)
+        other_lse = _by(kernel, queries, part, scale, seen[:, start:], other)
+        merge(found, lse, other, other_lse)
+    if found is not out:
+        out[...] = found
+    return lse
 
 
 def _by(
     kernel: Callable[..., object],
-    queries: Array,
+    q: Array,
     part: tuple[Array, Array],
     scale: float,
     seen: Array,
-) -> tuple[Array, Array]:
+    out: Array,
+) -> Array:
     keys, values = part
-    lse: Array = np.empty(queries.shape[:2], np.float32)
-    out: Array = np.empty((*lse.shape, values.shape[2]), np.float32)
-    kernel(queries, keys, values, seen[:, : keys.shape[1]], scale, out, lse)
-    return out, lse
+    rows, heads, d = q.shape
+    groups = rows, len(keys), heads // len(keys)
+    lse: Array = np.empty(groups, np.float32)
+    seen = seen[:, : keys.shape[1]]
+    kernel(
+        q.reshape(*groups, d), keys, values, seen, scale, out.reshape(*groups, out.shape[2]), lse
+    )
+    return lse.reshape(rows, heads)
 
 
 def _block(q: Array, parts: Parts, mask: Array | None) -> tuple[Array, Array]:

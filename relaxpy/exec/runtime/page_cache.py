@@ -334,8 +334,10 @@ class PagedKVCache(SequenceState):
         sliding = self.kinds[layer] == MHA_SLIDING
         for work in self.work:
             seen = self._seen(layer, work)
-            found, lse = _attend(self.attention, work, sliding, q, seen, scale)
-            out[work.rows] = found if sinks is None else with_sinks(found, lse, sinks)
+            mixed = out[work.rows]
+            lse = _attend(self.attention, work, sliding, q, seen, scale, mixed)
+            if sinks is not None:
+                mixed[...] = with_sinks(mixed, lse, sinks)
 
     def _parts_of(self, qkv: Array) -> tuple[Array, Array, Array]:
         """Queries, keys and values; those that are rotated have the same memory in all layers."""
@@ -377,8 +379,8 @@ class PagedKVCache(SequenceState):
             if self.attention is not None:
                 # Their datatype is that of the tokens that are kept.
                 keys, values = (np.ascontiguousarray(x, self.dtype) for x in (keys, values))
-            found = _attend(self.attention, work, sliding, q, [(keys, values)], scale)
-            out[rows], lse[rows] = found
+            parts = [(keys, values)]
+            lse[rows] = _attend(self.attention, work, sliding, q, parts, scale, out[rows])
 
     def past(self, layer: int, scale: float, q: Array, out: Array, lse: Array) -> None:
         """Attend to the tokens before the call.
@@ -401,7 +403,7 @@ class PagedKVCache(SequenceState):
             rows = work.rows
             seen = self._seen(layer, work, with_own)
             if seen:
-                out[rows], lse[rows] = _attend(kernel, work, None, q, seen, scale)
+                lse[rows] = _attend(kernel, work, None, q, seen, scale, out[rows])
             else:
                 out[rows], lse[rows] = 0, -np.inf
 
@@ -420,10 +422,12 @@ def _attend(
     q: Array,
     parts: Parts,
     scale: float,
-) -> tuple[Array, Array]:
-    """What the rows of a sequence get from `parts`, of which the last keys may be their own.
+    out: Array,
+) -> Array:
+    """Write what the rows of a sequence get from `parts`, of which the last keys may be their own.
 
-    None are if `sliding` is None; otherwise it says which masks hold.
+    None are if `sliding` is None; otherwise it says which masks hold. The result is log2 of the
+    sums of the weights.
     """
     own = q[work.rows]
     if kernel is None:
@@ -431,10 +435,11 @@ def _attend(
         size = sum([keys.shape[1] for keys, _ in parts])
         if mask is not None:
             mask = mask[:, max(0, mask.shape[1] - size) :]
-        return attend(own, parts, scale, mask)
+        out[...], lse = attend(own, parts, scale, mask)
+        return lse
     size = sum([keys.shape[1] for keys, _ in parts])
     seen = work.all_seen(sliding, size, own.shape[1] // parts[0][0].shape[0])
-    return attend_by(kernel, own, parts, scale, seen)
+    return attend_by(kernel, own, parts, scale, seen, out)
 
 
 def _direct(function: Callable[..., object] | None) -> Callable[..., object] | None:

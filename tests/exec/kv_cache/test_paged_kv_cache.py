@@ -302,7 +302,10 @@ class Model:
 
 
 def kernel(
-    target: str, dtype: str, sizes: tuple[int, ...] = (KV_HEADS, D, D), pitch: int | None = None
+    target: str,
+    dtype: str,
+    sizes: tuple[int, ...] = (KV_HEADS, HEADS // KV_HEADS, D, D),
+    pitch: int | None = None,
 ) -> Any:
     """The kernel by which a cache attends, which the modules of caches have."""
     if target == "none":
@@ -325,8 +328,8 @@ def attention(request: pytest.FixtureRequest) -> Any:
 def test_attention_after_random_operations(target: str, dtype: str, kind: str) -> None:
     latent = None
     if kind == "latent":
-        attention = kernel(target, dtype, (HEADS, LATENT, VALUE))
-        latent = kernel(target, dtype, (1, LATENT, VALUE), LATENT)
+        attention = kernel(target, dtype, (HEADS, 1, LATENT, VALUE))
+        latent = kernel(target, dtype, (1, HEADS, LATENT, VALUE), LATENT)
     else:
         attention = kernel(target, dtype)
     for number in range(max(4, COUNT // 7)):

@@ -351,13 +351,15 @@ class TIRPagedKVCache(PagedKVCache):
                 rotary_dim,
             )
             split_rotary = current_builder().add_func(rotate, "tir_split_rotary")
-            func = attention_of_rows(num_key_value_heads, qk_head_dim, v_head_dim, dtype)
+            group = num_attention_heads // num_key_value_heads
+            func = attention_of_rows(num_key_value_heads, group, qk_head_dim, v_head_dim, dtype)
             attention = kernel("attention_of_rows", func)
         else:
-            func = attention_of_rows(1, qk_head_dim, v_head_dim, dtype, pitch=qk_head_dim)
+            sizes = num_attention_heads, qk_head_dim, v_head_dim
+            func = attention_of_rows(1, *sizes, dtype, pitch=qk_head_dim)
             latent_attention = kernel("attention_of_latent_rows", func)
             if mla_original_qk_head_dim and set(kinds) == {AttnKind.MLA}:
-                sizes = mla_original_qk_head_dim, mla_original_v_head_dim
+                sizes = 1, mla_original_qk_head_dim, mla_original_v_head_dim
                 func = attention_of_rows(num_attention_heads, *sizes, dtype)
                 attention = kernel("attention_of_rows", func)
         window = sliding_window_size if sliding_window_size > 0 else layer_sliding_window_size

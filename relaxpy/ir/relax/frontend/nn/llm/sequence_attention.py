@@ -79,47 +79,55 @@ def _attention_sequence_prefill(
 
 
 def attention_of_rows(
-    heads: int, d: int, dv: int, dtype: str, *, pitch: int | None = None
+    heads: int, group: int, d: int, dv: int, dtype: str, *, pitch: int | None = None
 ) -> PrimFunc:
     """The kernel (queries, keys, values, seen, scale, result, log2 of the sums) of caches.
 
-    It reads keys, values, and what is seen where they are: there may be gaps between heads, and
-    between rows of what is seen. Rows of values are `pitch` elements apart, by default `dv`; those
-    of latent attention are the first elements of keys.
+    Each head of keys has a group of heads of queries. Keys, values, and what is seen are read where
+    they are: there may be gaps between heads, and between rows of what is seen. Rows of values are
+    `pitch` elements apart, by default `dv`; those of latent attention are the first elements of
+    keys.
 
     Shapes:
-        queries       (heads, rows, d), float32
+        queries       (rows, heads, group, d)
         keys, values  (heads, keys, d), (heads, keys, dv)
-        seen          (rows, keys), bool
+        seen          (rows * group, keys), bool
         scale         float32
-        result, sums  (heads, rows, dv), (heads, rows), float32
+        result, sums  (rows, heads, group, dv), (rows, heads, group); the sums are float32
     """
     rows, size = (tir.SizeVar(name, "int64") for name in ("rows", "keys"))
     scale = tir.Var("scale", "float32")
-    q = te.placeholder((heads, rows, d), "float32", "q")
+    q = te.placeholder((rows, heads, group, d), dtype, "q")
     k, v = (te.placeholder((heads, size, n), dtype, name) for name, n in (("k", d), ("v", dv)))
-    seen = te.placeholder((rows, size), "bool", "seen")
+    seen = te.placeholder((rows * group, size), "bool", "seen")
     e, j = te.reduce_axis((0, d), "e"), te.reduce_axis((0, size), "j")
     scaled = te.compute(
-        (heads, rows, d), lambda h, i, c: q(h, i, c) * (scale * _LOG2_E), name="scaled"
+        (heads, rows * group, d),
+        lambda h, i, c: _float32(q[i // group, h, i % group, c]) * (scale * _LOG2_E),
+        name="scaled",
     )
     products = te.compute(
-        (heads, rows, size),
+        (heads, rows * group, size),
         lambda h, i, s: reduce.sum(scaled[h, i, e] * _float32(k[h, s, e]), e),
         name="products",
     )
     scores = te.compute(
-        (heads, rows, size),
+        products.shape,
         lambda h, i, s: tir.Select(seen(i, s), products(h, i, s), _LEAST),
         name="scores",
     )
     weights, logs = _weights(scores)
-    out = te.compute(
-        (heads, rows, dv),
+    mixed = te.compute(
+        (heads, rows * group, dv),
         lambda h, i, c: reduce.sum(weights[h, i, j] * _float32(v[h, j, c]), j),
+        name="mixed",
+    )
+    out = te.compute(
+        (rows, heads, group, dv),
+        lambda r, h, g, c: mixed[h, r * group + g, c].astype(dtype),
         name="out",
     )
-    lse = te.compute((heads, rows), logs, name="lse")
+    lse = te.compute((rows, heads, group), lambda r, h, g: logs(h, r * group + g), name="lse")
     func: PrimFunc = create_prim_func([q, k, v, seen, scale, out, lse])
     inner = {"k": (d, 1), "v": (pitch or dv, 1), "seen": (1,)}
     return _with_strides(func, inner).without_attr("global_symbol")
