@@ -10,6 +10,7 @@ from relaxpy.ir.tir.transform.bind_target import (
     BindTarget as BindTarget,
     ForceNarrowIndexToInt32 as ForceNarrowIndexToInt32,
 )
+from relaxpy.ir.tir.transform.simplify import Simplify as Simplify
 from relaxpy.ir.tir.transform.use_assume_to_reduce_branches import (
     UseAssumeToReduceBranches as UseAssumeToReduceBranches,
 )
