@@ -6,8 +6,8 @@ from relaxpy.ir.pass_infra.prim_func_pass import (
     PrimFuncPass as PrimFuncPass,
     prim_func_pass as prim_func_pass,
 )
-from relaxpy.ir.tir.transform.bind_target import (
-    BindTarget as BindTarget,
+from relaxpy.ir.tir.transform.bind_target import BindTarget as BindTarget
+from relaxpy.ir.tir.transform.narrow_index import (
     ForceNarrowIndexToInt32 as ForceNarrowIndexToInt32,
 )
 from relaxpy.ir.tir.transform.simplify import Simplify as Simplify

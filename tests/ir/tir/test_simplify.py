@@ -97,7 +97,7 @@ def test_options_enable_more_rules() -> None:
 
 def test_random_kernels_store_the_same_values() -> None:
     compared = 0
-    for number in range(60):
+    for number in range(40):
         program = generate(f"simplify/{number}")
         func = from_source(program.text)
         after = Simplify()(IRModule({"f": func}))["f"]
@@ -110,4 +110,4 @@ def test_random_kernels_store_the_same_values() -> None:
             if isinstance(expected, Finished):
                 compared += 1
                 assert _found("reference", function, call, expected) is None, program.text
-    assert compared > 20
+    assert compared > 15
