@@ -112,7 +112,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("target", "codegen list_kinds list_tags register_tag", _TARGET),
     (
         "tir.transform",
-        "CommonSubexprElimTIR RemoveNoOp ConvertSSA HoistExpression HoistIfThenElse "
+        "CommonSubexprElimTIR ConvertSSA HoistExpression HoistIfThenElse "
         "LoopPartition UnrollLoop VectorizeLoop ConvertForLoopsToSerial StorageRewrite "
         "CompactBufferAllocation PlanAndUpdateBufferAllocationLocation LowerInitBlock "
         "LowerMatchBuffer LowerOpaqueBlock LowerIntrin LowerTVMBuiltin LowerCustomDatatypes "

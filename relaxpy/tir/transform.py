@@ -10,6 +10,7 @@ from relaxpy.ir.tir.transform.bind_target import BindTarget as BindTarget
 from relaxpy.ir.tir.transform.narrow_index import (
     ForceNarrowIndexToInt32 as ForceNarrowIndexToInt32,
 )
+from relaxpy.ir.tir.transform.remove_no_op import RemoveNoOp as RemoveNoOp
 from relaxpy.ir.tir.transform.simplify import Simplify as Simplify
 from relaxpy.ir.tir.transform.use_assume_to_reduce_branches import (
     UseAssumeToReduceBranches as UseAssumeToReduceBranches,

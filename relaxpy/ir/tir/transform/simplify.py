@@ -13,6 +13,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, Extension
+from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.core.traverse import map_children, rebuild, tree_size, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -83,14 +84,10 @@ def _extensions(options: Mapping[str, object]) -> Extension:
 
 def simplified(func: PrimFunc, extensions: Extension = Extension.NoExtensions) -> PrimFunc:
     """`func` with a simplified body; itself if nothing is simpler."""
-    work = _Simplifier(extensions)
-    shapes = [size for b in func.buffer_map.values() for size in b.shape if is_safe(size)]
-    with work.assuming(*(ops.compare(tir.GE, size, 0) for size in shapes)):
-        body = work.statement(func.body)
-    return func if body is func.body else func.with_body(body)
+    return Simplifier(extensions).function(func)
 
 
-class _Simplifier:
+class Simplifier:
     """Simplifies statements from the outside in, with an Analyzer that knows what is around."""
 
     def __init__(self, extensions: Extension) -> None:
@@ -98,6 +95,13 @@ class _Simplifier:
         self.analyzer.enabled_extensions = extensions
         self.inlined: dict[Var, PrimExpr] = {}
         self.bound: dict[Var, PrimExpr] = {}
+
+    def function(self, func: PrimFunc) -> PrimFunc:
+        """`func` with its body changed; itself if that stays."""
+        shapes = [size for b in func.buffer_map.values() for size in b.shape if is_safe(size)]
+        with self.assuming(*(ops.compare(tir.GE, size, 0) for size in shapes)):
+            body = self.statement(func.body)
+        return func if body is func.body else func.with_body(body)
 
     @contextmanager
     def assuming(self, *conditions: PrimExpr) -> Iterator[None]:
@@ -145,12 +149,13 @@ class _Simplifier:
     def holds(self, condition: PrimExpr) -> bool | None:
         """Whether `condition` is known to be true or false; names are replaced by their values."""
         for value in (condition, substitute(condition, self.bound)):
-            simple = self.expression(value)
+            simple = self.analyzer.simplify(substitute(value, self.inlined))
             if isinstance(simple, tir.IntImm):
                 return bool(simple.value)
         return None
 
     def statement(self, stmt: Stmt) -> Stmt:
+        """`stmt` in its simplest form; itself if nothing is simpler."""
         match stmt:
             case SeqStmt():
                 return self.sequence(stmt)
@@ -174,9 +179,26 @@ class _Simplifier:
                 return self.with_body(stmt, inside)
             case BufferStore():
                 store = map_children(self.operand, stmt)
-                return Evaluate(ops.const(0, "int32")) if _stores_itself(store) else store
+                return nothing() if self.stores_itself(store) else store
             case _:
                 return map_children(self.operand, stmt)
+
+    def stores_itself(self, store: BufferStore) -> bool:
+        """Whether a store writes the element that it loads."""
+        value = store.value
+        if not isinstance(value, BufferLoad) or value.buffer is not store.buffer:
+            return False
+        return value.predicate is store.predicate is None and all(
+            a.same_as(b) or (is_safe(a) and is_safe(b) and self.are_equal(a, b))
+            for a, b in zip(value.indices, store.indices, strict=True)
+        )
+
+    def are_equal(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """Whether two values are known to be equal."""
+        names = {**self.bound, **self.inlined}
+        return a.dtype == b.dtype and self.analyzer.can_prove_equal(
+            substitute(a, names), substitute(b, names)
+        )
 
     def with_body(self, stmt: For | AssertStmt, body: Stmt) -> Stmt:
         """`stmt` with its other operands simplified outside of what its body knows."""
@@ -188,7 +210,7 @@ class _Simplifier:
         with ExitStack() as known:
             for child in stmt.seq:
                 changed = self.statement(child)
-                if not _does_nothing(changed):
+                if not does_nothing(changed):
                     kept.append(changed)
                 match child:
                     case Evaluate(value=tir.Call(op=Op(name="tir.assume"), args=(condition,))):
@@ -197,9 +219,10 @@ class _Simplifier:
                         pass
         if len(kept) == len(stmt.seq) and all(map(operator.is_, kept, stmt.seq)):
             return stmt
-        return stmt_seq(*kept) if kept else Evaluate(ops.const(0, "int32"))
+        return stmt_seq(*kept) if kept else nothing()
 
     def let(self, stmt: LetStmt) -> Stmt:
+        """A let, or its body where a literal or another name takes the place of the name."""
         var, value = stmt.var, self.expression(stmt.value)
         inlines = isinstance(value, (tir.ConstExpr, Var))
         table = self.inlined if inlines else self.bound
@@ -207,16 +230,17 @@ class _Simplifier:
             table[var] = value
         body = self.statement(stmt.body)
         table.pop(var, None)
-        if inlines and not _is_used(var, body):
+        if inlines and not is_used(var, body):
             return body
         same = value is stmt.value and body is stmt.body
         return stmt if same else rebuild(stmt, value=value, body=body)
 
     def branch(self, stmt: IfThenElse) -> Stmt:
+        """A branch, or the case that is taken."""
         taken = self.holds(stmt.condition)
         if taken is not None:
             case = stmt.then_case if taken else stmt.else_case
-            return Evaluate(ops.const(0, "int32")) if case is None else self.statement(case)
+            return nothing() if case is None else self.statement(case)
         match condition := self.expression(stmt.condition):
             case tir.Call(op=Op(name="tir.likely"), args=(known,)):
                 pass
@@ -232,11 +256,17 @@ class _Simplifier:
         return stmt if same else rebuild(stmt, condition=condition, then_case=yes, else_case=no)
 
 
-def _does_nothing(stmt: Stmt) -> bool:
+def nothing() -> Stmt:
+    """A statement without effect."""
+    return Evaluate(ops.const(0, INT32))
+
+
+def does_nothing(stmt: Stmt) -> bool:
+    """Whether a statement is a literal."""
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, tir.IntImm)
 
 
-def _is_used(var: Var, body: Stmt) -> bool:
+def is_used(var: Var, body: Stmt) -> bool:
     """Whether `body` mentions `var`, be it in the declaration of a buffer."""
     for node in walk(body):
         if node is var:
@@ -246,14 +276,3 @@ def _is_used(var: Var, body: Stmt) -> bool:
             if any(var is part for field in fields if field is not None for part in walk(field)):
                 return True
     return False
-
-
-def _stores_itself(store: BufferStore) -> bool:
-    """Whether a store writes the element that it loads."""
-    value = store.value
-    return (
-        isinstance(value, BufferLoad)
-        and value.buffer is store.buffer
-        and value.predicate is store.predicate is None
-        and all(a.same_as(b) for a, b in zip(value.indices, store.indices, strict=True))
-    )

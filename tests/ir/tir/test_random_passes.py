@@ -1,0 +1,36 @@
+"""Passes over kernels on random kernels: each stores the same values before and after."""
+
+import pytest
+
+import relaxpy
+from relaxpy.errors import TransformError
+from relaxpy.ir.module import IRModule
+from relaxpy.script import from_source
+from relaxpy.tir.transform import ForceNarrowIndexToInt32, RemoveNoOp, Simplify
+from relaxpy.transform import Pass
+from tests.fuzz.kernels.compare import Finished, _expected, _found
+from tests.fuzz.kernels.generate import generate
+from tests.fuzz.kernels.oracle import Oracle
+
+
+@pytest.mark.rule("OPT-1")
+@pytest.mark.parametrize("step", [Simplify(), RemoveNoOp(), ForceNarrowIndexToInt32()])
+def test_random_kernels_store_the_same_values(step: Pass) -> None:
+    compared = 0
+    for number in range(40):
+        program = generate(f"pass/{number}")
+        func = from_source(program.text)
+        try:
+            after = step(IRModule({"f": func}))["f"]
+        except TransformError:  # elements of 64 bits cannot be narrowed
+            continue
+        if after is func or program.may_crash:
+            continue
+        oracle = Oracle(program.text)
+        function = relaxpy.compile(after, target="reference")[func.attrs["global_symbol"]]
+        for call in program.calls:
+            expected = _expected(oracle, call)
+            if isinstance(expected, Finished):
+                compared += 1
+                assert _found("reference", function, call, expected) is None, program.text
+    assert compared > 3
