@@ -38,6 +38,7 @@ ExprRV = Var
 """A name for a number that a Schedule drew at random."""
 
 _SPELLED = {
+    "get_sblock": "GetSBlock",
     "rfactor": "RFactor",
     "reindex": "ReIndex",
     "unsafe_set_dtype": "UnsafeSetDType",
