@@ -113,11 +113,11 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     (
         "tir.transform",
         "CommonSubexprElimTIR ConvertSSA HoistExpression HoistIfThenElse "
-        "LoopPartition UnrollLoop VectorizeLoop ConvertForLoopsToSerial StorageRewrite "
-        "CompactBufferAllocation PlanAndUpdateBufferAllocationLocation LowerInitBlock "
+        "LoopPartition VectorizeLoop ConvertForLoopsToSerial StorageRewrite "
+        "CompactBufferAllocation PlanAndUpdateBufferAllocationLocation "
         "LowerMatchBuffer LowerOpaqueBlock LowerIntrin LowerTVMBuiltin LowerCustomDatatypes "
         "LowerCrossThreadReduction LowerThreadAllreduce LowerWarpMemory LowerAsyncDMA "
-        "LowerAutoCopy LowerVtcmAlloc LowerDeviceKernelLaunch ConvertBlocksToOpaque "
+        "LowerAutoCopy LowerVtcmAlloc LowerDeviceKernelLaunch "
         "FlattenBuffer NarrowDataType BF16ComputeLegalize "
         "BF16StorageLegalize FP8ComputeLegalize FP8StorageLegalize InjectDoubleBuffer "
         "InjectRollingBuffer InjectSoftwarePipeline InjectVirtualThread InjectPermutedLayout "
@@ -126,7 +126,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "AnnotateDeviceRegions CombineContextCall DecorateDeviceScope "
         "DefaultGPUSchedule ExtractPrimFuncConstants LiftThreadBinding MakePackedAPI "
         "MakeUnpackedAPI ManifestSharedMemoryLocalStage MergeSharedMemoryAllocations "
-        "PointerValueTypeRewrite ReduceBranchingThroughOvercompute RemoveAssume "
+        "PointerValueTypeRewrite ReduceBranchingThroughOvercompute "
         "RemoveStoreUndef RemoveWeightLayoutRewriteBlock RenormalizeSplitPattern "
         "RewriteUnsafeSelect SkipAssert SplitHostDevice ThreadSync TransformMmaBufferLayout "
         "UnifyThreadBinding VerifyMemory VerifyVTCMLimit",

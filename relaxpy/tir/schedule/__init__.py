@@ -5,11 +5,11 @@ from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
 from relaxpy.ir.tir.schedule.scheduled import StmtSRef as StmtSRef
 from relaxpy.ir.tir.schedule.trace import (
     BlockRV as BlockRV,
-    BlockRV as SBlockRV,  # noqa: F401
     ExprRV as ExprRV,
     Instruction as Instruction,
     InstructionKind as InstructionKind,
     LoopRV as LoopRV,
+    SBlockRV as SBlockRV,
     Trace as Trace,
 )
 from relaxpy.missing import hint_at_absent as _hint_at_absent

@@ -30,6 +30,10 @@ class BlockRV(_Name):
     """A name for a block of a Schedule, which stays valid as the kernel changes."""
 
 
+SBlockRV = BlockRV
+"""The name of TVM 0.27."""
+
+
 class LoopRV(_Name):
     """A name for a loop of a Schedule, which stays valid as the kernel changes."""
 

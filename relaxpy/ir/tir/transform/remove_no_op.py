@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.tvm.analyzer import Extension
-from relaxpy.ir.core.traverse import occurrences, rebuild
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import occurrences, rebuild, rewrite
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.tir import expr as tir, ops
@@ -46,6 +49,26 @@ class RemoveNoOp(Pass):
         return map_functions(
             mod, PrimFunc, lambda func: _Remover(Extension.NoExtensions).function(func)
         )
+
+
+@dataclass(frozen=True)
+class RemoveAssume(RemoveNoOp):
+    """Removes `T.assume`, and what has no effect after that."""
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        def assumption(node: Node) -> Node | None:
+            match node:
+                case Evaluate(value=tir.Call(op=Op(name="tir.assume"))):
+                    return nothing()
+                case _:
+                    return None
+
+        def without(func: PrimFunc) -> PrimFunc:
+            body = cast("Stmt", rewrite(func.body, assumption))
+            return func if body is func.body else func.with_body(body)
+
+        return RemoveNoOp.transform(self, map_functions(mod, PrimFunc, without), ctx)
 
 
 class _Remover(Simplifier):
