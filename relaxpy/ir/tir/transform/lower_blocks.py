@@ -16,7 +16,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.iteration import IterVarKind
+from relaxpy.ir.tir.expr import IterVarKind
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.prim_func.specialize import folded_literals
 from relaxpy.ir.tir.prim_func.well_formed import defined_in
