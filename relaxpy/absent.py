@@ -112,12 +112,12 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("target", "codegen list_kinds list_tags register_tag", _TARGET),
     (
         "tir.transform",
-        "Simplify CommonSubexprElimTIR RemoveNoOp ConvertSSA HoistExpression HoistIfThenElse "
-        "LoopPartition UnrollLoop VectorizeLoop ConvertForLoopsToSerial StorageRewrite "
-        "CompactBufferAllocation PlanAndUpdateBufferAllocationLocation LowerInitBlock "
+        "CommonSubexprElimTIR ConvertSSA HoistExpression HoistIfThenElse "
+        "LoopPartition VectorizeLoop ConvertForLoopsToSerial StorageRewrite "
+        "CompactBufferAllocation PlanAndUpdateBufferAllocationLocation "
         "LowerMatchBuffer LowerOpaqueBlock LowerIntrin LowerTVMBuiltin LowerCustomDatatypes "
         "LowerCrossThreadReduction LowerThreadAllreduce LowerWarpMemory LowerAsyncDMA "
-        "LowerAutoCopy LowerVtcmAlloc LowerDeviceKernelLaunch ConvertBlocksToOpaque "
+        "LowerAutoCopy LowerVtcmAlloc LowerDeviceKernelLaunch "
         "FlattenBuffer NarrowDataType BF16ComputeLegalize "
         "BF16StorageLegalize FP8ComputeLegalize FP8StorageLegalize InjectDoubleBuffer "
         "InjectRollingBuffer InjectSoftwarePipeline InjectVirtualThread InjectPermutedLayout "
@@ -126,7 +126,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "AnnotateDeviceRegions CombineContextCall DecorateDeviceScope "
         "DefaultGPUSchedule ExtractPrimFuncConstants LiftThreadBinding MakePackedAPI "
         "MakeUnpackedAPI ManifestSharedMemoryLocalStage MergeSharedMemoryAllocations "
-        "PointerValueTypeRewrite ReduceBranchingThroughOvercompute RemoveAssume "
+        "PointerValueTypeRewrite ReduceBranchingThroughOvercompute "
         "RemoveStoreUndef RemoveWeightLayoutRewriteBlock RenormalizeSplitPattern "
         "RewriteUnsafeSelect SkipAssert SplitHostDevice ThreadSync TransformMmaBufferLayout "
         "UnifyThreadBinding VerifyMemory VerifyVTCMLimit",

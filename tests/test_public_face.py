@@ -88,6 +88,9 @@ def test_names_that_programs_of_tvm_import() -> None:
     assert import_module("relaxpy.tirx.stmt_functor").substitute is tir.stmt_functor.substitute
     assert relaxpy.s_tir.Schedule is tir.Schedule
     assert import_module("relaxpy.s_tir.schedule") is tir.schedule
+    assert import_module("relaxpy.s_tir.schedule").SBlockRV is tir.schedule.BlockRV
+    assert relaxpy.s_tir.bijective_layout is tir.bijective_layout
+    assert relaxpy.s_tir.renew_defs is tir.stmt_functor.renew_defs
     assert callable(import_module("relaxpy.s_tir.schedule.testing").verify_trace_roundtrip)
     assert relaxpy.s_tir.dlight is relaxpy.dlight
     with pytest.raises(AttributeError, match="nothing is tuned"):

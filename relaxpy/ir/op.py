@@ -59,11 +59,13 @@ class Op(Node):
 
     @classmethod
     def get(cls, name: str) -> Op:
-        """Return the registered operator `name`.
+        """Return the registered operator `name`; "tirx." of TVM 0.27 is "tir.".
 
         Errors:
             UnknownNameError (also ValueError, KeyError): it is not registered.
         """
+        if isinstance(name, str) and name.startswith("tirx."):
+            name = f"tir.{name.removeprefix('tirx.')}"
         op = cls._table.get(name) if isinstance(name, str) else None
         if op is None or not op._is_registered:
             known = cls.list_op_names()

@@ -4,12 +4,25 @@ import sys
 
 from relaxpy import dlight
 from relaxpy.missing import hint_at_absent as _hint_at_absent
-from relaxpy.tir import Schedule, ScheduleError, analysis, schedule, transform
-from relaxpy.tir.schedule import BlockRV, BlockRV as SBlockRV, Instruction, LoopRV, StmtSRef, Trace
+from relaxpy.tir import (
+    BijectiveLayout,
+    Layout,
+    Schedule,
+    ScheduleError,
+    analysis,
+    bijective_layout,
+    layout,
+    schedule,
+    transform,
+)
+from relaxpy.tir.schedule import BlockRV, Instruction, LoopRV, SBlockRV, StmtSRef, Trace
+from relaxpy.tir.stmt_functor import renew_defs
 
 __all__ = [
+    "BijectiveLayout",
     "BlockRV",
     "Instruction",
+    "Layout",
     "LoopRV",
     "SBlockRV",
     "Schedule",
@@ -17,7 +30,10 @@ __all__ = [
     "StmtSRef",
     "Trace",
     "analysis",
+    "bijective_layout",
     "dlight",
+    "layout",
+    "renew_defs",
     "schedule",
     "transform",
 ]

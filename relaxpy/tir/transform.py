@@ -6,10 +6,20 @@ from relaxpy.ir.pass_infra.prim_func_pass import (
     PrimFuncPass as PrimFuncPass,
     prim_func_pass as prim_func_pass,
 )
-from relaxpy.ir.tir.transform.bind_target import (
-    BindTarget as BindTarget,
+from relaxpy.ir.tir.transform.bind_target import BindTarget as BindTarget
+from relaxpy.ir.tir.transform.lower_blocks import (
+    ConvertBlocksToOpaque as ConvertBlocksToOpaque,
+    LowerInitBlock as LowerInitBlock,
+    UnrollLoop as UnrollLoop,
+)
+from relaxpy.ir.tir.transform.narrow_index import (
     ForceNarrowIndexToInt32 as ForceNarrowIndexToInt32,
 )
+from relaxpy.ir.tir.transform.remove_no_op import (
+    RemoveAssume as RemoveAssume,
+    RemoveNoOp as RemoveNoOp,
+)
+from relaxpy.ir.tir.transform.simplify import Simplify as Simplify
 from relaxpy.ir.tir.transform.use_assume_to_reduce_branches import (
     UseAssumeToReduceBranches as UseAssumeToReduceBranches,
 )

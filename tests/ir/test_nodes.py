@@ -312,6 +312,7 @@ def test_an_operator_that_nobody_registered_is_not_found():
     with pytest.raises(ValueError, match="no operator is registered") as caught:
         Op.get("relax.unregistered_operator")
     assert isinstance(caught.value, KeyError)
+    assert Op.get("tirx.exp") is Op.get("tir.exp")
 
 
 # --- expressions with parts

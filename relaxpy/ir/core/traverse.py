@@ -128,7 +128,7 @@ def _replaced(value: Any, changed: Mapping[int, Node]) -> Any:
     return value
 
 
-def rebuild(node: N, **changes: object) -> N:
+def rebuild(node: N, /, **changes: object) -> N:
     """Rebuild `node` with some fields replaced; struct info derived from old fields is dropped.
 
     Passes change the operands of an expression with this function only: `dataclasses.replace`

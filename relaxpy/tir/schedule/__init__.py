@@ -9,6 +9,7 @@ from relaxpy.ir.tir.schedule.trace import (
     Instruction as Instruction,
     InstructionKind as InstructionKind,
     LoopRV as LoopRV,
+    SBlockRV as SBlockRV,
     Trace as Trace,
 )
 from relaxpy.missing import hint_at_absent as _hint_at_absent

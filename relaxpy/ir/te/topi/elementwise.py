@@ -163,10 +163,12 @@ def _all_ones(dtype: DataType) -> PrimExpr:
     return ops.const(ops.int_range(dtype)[1], dtype)
 
 
+_ANGLES = tuple(
+    f"{a}{name}{h}" for a in ("", "a") for name in ("sin", "cos", "tan") for h in ("", "h")
+)
 _UNARY: Mapping[str, Unary] = {
     **{n: getattr(intrin, n) for n in ("exp", "log", "log2", "log10", "sqrt", "rsqrt", "sigmoid")},
-    **{n: getattr(intrin, n) for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{f"a{n}": getattr(intrin, f"a{n}") for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{n: getattr(intrin, n) for n in _ANGLES},
     **{n: getattr(intrin, n) for n in ("floor", "ceil", "round", "trunc", "abs")},
     **{n: getattr(intrin, n) for n in ("isnan", "isinf", "isfinite")},
     "erf": _through_float32(intrin.erf),
@@ -186,6 +188,12 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
     def apply(x: Tensor) -> Tensor:
         if name in _NEEDS_FLOAT and x.dtype.is_int:
             x = cast(x, "float32")
+        if name in _ANGLES and x.dtype.is_int:
+            raise MisuseError(
+                f"topi.{name} only supports floating-point inputs, but got {x.dtype}",
+                rule="DER-36",
+                about=x,
+            )
         return map_elements(function, x, f"T_{name}" if name in _NAMED else "compute")
 
     apply.__name__ = apply.__qualname__ = name

@@ -174,6 +174,13 @@ def defined_variables(func: PrimFunc) -> set[Var]:
     return _definitions(func).defined
 
 
+def defined_in(node: Node) -> set[Var]:
+    """Return the variables that a statement defines, by loops, blocks and buffers."""
+    definitions = _Definitions()
+    definitions.walk(node)
+    return definitions.defined
+
+
 def _definitions(func: PrimFunc) -> _Definitions:
     definitions = _Definitions()
     definitions.parameters(func)

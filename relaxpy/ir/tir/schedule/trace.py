@@ -30,6 +30,10 @@ class BlockRV(_Name):
     """A name for a block of a Schedule, which stays valid as the kernel changes."""
 
 
+SBlockRV = BlockRV
+"""The name of TVM 0.27."""
+
+
 class LoopRV(_Name):
     """A name for a loop of a Schedule, which stays valid as the kernel changes."""
 
@@ -38,6 +42,7 @@ ExprRV = Var
 """A name for a number that a Schedule drew at random."""
 
 _SPELLED = {
+    "get_sblock": "GetSBlock",
     "rfactor": "RFactor",
     "reindex": "ReIndex",
     "unsafe_set_dtype": "UnsafeSetDType",

@@ -32,15 +32,6 @@ class BindTarget(Pass):
         return map_functions(mod, PrimFunc, bound)
 
 
-@dataclass(frozen=True, slots=True)
-class ForceNarrowIndexToInt32(Pass):
-    """The module itself: indices are as wide as processors count, whatever kernels declare."""
-
-    @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return mod
-
-
 class ScheduleRule:
     """A rule by which TVM schedules kernels. It decides nothing: `compile` schedules each."""
 

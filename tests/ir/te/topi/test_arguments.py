@@ -8,6 +8,7 @@ from relaxpy import te, tir, topi
 from relaxpy.errors import MisuseError
 
 X = te.placeholder((3, 1), "float32", "x")
+N = te.placeholder((2,), dtype="int32", name="n")
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,7 @@ X = te.placeholder((3, 1), "float32", "x")
         (topi.reshape, (X, None), "topi.reshape: newshape is a list of scalars, found None"),
         (topi.squeeze, (X, {}), "an axis is an integer, found {}"),
         (topi.full_like, (3, 0), "topi.full_like: x is a tensor expression, found 3"),
+        (topi.acosh, (N,), "topi.acosh only supports floating-point inputs, but got int32"),
         (topi.nn.softmax, (None,), "topi.softmax: x is a tensor expression, found None"),
     ],
 )

@@ -465,6 +465,8 @@ def test_traces_are_built_of_instructions() -> None:
     assert Trace().pop() is None
     assert not InstructionKind.get("ComputeInline").is_pure
     assert InstructionKind.get("GetLoops").is_pure
+    sch.get_sblock("C")  # the name of TVM 0.27
+    assert sch.trace.as_json()[0][-1][:3] == ["GetSBlock", [], ["C", "main"]]
 
 
 def test_a_trace_ends_before_postprocessing() -> None:

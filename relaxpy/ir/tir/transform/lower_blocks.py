@@ -1,0 +1,116 @@
+"""LowerInitBlock, ConvertBlocksToOpaque and UnrollLoop: blocks and loops in simpler statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import TransformError
+from relaxpy.ir.arith.algebra.folding import is_safe
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rebuild, rename, rewrite
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.expr import IterVarKind
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func.specialize import folded_literals
+from relaxpy.ir.tir.prim_func.well_formed import defined_in
+from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, Stmt, stmt_seq
+from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.ir.tir.transform.simplify import nothing
+
+register_config("tir.UnrollLoop", Mapping)
+
+
+class _StatementPass(Pass):
+    """A pass that replaces statements one by one, those inside of others first."""
+
+    __slots__ = ()
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        def changed(func: PrimFunc) -> PrimFunc:
+            body = cast("Stmt", rewrite(func.body, self.rule))
+            return func if body is func.body else func.with_body(body)
+
+        return map_functions(mod, PrimFunc, changed)
+
+    def rule(self, node: Node) -> Node | None:
+        """What takes the place of a node; None if it stays."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class LowerInitBlock(_StatementPass):
+    """Puts the init of blocks into their bodies, under a condition: the first iteration."""
+
+    @override
+    def rule(self, node: Node) -> Node | None:
+        if not isinstance(node, Block) or node.init is None:
+            return None
+        first = [
+            ops.compare(tir.EQ, axis.var, axis.dom.min)
+            for axis in node.iter_vars
+            if axis.iter_type == IterVarKind.CommReduce and axis.dom is not None
+        ]
+        init = IfThenElse(ops.all_of(*first), node.init) if first else node.init
+        return rebuild(node, init=None, body=stmt_seq(init, node.body))
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertBlocksToOpaque(_StatementPass):
+    """Replaces the variables of blocks by their values.
+
+    Errors:
+        TransformError: the predicate of a block mentions its variables, or the value of one depends
+            on what buffers hold.
+    """
+
+    @override
+    def rule(self, node: Node) -> Node | None:
+        if not isinstance(node, BlockRealize) or not node.iter_values:
+            return None
+        block = node.block
+        variables = [axis.var for axis in block.iter_vars]
+        if mentions(node.predicate, variables):
+            raise TransformError(f"the predicate of block {block.name_hint} mentions its variables")
+        values = {}
+        for var, value in zip(variables, node.iter_values, strict=True):
+            if not is_safe(value):
+                raise TransformError(
+                    f"variable {var.name} of block {block.name_hint} is `{value}`, which may change"
+                )
+            values[var] = ops.cast_to(value, var.dtype)
+        opaque = substitute(rebuild(block, iter_vars=()), values)
+        return BlockRealize((), node.predicate, opaque, node.span)
+
+
+@dataclass(frozen=True, slots=True)
+class UnrollLoop(_StatementPass):
+    """Replaces loops that are to be unrolled (`T.unroll`) by their iterations, one after the other.
+
+    Rule:
+        The extent has to be a literal. The option "tir.UnrollLoop" of a PassContext, by which TVM
+        chooses more loops, has no effect.
+    """
+
+    @override
+    def rule(self, node: Node) -> Node | None:
+        match node:
+            case For(loop_var=var, min=first, extent=tir.IntImm(value=count), body=body) if (
+                node.kind == ForKind.UNROLLED
+            ):
+                defined = defined_in(body)
+                copies = []
+                for k in range(count):
+                    copy = rename(body, {v: v.renamed(v.name) for v in defined}) if k else body
+                    at = {var: ops.add(first, ops.const(k, var.dtype))}
+                    copies.append(substitute(copy, at, folded_literals))
+                return stmt_seq(*copies) if copies else nothing()
+            case _:
+                return None

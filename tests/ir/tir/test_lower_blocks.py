@@ -1,0 +1,69 @@
+"""LowerInitBlock, ConvertBlocksToOpaque, UnrollLoop and RemoveAssume on small kernels."""
+
+import pytest
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.module import IRModule
+from relaxpy.script import from_source
+from relaxpy.tir.transform import ConvertBlocksToOpaque, LowerInitBlock, RemoveAssume, UnrollLoop
+from relaxpy.transform import Pass
+
+BLOCK = """for i, k in T.grid(8, 4):
+    with T.block("sum"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        T.reads(A[vi, vk])
+        T.writes(B[vi])
+"""
+
+
+def changed(step: Pass, body: str) -> str:
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    buffers = 'A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), n: T.int32'
+    mod = IRModule({"f": from_source(f"@T.prim_func\ndef f({buffers}):\n{lines}")})
+    after = step(mod)
+    assert step(after) is after
+    _, text = after["f"].script().split("n: T.int32):\n")
+    return "\n".join(line.removeprefix("    ") for line in text.strip("\n").splitlines()).replace(
+        '# with T.block("root"):\n', ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "before", "after"),
+    [
+        (
+            LowerInitBlock(),
+            f"{BLOCK}        with T.init():\n            B[vi] = T.float32(0.0)\n"
+            "        B[vi] = B[vi] + A[vi, vk]",
+            f"{BLOCK}        if vk == 0:\n            B[vi] = T.float32(0.0)\n"
+            "        B[vi] = B[vi] + A[vi, vk]",
+        ),
+        (
+            ConvertBlocksToOpaque(),
+            f"{BLOCK}        B[vi] = B[vi] + A[vi, vk]",
+            'for i, k in T.grid(8, 4):\n    with T.block("sum"):\n        T.reads(A[i, k])\n'
+            "        T.writes(B[i])\n        B[i] = B[i] + A[i, k]",
+        ),
+        (
+            UnrollLoop(),
+            "for i in T.unroll(2, 5):\n    B[i] = B[i + 1] + A[n, i]",
+            "B[2] = B[3] + A[n, 2]\nB[3] = B[4] + A[n, 3]\nB[4] = B[5] + A[n, 4]",
+        ),
+        (UnrollLoop(), "for i in T.unroll(0):\n    B[i] = B[i + 1]", "T.evaluate(0)"),
+        (UnrollLoop(), "for i in T.unroll(n):\n    B[i] = B[i + 1]", None),
+        (
+            RemoveAssume(),
+            "for i in range(8):\n    T.evaluate(T.assume(B[i] == T.float32(0)))\nB[0] = B[1]",
+            "B[0] = B[1]",
+        ),
+    ],
+)
+def test_kernels_say_less_of_how_they_run(step: Pass, before: str, after: str | None) -> None:
+    assert changed(step, before) == (before if after is None else after)
+
+
+def test_blocks_that_depend_on_elements_are_refused() -> None:
+    body = BLOCK.replace('T.axis.remap("SR", [i, k])', "T.axis.S(8, i), T.axis.R(4, k)")
+    body = body.replace("T.axis.S(8, i)", 'T.axis.S(8, T.Cast("int32", B[i]))')
+    with pytest.raises(TransformError, match="variable vi of block sum is"):
+        changed(ConvertBlocksToOpaque(), f"{body}        B[vi] = B[vi] + A[vi, vk]")

@@ -1,0 +1,53 @@
+"""Passes over kernels on random kernels: each stores the same values before and after."""
+
+import pytest
+
+import relaxpy
+from relaxpy.errors import TransformError
+from relaxpy.ir.module import IRModule
+from relaxpy.script import from_source
+from relaxpy.tir.transform import (
+    ConvertBlocksToOpaque,
+    ForceNarrowIndexToInt32,
+    LowerInitBlock,
+    RemoveNoOp,
+    Simplify,
+    UnrollLoop,
+)
+from relaxpy.transform import Pass
+from tests.fuzz.kernels.compare import Finished, _expected, _found
+from tests.fuzz.kernels.generate import generate
+from tests.fuzz.kernels.oracle import Oracle
+
+
+@pytest.mark.rule("OPT-1")
+@pytest.mark.parametrize(
+    "step",
+    [
+        Simplify(),
+        RemoveNoOp(),
+        ForceNarrowIndexToInt32(),
+        LowerInitBlock(),
+        ConvertBlocksToOpaque(),
+        UnrollLoop(),
+    ],
+)
+def test_random_kernels_store_the_same_values(step: Pass) -> None:
+    compared = 0
+    for number in range(40):
+        program = generate(f"pass/{number}")
+        func = from_source(program.text)
+        try:
+            after = step(IRModule({"f": func}))["f"]
+        except TransformError:  # of elements of 64 bits, and blocks bound to elements
+            continue
+        if after is func or program.may_crash:
+            continue
+        oracle = Oracle(program.text)
+        function = relaxpy.compile(after, target="reference")[func.attrs["global_symbol"]]
+        for call in program.calls:
+            expected = _expected(oracle, call)
+            if isinstance(expected, Finished):
+                compared += 1
+                assert _found("reference", function, call, expected) is None, program.text
+    assert compared > 1
