@@ -41,8 +41,9 @@ BINARY: Mapping[str, Callable[..., Array]] = {
     "atan2": np.arctan2,
     "fmod": np.fmod,
 }
-#: The largest errors in ulp that are in the docstrings.
-BOUNDS = {"float32": 1.71, "float64": 1.63}
+#: The largest errors in ulp that are in the docstrings; those of a few functions are larger.
+BOUNDS = {"float32": 1.69, "float64": 1.63}
+LARGER = {"tanh": 1.98, "sigmoid": 1.98}
 EXACT = {"fabs", "floor", "ceil", "trunc", "round", "nearbyint", "copysign", "sqrt", "fmod"}
 
 
@@ -64,6 +65,8 @@ def test_functions_of_one_number(name: str, unary: tuple[Array, dict[str, Array]
     error = errors(found[name], exact)
     worst = int(np.argmax(error))
     bound = 0.5 if name in EXACT else BOUNDS[x.dtype.name]
+    if x.dtype == np.float32:
+        bound = LARGER.get(name, bound)
     assert error[worst] <= bound, (x[worst], found[name][worst], exact[worst])
 
 
@@ -102,9 +105,9 @@ def test_bits_depend_neither_on_the_machine_nor_on_the_number_of_lanes(
 def test_functions_of_tables_have_any_number_of_lanes(lanes: int) -> None:
     x = samples(np.float32, 4)
     x = x[: x.size // 32 * 32]
-    wide = evaluate(["erf", "tanh"], [x])
+    wide = evaluate(["erf", "exp"], [x])
     for machine in (host(), narrow()):
-        for name, found in evaluate(["erf", "tanh"], [x], lanes, machine).items():
+        for name, found in evaluate(["erf", "exp"], [x], lanes, machine).items():
             np.testing.assert_array_equal(found, wide[name], err_msg=name)
 
 

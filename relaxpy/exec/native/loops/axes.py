@@ -309,11 +309,12 @@ class Loops:
         carried: Sequence[Value],
         *,
         wide: bool = False,
+        twice: bool = False,
     ) -> list[Value]:
         """`carried = body(lanes, number, *carried)` for vectors of iterations of the axis.
 
         `number` is the position of a vector among `unroll` vectors that follow each other. These
-        are the same vector if it is `wide`.
+        are the same vector if it is `wide`, and then an iteration may run `twice` if that says so.
         """
         f, frame = self.function, self.frame
         _, stop = self.bounds(axis)
@@ -345,12 +346,37 @@ class Loops:
         for (low, high), step in zip(pairwise(cuts), strides, strict=False):
             values = self.stretches(low, high, step, values, full(step))
             frame.pin(values)
+        if wide and (places := self._last_vectors(cuts, twice)) is not None:
+            for place, lanes in places:
+                full(lanes)(f.index(place))
+            frame.forget()
+            return values
         low, high = map(f.index, cuts[-2:])
         # As a loop, it would add to an index that may be close to the greatest number.
         values = f.branch(f.compare("slt", low, high), lambda: rest(low, *values), lambda: values)
         frame.pin(values)
         frame.forget()
         return values
+
+    def _last_vectors(
+        self, cuts: Sequence[Value | int], twice: bool
+    ) -> list[tuple[int, int]] | None:
+        """Vectors without masks between the last two cuts, as starts and lanes; None to have masks.
+
+        They may begin before these if iterations run `twice`. AVX-512 has masks at no cost.
+        """
+        start, low, stop = cuts[0], *cuts[-2:]
+        if not (isinstance(start, int) and isinstance(low, int) and isinstance(stop, int)):
+            return None
+        rest, every = stop - low, stop - start
+        if rest == 0:
+            return []
+        lanes = max(1 << (rest - 1).bit_length(), 2)
+        if every < 2 or self.function.module.has_avx512 or (lanes > rest and not twice):
+            return None
+        if lanes <= every:
+            return [(stop - lanes, lanes)]
+        return [(start, lanes // 2), (stop - lanes // 2, lanes // 2)]
 
     def _first_lanes(self, number: Value, count: int) -> Value:
         """The mask of the first lanes; that of a known number is computed once, and kept."""

@@ -140,7 +140,22 @@ class RunLoops(Loops):
                 self._finish(run, sums)
             return ()
 
-        self.chunks(along, self.count(run, along), together, chunk, (), wide=True)
+        count = self.count(run, along)
+        self.chunks(along, count, together, chunk, (), wide=True, twice=self._repeats(run))
+
+    def _repeats(self, run: Run) -> bool:
+        """Whether an iteration that runs again stores the same values."""
+        members = (*run.assignments, *run.after)
+        elided = self.program.elided
+        read = {
+            load.buffer
+            for m in members
+            for value in (m.value, *m.guards, *m.indices)
+            for load in loads(value)
+        }
+        written = self.aliases({m.target for m in members} - elided) - elided
+        has_start = all(m.combine is None or m.initial is not None for m in members)
+        return has_start and written.isdisjoint(read)
 
     def rows(self, rows: ShortRows) -> None:
         """Rows of few elements as lanes."""

@@ -50,7 +50,7 @@ _FLOAT: Final[Mapping[str, Emitter]] = {
     "sigmoid": exponential.sigmoid_float,
     "sinh": exponential.sinh,
     "cosh": exponential.cosh,
-    "tanh": piecewise.tanh,
+    "tanh": exponential.tanh_float,
     "log": logarithmic.log_float,
     "pow": logarithmic.power_float,
     "erf": piecewise.erf,

@@ -1,4 +1,4 @@
-"""Tables of 16 numbers of `float` in registers, from which one instruction selects in all lanes."""
+"""Tables of 8 numbers of `float` in registers, from which one instruction selects in all lanes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import TypeAlias
 
 from relaxpy.exec.native.llvm.function import F32, POINTER, Value
 from relaxpy.exec.native.llvm.literals import literal
-from relaxpy.exec.native.maths.numbers import both, compare, shifted
+from relaxpy.exec.native.maths.numbers import both
 
 Table: TypeAlias = tuple[tuple[float, ...], ...]
-"""Rows of 16 numbers."""
+"""Rows of 8 numbers."""
 
 
 def selected(name: str, table: Table, positions: Value) -> list[Value]:
-    """The values of all rows of a table, in each lane, whose numbers are `positions` modulo 16."""
+    """The values of all rows of a table, in each lane, whose numbers are `positions` modulo 8."""
     f, lanes = positions.function, positions.type.lanes
     if lanes == 1 or not f.module.triple.startswith("x86_64"):
         symbol = f"relaxpy.{name}.table"
-        rows = ", ".join(f"[16 x float] [{_listed(row)}]" for row in table)
-        type = f"[{len(table)} x [16 x float]]"
+        rows = ", ".join(f"[8 x float] [{_listed(row)}]" for row in table)
+        type = f"[{len(table)} x [8 x float]]"
         f.module.add_text(f"@{symbol} = internal constant {type} [{rows}]")
-        start = both(positions, 15)
+        start = both(positions, 7)
         here = Value(f, POINTER, f"@{symbol}")
-        return [f.gather(F32, here, start + 16 * row) for row in range(len(table))]
+        return [f.gather(F32, here, start + 8 * row) for row in range(len(table))]
     width = 16 if f.module.has_avx512 else 8
     if lanes < width:
         whole = f.shuffle(positions, None, [min(n, lanes - 1) for n in range(width)])
@@ -35,19 +35,14 @@ def selected(name: str, table: Table, positions: Value) -> list[Value]:
 
 
 def _permuted(row: tuple[float, ...], positions: Value) -> Value:
-    """The elements of 16 that the lanes of a register select."""
+    """The elements of 8 that the lanes of a register select."""
     f, index = positions.function, positions.type
     type = index.of("float")
     instruction = "avx512.permvar.sf.512" if index.lanes == 16 else "avx2.permps"
     symbol = f"llvm.x86.{instruction}"
     f.module.declare(symbol, type, [type, index])
-    low, *high = (
-        f.computed(type, f"call {type} @{symbol}({type} <{_listed(part)}>, {positions})")
-        for part in (row[k : k + index.lanes] for k in range(0, 16, index.lanes))
-    )
-    if not high:
-        return low
-    return f.select(compare("slt", shifted("shl", positions, 28), 0), high[0], low)
+    numbers = _listed(row * (index.lanes // len(row)))
+    return f.computed(type, f"call {type} @{symbol}({type} <{numbers}>, {positions})")
 
 
 def _listed(values: tuple[float, ...]) -> str:
