@@ -130,6 +130,11 @@ class _Entries:
                 return dict(value)
         return {}
 
+    def expect(self, name: str, *values: object) -> None:
+        """Refuse any other value of an entry that may be absent. Errors: ModelError."""
+        if self.present(name, values[0]) not in values:
+            raise self.wrong(name, " or ".join(map(repr, values)))
+
     def stop(self) -> tuple[int, ...]:
         """The tokens that end a text. Errors: ModelError."""
         value = self.raw.get("eos_token_id")
@@ -168,6 +173,7 @@ def _llama_like(raw: _Entries) -> Config:
     numbers = {name: rope.number(name) for name in names}
     if family == "llama" and raw.flag("attention_bias", default=False):
         raise ModelError("Llama with biases in its attention is not in this example")
+    raw.expect("hidden_act", *(("gelu", *_GELU) if family == "gemma" else ("silu", "swish")))
     positions = raw.count("max_position_embeddings")
     if raw.flag("use_sliding_window", default=True):  # within it a window changes nothing
         positions = min(positions, raw.count("sliding_window", positions))
@@ -192,6 +198,7 @@ def _llama_like(raw: _Entries) -> Config:
     )
 
 
+_GELU = ("gelu_pytorch_tanh", "gelu_new")
 _LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
 
@@ -199,6 +206,9 @@ def _gpt2(raw: _Entries) -> Config:
     width, heads = raw.count("n_embd"), raw.count("n_head")
     if width % heads:
         raise raw.wrong("n_head", f"a divisor of {width}")
+    raw.expect("activation_function", *_GELU)
+    raw.expect("scale_attn_weights", True)
+    raw.expect("scale_attn_by_inverse_layer_idx", False)
     return Config(
         "gpt2",
         width,

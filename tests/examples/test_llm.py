@@ -348,6 +348,22 @@ def test_tokens_come_one_by_one(llama: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("activation_function", "relu"),
+        ("scale_attn_weights", False),
+        ("scale_attn_by_inverse_layer_idx", True),
+    ],
+)
+def test_variants_of_gpt2_that_the_example_does_not_compute(entry: str, value: object) -> None:
+    sizes = {"n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 9, "n_positions": 16}
+    raw = {"model_type": "gpt2", "activation_function": "gelu_new", **sizes}
+    assert EXAMPLE.config.config_of(raw).activation == "gelu_tanh"
+    with pytest.raises(ModelError, match=f"'{entry}': {value!r}, expected"):
+        EXAMPLE.config.config_of({**raw, entry: value})
+
+
+@pytest.mark.parametrize(
     ("prompt", "options", "message"),
     [
         ([], {}, "a prompt has at least one token"),
@@ -422,6 +438,7 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
                 ({"num_key_value_heads": 3}, "3 heads of keys, which do not divide"),
                 ({"eos_token_id": ["a"]}, "expected a token or a list of them"),
                 ({"tie_word_embeddings": "no"}, "'no', expected true or false"),
+                ({"hidden_act": "relu"}, "'relu', expected 'silu' or 'swish'"),
             ]
         ),
     ]:

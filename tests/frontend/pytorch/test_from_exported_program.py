@@ -183,6 +183,18 @@ def test_operators_have_the_arguments_that_the_program_has(sizes: Any) -> None:
         torch.testing.assert_close(found, expected)
 
 
+def test_a_size_that_is_known_to_be_one_is_squeezed() -> None:
+    model = Function(lambda x: (x[:, :, :1].squeeze(-1) + 1, x[:, :, :1].squeeze().sum(0)))
+    n, m = torch.export.Dim("n", min=2, max=9), torch.export.Dim("m", min=1, max=9)
+    program = exported(model, torch.ones(4, 4, 4), dynamic_shapes={"args": ({0: n, 2: m},)})
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    for shape in ((3, 4, 1), (5, 4, 7)):
+        x = torch.rand(shape)
+        for found, expected in zip(run(x), model(x), strict=True):
+            assert tuple(np.shape(found)) == tuple(expected.shape)
+            torch.testing.assert_close(torch.as_tensor(np.asarray(found)), expected)
+
+
 class Chosen(torch.nn.Module):  # type: ignore[misc]
     """Columns of the result of a linear layer, of which there are 8."""
 

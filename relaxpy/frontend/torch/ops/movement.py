@@ -75,6 +75,8 @@ def squeeze(cx: Context, x: Expr, axes: int | Sequence[int] | None = None) -> Ex
     sizes = shape_of(x)
     chosen = cx.axes(axes, x) if axes != [] else []
     gone = [axis for axis in chosen if cx.is_size(sizes[axis], 1)]
+    if len(result := cx.result_shape()) != len(sizes) - len(gone):
+        return reshaped(x, result)  # PyTorch knows by guards that a size such as min(n, 1) is 1
     if not gone:
         return x
     all_known = axes is None and all(isinstance(size, int) for size in sizes)
