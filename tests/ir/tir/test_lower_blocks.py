@@ -67,3 +67,11 @@ def test_blocks_that_depend_on_elements_are_refused() -> None:
     body = body.replace("T.axis.S(8, i)", 'T.axis.S(8, T.Cast("int32", B[i]))')
     with pytest.raises(TransformError, match="variable vi of block sum is"):
         changed(ConvertBlocksToOpaque(), f"{body}        B[vi] = B[vi] + A[vi, vk]")
+
+
+@pytest.mark.parametrize("loops", [(10**6,), (400, 400, 400)])
+def test_loops_with_too_many_iterations_are_not_unrolled(loops: tuple[int, ...]) -> None:
+    lines = [f"{'    ' * d}for i{d} in T.unroll({count}):" for d, count in enumerate(loops)]
+    body = "\n".join([*lines, f"{'    ' * len(loops)}B[0] = B[1]"])
+    with pytest.raises(TransformError, match="expected at most 262144 nodes in all"):
+        changed(UnrollLoop(), body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import cast
 
@@ -11,6 +12,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.sharing import MANY, unshared_size
 from relaxpy.ir.core.traverse import rebuild, rename, rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -40,9 +42,9 @@ class _StatementPass(Pass):
 
         return map_functions(mod, PrimFunc, changed)
 
+    @abstractmethod
     def rule(self, node: Node) -> Node | None:
         """What takes the place of a node; None if it stays."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,9 @@ class UnrollLoop(_StatementPass):
     Rule:
         The extent has to be a literal. The option "tir.UnrollLoop" of a PassContext, by which TVM
         chooses more loops, has no effect.
+
+    Errors:
+        TransformError: the copies of a body would have more than 2**18 nodes.
     """
 
     @override
@@ -105,6 +110,12 @@ class UnrollLoop(_StatementPass):
             case For(loop_var=var, min=first, extent=tir.IntImm(value=count), body=body) if (
                 node.kind == ForKind.UNROLLED
             ):
+                size, _ = unshared_size(body)
+                if count * size > MANY:
+                    raise TransformError(
+                        f"unrolling the loop over {var.name} would make {count} copies of a body "
+                        f"of {size} nodes, expected at most {MANY} nodes in all"
+                    )
                 defined = defined_in(body)
                 copies = []
                 for k in range(count):
