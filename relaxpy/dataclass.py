@@ -259,10 +259,10 @@ def _template(kinds: tuple[_Kind, ...], *, frozen: bool, is_continued: bool) -> 
     if is_continued:
         lines.append(f"{_SELF}.__post_init__()")
     params = ", ".join((*by_position, *(by_name if len(by_name) > 1 else ())))
-    names: dict[str, Any] = {}
-    exec(f"def __init__({params}):\n " + "\n ".join(lines or ["pass"]), names)
-    code: CodeType = names["__init__"].__code__
-    return code
+    text = f"def __init__({params}):\n " + "\n ".join(lines or ["pass"])
+    # The code of a function is a constant of that of its module, which need not run.
+    constants = compile(text, "<string>", "exec").co_consts
+    return next(constant for constant in constants if isinstance(constant, CodeType))
 
 
 def _representation(names: tuple[str, ...]) -> Callable[[object], str]:
