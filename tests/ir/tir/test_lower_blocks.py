@@ -50,6 +50,11 @@ def changed(step: Pass, body: str) -> str:
             "B[2] = B[3] + A[n, 2]\nB[3] = B[4] + A[n, 3]\nB[4] = B[5] + A[n, 4]",
         ),
         (UnrollLoop(), "for i in T.unroll(0):\n    B[i] = B[i + 1]", "T.evaluate(0)"),
+        (
+            UnrollLoop(),  # which number of the datatype it becomes, a run decides
+            'for i in T.unroll(2):\n    B[i] = T.Cast("float32", T.Cast("uint8", i - 1))',
+            'B[0] = T.Cast("float32", T.Cast("uint8", -1))\nB[1] = T.float32(0.0)',
+        ),
         (UnrollLoop(), "for i in T.unroll(n):\n    B[i] = B[i + 1]", None),
         (
             RemoveAssume(),

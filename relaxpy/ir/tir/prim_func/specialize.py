@@ -77,7 +77,10 @@ def folded_literals(node: Node) -> Node | None:
         case tir.Not(a=tir.IntImm() as a):
             return ops.logical_not(a)
         case tir.Cast(value=tir.ConstExpr() as value, dtype=dtype):
-            return ops.cast_to(value, dtype)
+            try:
+                return ops.cast_to(value, dtype)
+            except MisuseError:  # no number of that datatype: how it is converted, a run decides
+                return None
         case tir.Select(condition=tir.IntImm(value=chosen)):
             return node.true_value if chosen else node.false_value
         case _:
