@@ -175,6 +175,25 @@ SOLVERS: dict[str, Callable[..., Any]] = {
 }
 
 
+#: Operands whose shapes say what the groups that end at these places are groups of.
+GROUPS: dict[str, tuple[list[int], list[int], list[int] | None]] = {
+    "rows": ([9, 8], [3, 8, 16], [2, 2, 9]),
+    "columns": ([3, 8, 16], [16, 24], [0, 20, 24]),
+    "what is summed": ([8, 24], [24, 16], [3, 3, 24]),
+    "batches": ([3, 8, 16], [3, 16, 8], None),
+}
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_products_of_groups(kind: str) -> None:
+    *shapes, ends = GROUPS[kind]
+    places = None if ends is None else torch.tensor(ends, dtype=torch.int32)
+    draw = torch.Generator().manual_seed(0)
+    # small integers: no sum is rounded
+    x, y = (torch.randint(-3, 4, shape, generator=draw).bfloat16() for shape in shapes)
+    compare(Applied(lambda a, b: torch.ops.aten._grouped_mm(a, b, places)), x, y)
+
+
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solvers(name: str) -> None:
     a = torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(0))

@@ -386,3 +386,31 @@ def test_rows_are_multiplied_by_the_matrices_of_their_groups(ends: list[int]) ->
     expected = torch.cat([*parts, torch.zeros(7 - ends[-1], 16)])
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.double(), expected, rtol=1e-2, atol=1e-2)
+
+
+LIBRARY = torch.library.Library("transformers", "FRAGMENT")
+
+
+@pytest.mark.parametrize("ends", [[2, 2, 7], [0, 3, 5]])
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_gradients_of_products_of_groups_in_transformers(ends: list[int], target: str) -> None:
+    name = "grouped_mm_fallback_backward"
+    if not hasattr(torch.ops.transformers, name):
+        LIBRARY.define(f"{name}(Tensor input, Tensor weight, Tensor offs, Tensor grad_output)"
+                       " -> (Tensor, Tensor)")  # fmt: skip
+        like = lambda *given: tuple(map(torch.empty_like, given[:2]))  # noqa: E731
+        torch.library.register_fake(f"transformers::{name}", like, lib=LIBRARY)
+    draw = torch.Generator().manual_seed(0)
+    x, matrices, grad = (
+        torch.randn(shape, generator=draw, requires_grad=True)
+        for shape in [(7, 4), (3, 4, 5), (7, 5)]
+    )
+    parts = [x[a:b] @ m for a, b, m in zip([0, *ends], ends, matrices, strict=False)]
+    expected = torch.autograd.grad(torch.cat(parts), [x, matrices], grad[: ends[-1]])
+    given = tuple(v.detach() for v in (x, matrices, torch.tensor(ends), grad))
+    program = torch.export.export(
+        Applied(getattr(torch.ops.transformers, name), (given, {})), given
+    )
+    found = relaxpy.compile(from_exported_program(program), target=target)["main"](*given)
+    for result, value in zip(found, expected, strict=True):
+        torch.testing.assert_close(result, value)

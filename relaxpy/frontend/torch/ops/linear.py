@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from relaxpy.frontend.shared.loops import Loops, kernel
 from relaxpy.frontend.shared.tensors import (
     as_size,
     dtype_of,
@@ -21,7 +22,7 @@ from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
-from relaxpy.ir.tir import reduce
+from relaxpy.ir.tir import ops, reduce
 from relaxpy.ir.tir.expr import Select
 
 
@@ -256,17 +257,34 @@ def grouped_matmul(
     bias: Expr | None = None,
     dtype: Any = None,
 ) -> Expr:
-    """Each row times the matrix of its group; groups of rows follow each other up to their ends."""
+    """The products of groups: of rows, of columns, or of what is summed, up to their ends."""
     if ends is None and rank_of(x) == rank_of(matrices) == 3:
         return R.matmul(x, matrices)
-    if ends is None or rank_of(x) != 2 or rank_of(matrices) != 3:
-        raise UnsupportedError("groups of columns, or of the axis that is summed")
+    if ends is None:
+        raise UnsupportedError("groups without ends")
+    if rank_of(matrices) == 3:
+        product = _grouped_rows(cx, x, matrices, ends)
+    elif rank_of(x) == 3:
+        rows, each = R.permute_dims(matrices), R.permute_dims(x, [0, 2, 1])
+        product = R.permute_dims(_grouped_rows(cx, cx.emit(rows), cx.emit(each), ends))
+    else:
+        product = _summed_in_groups(cx, x, matrices, ends)
+    return cx.tensor(product, cx.result_dtype())
+
+
+def _summed(x: Expr) -> str:
+    """The datatype in which products are added."""
+    return "float64" if dtype_of(x) == "float64" else "float32"
+
+
+def _grouped_rows(cx: Context, x: Expr, matrices: Expr, ends: Expr) -> Expr:
+    """Each row times the matrix of its group; rows after the last group are zeros."""
     rows, inner = shape_of(x)
     groups, _, columns = shape_of(matrices)
     numbers = R.expand_dims(R.arange(0, rows, 1, "int64"), 1)
     before = R.less_equal(R.expand_dims(cx.tensor(ends, "int64"), 0), numbers)
     group = cx.emit(R.sum(R.astype(before, "int64"), [1]))
-    wide = "float64" if dtype_of(x) == "float64" else "float32"
+    wide = _summed(x)
 
     def grouped_mm(x: Any, matrices: Any, group: Any) -> Tensor:
         k = reduce_axis((0, as_size(inner)), "k")
@@ -281,4 +299,34 @@ def grouped_matmul(
 
     product = cx.te(grouped_mm, x, matrices, group)
     is_beyond = R.expand_dims(R.equal(group, cx.tensor(groups, "int64")), 1)
-    return R.astype(R.where(is_beyond, cx.tensor(0.0, wide), product), cx.result_dtype())
+    return R.where(is_beyond, cx.tensor(0.0, wide), product)
+
+
+def _summed_in_groups(cx: Context, x: Expr, y: Expr, ends: Expr) -> Expr:
+    """For each group, its columns of the first matrix times its rows of the second one."""
+    (groups,) = shape_of(ends)
+    bounds = cx.emit(R.nn.pad(cx.tensor(ends, "int64"), [1, 0]))
+
+    def write(k: Loops, x: Any, y: Any, bounds: Any, out: Any) -> None:
+        with k.every(out.shape[:2]) as (group, row):
+            with k.loop(out.shape[2]) as column:
+                k.store(out, (group, row, column), 0)
+            begin, end = bounds[group], bounds[group + 1]
+            with k.loop(end - begin, start=begin) as j, k.loop(out.shape[2]) as column:
+                left, right = (ops.cast_to(v, out.dtype) for v in (x[row, j], y[j, column]))
+                at = group, row, column
+                k.store(out, at, out[at] + left * right)
+
+    shape = [groups, shape_of(x)[0], shape_of(y)[1]]
+    (out,) = kernel(cx, "grouped_mm", [(shape, _summed(x))], [x, y, bounds], write)
+    return out
+
+
+@converter("grouped_mm_fallback_backward", namespace="transformers")
+def grouped_matmul_backward(
+    cx: Context, x: Expr, matrices: Expr, ends: Expr, grad: Expr
+) -> tuple[Expr, Expr]:
+    turned = cx.emit(R.permute_dims(matrices, [0, 2, 1]))
+    of_x = _grouped_rows(cx, grad, turned, ends)
+    of_matrices = _summed_in_groups(cx, cx.emit(R.permute_dims(x)), grad, ends)
+    return cx.tensor(of_x, dtype_of(x)), cx.tensor(of_matrices, dtype_of(matrices))
