@@ -268,31 +268,45 @@ def test_layers_of_transformers_without_gradients_are_one_operator(norm_first: b
     torch.testing.assert_close(result, expected)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_images_of_any_size_are_pooled(target: str) -> None:
+def pooled(self: Any, x: Any) -> Any:
+    h, w = x.shape[2:]
     pools = torch.nn.AdaptiveAvgPool2d((2, None)), torch.nn.AdaptiveAvgPool3d((None, 3, None))
     most, several = (
         torch.nn.AdaptiveMaxPool2d(sizes, return_indices=True) for sizes in (1, (3, 2))
     )
     rows = torch.nn.AdaptiveMaxPool1d(3, return_indices=True)
+    return (
+        *(pools[0](x), pools[0](x[0]), pools[1](x[None])),
+        *(*most(x), *several(x), *several(x[0]), *rows(x[0]), *rows(x[1].log())),
+        *(F.adaptive_avg_pool2d(x, (h + 2, 2 * w)), F.adaptive_avg_pool3d(x, (2, h, 2 * w))),
+    )
 
-    def pooled(self: Any, x: Any) -> Any:
-        h, w = x.shape[2:]
-        return (
-            *(pools[0](x), pools[0](x[0]), pools[1](x[None])),
-            *(*most(x), *several(x), *several(x[0]), *rows(x[0]), *rows(x[1].log())),
-            *(F.adaptive_avg_pool2d(x, (h + 2, 2 * w)), F.adaptive_avg_pool3d(x, (2, h, 2 * w))),
-        )
 
-    model = Module(pooled)
+def resized(self: Any, x: Any) -> Any:
+    h, w = x.shape[2:]
+    options: list[dict[str, Any]] = [
+        {"size": (h // 2 + 1, w + 1), "mode": "bicubic", "antialias": True},
+        {"size": (2 * h, 3), "mode": "bilinear", "antialias": True, "align_corners": True},
+        {"scale_factor": 1.7, "mode": "bilinear", "antialias": True},
+        {"size": (h // 2 + 1, w + 1), "mode": "bilinear"},
+    ]
+    images = x, x.mul(60).add(127).clamp(0, 255).byte()
+    return [F.interpolate(image, **given) for given in options for image in images]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("function", [pooled, resized])
+def test_images_of_any_size_are_pooled_and_resized(function: Any, target: str) -> None:
     sizes = [torch.export.Dim(name, min=2, max=64) for name in ("height", "width")]
     program = torch.export.export(
-        model, (torch.randn(2, 3, 5, 7),), dynamic_shapes=(({2: sizes[0], 3: sizes[1]},),)
+        Module(function),
+        (torch.randn(2, 3, 5, 7),),
+        dynamic_shapes=(({2: sizes[0], 3: sizes[1]},),),
     )
     run = relaxpy.compile(from_exported_program(program), target=target)["main"]
     for height, width in [(5, 7), (2, 3), (9, 4)]:
         x = torch.randn(2, 3, height, width)
-        assert_same(run(x), model(x))
+        assert_same(run(x), function(None, x))
 
 
 def test_an_input_that_changes_is_the_first_result() -> None:

@@ -24,7 +24,7 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import image
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.image import CROP, Axis, Sampling
-from relaxpy.ir.te.topi.interpolation import double
+from relaxpy.ir.te.topi.interpolation import FILTERS, double
 from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -36,24 +36,6 @@ _METHODS = {
     "cubic": "cubic",
 }
 _SYMMETRIC = "half_pixel_symmetric"
-#: The least taps beside an element on one side, by method.
-_REACH = {"linear": 1, "cubic": 2}
-
-
-def _hat(distance: PrimExpr, alpha: float) -> PrimExpr:
-    return ops.maximum(double(1.0) - distance, double(0.0))
-
-
-def _cubic(distance: PrimExpr, alpha: float) -> PrimExpr:
-    """The weight of Keys at a distance of at least 0."""
-    d, a = distance, double(alpha)
-    near = ((a + double(2.0)) * d - (a + double(3.0))) * d * d + double(1.0)
-    far = ((a * d - double(5 * alpha)) * d + double(8 * alpha)) * d - double(4 * alpha)
-    beyond = tir.Select(d < double(2.0), far, double(0.0))
-    return tir.Select(d <= double(1.0), near, beyond)
-
-
-_WEIGHTS: dict[str, Callable[[PrimExpr, float], PrimExpr]] = {"linear": _hat, "cubic": _cubic}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +100,7 @@ class _Scaled(Axis):
     ) -> Tensor:
         """The data under filters whose width depends on the scale."""
         narrow = ops.minimum(self.scale, double(1.0))
-        reach = _REACH[self.sampling.method]
+        reach, filtered = FILTERS[self.sampling.method]
         zero, last = ops.const(0, "int64"), ops.cast_to(self.old, "int64") - 1
         if self.ratio is not None:
             below = math.floor(-reach / self.ratio) + 1
@@ -135,9 +117,7 @@ class _Scaled(Axis):
         def weight(x: PrimExpr, k: PrimExpr) -> PrimExpr:
             at = position(x, k)
             distance = (double(at) - source(x)) * narrow
-            value = _WEIGHTS[self.sampling.method](
-                ops.maximum(distance, -distance), self.sampling.alpha
-            )
+            value = filtered(ops.maximum(distance, -distance), self.sampling.alpha)
             if not self.sampling.exclude:
                 return value
             return tir.Select(ops.all_of(at >= zero, at <= last), value, double(0.0))

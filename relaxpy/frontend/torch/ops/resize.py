@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from relaxpy.frontend.shared.tensors import dtype_of, rank_of, shape_of, sizes_known
+from relaxpy.frontend.shared.tensors import Size, as_size, dtype_of, rank_of, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.te.topi.interpolation import FILTERS, double
+from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.expr import EQ, Select
+from relaxpy.ir.tir.prim_expr import PrimExpr
 
 
 @converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
@@ -71,46 +74,68 @@ def upsample_bicubic(cx: Context, x: Expr, size: Any, align_corners: bool, *scal
     return _resized(cx, x, "cubic", "align_corners" if align_corners else "half_pixel")
 
 
-def _cubic(a: float) -> Callable[[Array], Array]:
-    def weight(x: Array) -> Array:
-        inner = ((a + 2) * x - (a + 3)) * x * x + 1
-        outer = ((x - 5) * x + 8) * x * a - 4 * a
-        return np.where(x < 1, inner, np.where(x < 2, outer, 0))
+def _weights(
+    cx: Context,
+    old: Size,
+    new: Size,
+    scale: float | None,
+    method: str,
+    *,
+    align_corners: bool,
+    widened: bool,
+) -> Expr:
+    """How much of each old element is in each new one: a column, which shrinking may widen."""
+    reach, filtered = FILTERS[method]
+    sizes = double(as_size(old)), double(as_size(new))
+    zero, half, one = double(0.0), double(0.5), double(1.0)
+    last = sizes[0] - one
+    step = sizes[0] / sizes[1] if scale is None else double(1 / scale)
+    if align_corners:
+        several = sizes[1] > one
+        step = Select(several, last / Select(several, sizes[1] - one, one), zero)
 
-    return weight
+    def wide(place: PrimExpr, at: PrimExpr) -> PrimExpr:
+        width = ops.maximum(step, one)
+        centre = step * (at + half)
+        begin, end = (
+            intrin.trunc(centre + width * double(side) + half) for side in (-reach, reach)
+        )
+        inside = ops.all_of(place >= begin, place < end)
+        return Select(inside, filtered(intrin.abs(place - centre + half) / width, -0.5), zero)
+
+    def narrow(place: PrimExpr, at: PrimExpr) -> PrimExpr:
+        """Those on the edges stand for those beyond."""
+        centre = step * at if align_corners else step * (at + half) - half
+        if method == "linear":
+            centre = ops.maximum(centre, zero)
+        total = zero
+        for offset in range(1 - reach, reach + 1):
+            source = intrin.floor(centre) + double(offset)
+            weight = filtered(intrin.abs(source - centre), -0.75)
+            at_edge = ops.minimum(ops.maximum(source, zero), last)
+            total = total + Select(ops.compare(EQ, at_edge, place), weight, zero)
+        return total
+
+    weight = wide if widened else narrow
+
+    def weights() -> Tensor:
+        shape = as_size(old), as_size(new)
+        return compute(shape, lambda place, at: weight(double(place), double(at)))
+
+    found = cx.te(weights, name="weights")
+    return R.divide(found, R.sum(found, [0], True)) if widened else found
 
 
-def _linear(x: Array) -> Array:
-    return np.maximum(1 - x, 0)
-
-
-def _widened(old: int, new: int, step: float, method: str) -> Array:
-    """How much of each old element is in each new one, where shrinking widens the filter."""
-    width = max(step, 1.0)
-    reach = (1 if method == "linear" else 2) * width
-    centre = step * (np.arange(new)[:, None] + 0.5)
-    begin = np.maximum(np.trunc(centre - reach + 0.5), 0)
-    end = np.minimum(np.trunc(centre + reach + 0.5), old)
-    places = np.arange(old)[None, :]
-    distance = np.abs(places - centre + 0.5) / width
-    found = (_linear if method == "linear" else _cubic(-0.5))(distance)
-    found = np.where((places >= begin) & (places < end), found, 0)
-    return found / found.sum(1, keepdims=True)
-
-
-def _between(old: int, new: int, step: float, method: str, *, align_corners: bool) -> Array:
-    """How much of each old element is in each new one; those on the edges stand for more."""
-    numbers = np.arange(new)
-    centre = step * numbers if align_corners else step * (numbers + 0.5) - 0.5
-    if method == "linear":
-        centre = np.maximum(centre, 0)
-    reach = 1 if method == "linear" else 2
-    found = np.zeros((new, old))
-    for offset in range(1 - reach, reach + 1):
-        place = np.floor(centre) + offset
-        weight = (_linear if method == "linear" else _cubic(-0.75))(np.abs(place - centre))
-        np.add.at(found, (numbers, np.clip(place, 0, old - 1).astype(int)), weight)
-    return found
+def _as_integers(cx: Context, weights: Expr) -> tuple[Expr, Expr]:
+    """Weights times the largest power of 2 for which they fit into 16 bits, and its exponent."""
+    powers = const(2.0 ** np.arange(1, 23), "float64")
+    half = const(0.5, "float64")
+    most = R.floor(R.add(R.multiply(R.max(weights), powers), half))
+    fits = R.less(most, const(2.0**15, "float64"))
+    digits = cx.emit(R.sum(R.astype(fits, "int32")))
+    scaled = R.multiply(weights, R.power(const(2.0, "float64"), R.astype(digits, "float64")))
+    scaled = cx.emit(scaled)
+    return R.astype(R.trunc(R.add(scaled, R.multiply(R.sign(scaled), half))), "int32"), digits
 
 
 def _filtered(
@@ -124,31 +149,20 @@ def _filtered(
 ) -> Expr:
     """The columns and then the rows as weighted sums, each rounded where the elements are bytes."""
     y, is_bytes = x, dtype_of(x) == "uint8"
+    options = {"align_corners": align_corners, "widened": widened}
     for axis in (3, 2):
-        old, new = sizes_known(x)[axis], cx.result_shape()[axis]
-        if not isinstance(new, int):
-            raise UnsupportedError("the size of the result has to be a number")
-        scale = scales[axis - 2]
-        step = old / new if scale is None else 1 / scale
-        if align_corners:
-            step = (old - 1) / (new - 1) if new > 1 else 0.0
-        if widened:
-            weights = _widened(old, new, step, method)
-        else:
-            weights = _between(old, new, step, method, align_corners=align_corners)
-        digits = 0
-        if is_bytes:
-            most = weights.max(initial=0.5)
-            digits = next(k for k in range(22, 0, -1) if int(most * 2**k + 0.5) < 2**15)
-            weights = np.trunc(weights * 2**digits + np.copysign(0.5, weights))
+        old, new = shape_of(x)[axis], cx.result_shape()[axis]
+        weights: Expr = cx.emit(_weights(cx, old, new, scales[axis - 2], method, **options))
         kind = "int32" if is_bytes else "float32" if "16" in dtype_of(x) else dtype_of(x)
-        order = [0, 1, 5 - axis, axis]
-        data = R.permute_dims(cx.tensor(y, kind), order)
-        y = R.matmul(data, const(weights.T.astype(kind), kind))
+        digits = None
         if is_bytes:
-            half, zero, top = (const(value, kind) for value in (1 << (digits - 1), 0, 255))
-            shifted = R.right_shift(R.add(y, half), const(digits, kind))
-            y = R.minimum(R.maximum(shifted, zero), top)
+            weights, digits = _as_integers(cx, weights)
+        order = [0, 1, 5 - axis, axis]
+        y = R.matmul(R.permute_dims(cx.tensor(y, kind), order), cx.tensor(weights, kind))
+        if digits is not None:
+            one, zero, top = (const(value, kind) for value in (1, 0, 255))
+            half = R.left_shift(one, R.subtract(digits, one))
+            y = R.minimum(R.maximum(R.right_shift(R.add(y, half), digits), zero), top)
         y = cx.emit(R.permute_dims(y, order))
     return y
 

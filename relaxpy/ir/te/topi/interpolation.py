@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
@@ -28,6 +30,26 @@ def cubic_weights(t: PrimExpr, alpha: float) -> list[PrimExpr]:
         double(2 * alpha + 3) * t2 - b * t3 - a * t,
         a * t2 - a * t3,
     ]
+
+
+def _hat(distance: PrimExpr, alpha: float) -> PrimExpr:
+    return ops.maximum(double(1.0) - distance, double(0.0))
+
+
+def _cubic(distance: PrimExpr, alpha: float) -> PrimExpr:
+    """The weight of Keys at a distance of at least 0."""
+    d, a = distance, double(alpha)
+    near = ((a + double(2.0)) * d - (a + double(3.0))) * d * d + double(1.0)
+    far = ((a * d - double(5 * alpha)) * d + double(8 * alpha)) * d - double(4 * alpha)
+    beyond = tir.Select(d < double(2.0), far, double(0.0))
+    return tir.Select(d <= double(1.0), near, beyond)
+
+
+#: The least taps beside an element on one side, and the weight at a distance, by method.
+FILTERS: dict[str, tuple[int, Callable[[PrimExpr, float], PrimExpr]]] = {
+    "linear": (1, _hat),
+    "cubic": (2, _cubic),
+}
 
 
 def sum_dtype(*dtypes: DataType) -> DataType:
