@@ -1,11 +1,15 @@
-"""Lines of random `forward` functions: views, changes in place, and operators of new tensors.
+"""Lines of random `forward` functions: views, changes in place, new tensors, layers of images.
 
 `x`, `y` and `z` stand for values, `F` for a floating one, `I` for one of integers, `B` for one of
 Booleans, `E` for one whose elements are exact, `N` for one that may change; `a` and `b` for axes of
 the first value, `i` for an index, `k` for a small integer, `c` for a number of Python, `d` for a
 datatype. What jumps at some elements (`floor`, comparisons, `argmax`) is written with `E`.
+
+In lines of layers, `X` stands for images of four channels, `{2|3}` for one of these texts, `{size}`
+for an expression of the sizes of `X`, and `{number}` for one or a small integer.
 """
 
+import random
 import re
 from collections.abc import Callable
 
@@ -66,9 +70,84 @@ x.ndim + x  F.rsqrt().nan_to_num(0, 0, 0)  x.count_nonzero()  E.eq(c)  E.ne(0)  
 torch.remainder(E, 2)  torch.atan2(F, F)  nn.softplus(F)  torch.floor_divide(E, 2)  x.mT.clone()
 torch.meshgrid(x.flatten(), x.flatten(), indexing='ij')[1]  x[B]  E.nonzero()  E.unique()
 """)
+LAYERS = _lines("""
+nn.conv2d(X, b{0|1|2}, None, {1|2|(1, 2)|(2, 1)}, {0|1|(1, 0)|(0, 2)}, {1|1|2})
+nn.conv2d(X, b3, groups=4, padding={0|1}, stride={1|2})
+nn.conv2d(X, b{1|2}, padding='same', dilation={1|2})
+nn.conv_transpose2d(X, b{1|2}, None, {1|2|(2, 3)}, {0|1})
+nn.conv_transpose2d(X, b2, None, 3, 1, ({0|1|2}, {0|1|2}))
+nn.{max|avg}_pool2d(X, {2|3|(3, 2)|(1, 3)}, {None|1|2|(2, 1)}, {0|0|1}, ceil_mode={True|False})
+nn.max_pool2d(X, 2, 2, dilation=2, ceil_mode={True|False})
+nn.avg_pool2d(X, {2|3}, 2, 1, {True|False}, {True|False}, {None|None|5})
+nn.adaptive_avg_pool2d(X, ({number}, {number}))  nn.adaptive_max_pool2d(X, ({1|2|3}, {1|2|3}))
+nn.interpolate(X, ({number}, {number}), mode='nearest{|-exact}')
+nn.interpolate(X, ({number}, {number}), None, 'bi{linear|cubic}', {True|False}, None, {True|False})
+nn.interpolate(X, None, {2|0.5|1.5|(2.0, 0.7)}, '{nearest|bilinear|bicubic|area}')
+nn.interpolate(X, None, {2.0|0.5|1.3}, 'bilinear', {True|False}, {True|False})
+nn.pad(X, ({0|1|X.shape[3] // 2}, {0|1|2}, {0|1|-1}, 1), '{constant|reflect|replicate|circular}')
+nn.pad(X, ({size}, 0, 0, {size}), value=1.5)  nn.group_norm(X, {1|2|4}, b4, b4)
+nn.instance_norm(X)  nn.batch_norm(X, b4, b4.abs() + 1, b4, b4)  nn.layer_norm(X, X.shape[-2:])
+nn.rms_norm(X, X.shape[-1:])  nn.local_response_norm(X, {2|3})
+X.roll(({size}, {1|-1|{size}}), (2, 3))
+X[:, :, {size} // 3:]  X[..., :-({size} // 4 + 1)]  X[:, :, ::{2|3}, -1:]
+torch.cat([X, X[:, :, :{number} // 2]], 2)
+torch.cat([X, X.new_zeros(X.shape[0], 4, X.shape[2], {number})], 3)
+nn.scaled_dot_product_attention(X, X, X, is_causal={True|False}, scale={None|0.3})
+nn.scaled_dot_product_attention(X, X, X, torch.ones_like(X @ X.mT).tril({0|1|-1}){|.bool()})
+X.softmax({1|2|3})  X.{cumsum|logcumsumexp}({1|2|3})  X.sort({2|3})[0]  X.topk(1, {2|3})[0]
+X.topk(X.shape[3] // 2 + 1, 3)[0]  X.unfold({2|3}, {1|2}, {1|2}).sum(-1)
+nn.unfold(X, {1|2}, {1|2}, {0|1}, {1|2})[:, :4, :, None]  nn.channel_shuffle(X, {2|4})
+nn.pixel_shuffle(X, 2).repeat(1, 4, 1, 1)
+nn.grid_sample(X, X.new_ones(X.shape[0], {number}, {number}, 2).cumsum(1).sub(2).div(4), \
+'{bilinear|nearest}', '{zeros|border|reflection}', {True|False})
+nn.grid_sample(X, nn.affine_grid(X.new_tensor([[[0.5, 0, 0.1], [0.1, 1, 0]]]).expand( \
+X.shape[0], -1, -1), (X.shape[0], 4, {number}, {number}), {True|False}), align_corners=False)
+X.flatten(2).mT.reshape(X.shape[0], -1, 4).mT[..., None]  X.mT.contiguous()  X.mT @ X
+torch.einsum('bchw,bcwk->bchk', X, X.mT)  X.reshape(X.shape[0], 4, -1, 1)
+X.view(X.shape[0], 4, 1, X.shape[2] * X.shape[3])  X.repeat(1, 1, X.shape[3], 1)[:, :, :7]
+X + torch.arange(X.shape[3]) / X.shape[2]  X * torch.linspace(0, 1, X.shape[3])
+torch.where(torch.arange(X.shape[2])[:, None] < {size} // 2, X, -1.0)
+X.mean({2|3|(2, 3)}, True)  X - X.{amax|amin}(({2|3},), True)  X.var({2|3}, {True|False}, True)
+torch.stack(X.tensor_split(2, 1), 1).sum(2).repeat(1, 2, 1, 1)
+torch.cat(X.chunk({2|4}, 1)[::-1], 1)
+X.index_select({2|3}, torch.zeros({number}).long())  nn.lp_pool2d(X.abs() + 0.1, {1|2}, {1|2})
+torch.tensordot(X, b0[:, :, 0, 0], ([1], [1])).movedim(-1, 1)
+nn.one_hot((E[:, 0] > 0).long(), 4).movedim(-1, 1).to(X.dtype)
+nn.embedding((E > 0).long().sum(1)[:, :, :1].squeeze(-1) % 4, b0[:, :, 0, 0]).mT[..., None]
+X.masked_fill(E > {0|0.5}, {-1|2})  X.diagonal(0, 2, 3)[..., None]  X.triu({0|1|-1})
+torch.bmm(X[:, 0], X[:, 1].mT)[:, None].expand(-1, 4, -1, -1)
+X.flip({2|3|(2, 3)}).diff(dim={2|3})
+X.movedim(1, -1).reshape(-1, 4).matmul(b0[:, :, 0, 0].T).view(X.shape[0], X.shape[2], \
+X.shape[3], 4).movedim(-1, 1)
+X.split([1, X.shape[3] - 1], 3)[0]  X.narrow(3, 0, (X.shape[3] + 1) // 2)
+nn.cosine_similarity(X, X.flip(3), dim=1)[:, None].expand(-1, 4, -1, -1)
+nn.normalize(X, dim={1|2|3})
+torch.cdist(X, X, compute_mode='donot_use_mm_for_euclid_dist')
+""")
+_SIZES = (
+    "X.shape[0]|X.shape[2]|X.shape[3]|X.shape[2] // 2|X.shape[3] // 2 + 1|X.shape[3] + 1"
+    "|X.shape[2] * 2|X.shape[2] + X.shape[3]|(X.shape[2] + 1) // 2"
+)
+_NAMED = {"size": _SIZES, "number": f"1|2|3|{_SIZES}"}
 #: Operators whose result is rounded.
-ROUNDED = re.compile(r"sqrt|exp|log|sig|tanh|sin|softmax|mean|var|std|norm|lu\(F|lerp|/ |avg|atan2")
-_LETTER = re.compile(r"(?<![\w.'])[xyzFEIBNabikcd](?![\w'(])")
+ROUNDED = re.compile(
+    r"sqrt|exp|log|sig|tanh|sin|softmax|mean|var|std|norm|lu\(F|lerp|/ |avg|atan2"
+    r"|polate|sample|attention|cdist|lp_pool|linspace|cosine"
+)
+_LETTER = re.compile(r"(?<![\w.'])[XxyzFEIBNabikcd](?![\w'(])")
+
+
+def expanded(template: str, rng: random.Random) -> str:
+    """The template with one of the texts of each pair of braces."""
+    while "{" in template:
+        template = re.sub(
+            r"\{([^{}]*)\}", lambda found: _one_of(_NAMED.get(found[1], found[1]), rng), template
+        )
+    return template
+
+
+def _one_of(texts: str, rng: random.Random) -> str:
+    return rng.choice(texts.split("|"))
 
 
 def filled(template: str, choose: Callable[[str], str]) -> str:

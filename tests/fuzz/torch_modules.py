@@ -12,6 +12,8 @@ runs it. What is varied, each by itself:
 - datatypes of two operands, equal or not; numbers of Python and tensors of rank 0 as operands;
 - results: one or several, nested in tuples, lists and dicts; inputs, buffers, views of one memory,
   one of them twice, numbers and None;
+- layers of images, one on another, whose arguments are numbers or expressions of sizes; the number
+  of images and both sizes of them are dynamic, and 0 or 1 in some calls;
 - exported and compiled for a target, or compiled while it runs by `torch.compile`.
 """
 
@@ -24,7 +26,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,7 +35,7 @@ import relaxpy
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo
 from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
-from tests.fuzz.torch_lines import CHANGES, NEW, ROUNDED, VIEWS, filled
+from tests.fuzz.torch_lines import CHANGES, LAYERS, NEW, ROUNDED, VIEWS, expanded, filled
 
 WAYS = ("native", "numpy", "torch.compile")
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -41,6 +43,10 @@ INTEGERS = (torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torc
 DTYPES = (*FLOATS, *FLOATS, *INTEGERS, torch.bool)
 #: The size of dynamic axes where the module is drawn.
 DYNAMIC = 5
+#: The number of images and their sizes; modules are drawn with the first.
+IMAGES = ((2, 5, 6), (3, 7, 4), (1, 9, 9), (2, 2, 3), (1, 12, 8), (0, 5, 6), (1, 1, 1))
+#: The shapes of the buffers beside images: weights of convolutions, a number for each channel.
+WEIGHTS = ((4, 4, 1, 1), (4, 4, 3, 3), (4, 4, 3, 2), (4, 1, 3, 3), (4,))
 #: What PyTorch says about lines that do not fit their operands.
 REFUSED = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError, AttributeError)
 
@@ -71,6 +77,8 @@ class Case:
     text: str
     buffers: Mapping[str, Any]
     calls: Sequence[Sequence[Any]]
+    #: The axes of the inputs that are dynamic, if there are several calls.
+    dynamic: Sequence[int] = (0,)
 
     def module(self) -> Drawn:
         return Drawn(self.text, self.buffers)
@@ -87,6 +95,7 @@ class Draw:
 
     rng: random.Random
     given: dict[str, Any] = field(default_factory=dict)
+    kinds: Sequence[tuple[str, ...]] = (VIEWS, VIEWS, CHANGES, CHANGES, NEW, NEW, NEW)
     lines: list[str] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
     #: Variables whose elements may differ by rounding.
@@ -99,12 +108,14 @@ class Draw:
             "I": lambda name, x: not x.is_floating_point() and x.dtype != torch.bool,
             "B": lambda name, x: x.dtype == torch.bool and name not in self.rounded,
             "E": lambda name, x: name not in self.rounded,
+            "X": lambda name, x: x.ndim == 4 and x.shape[1] == 4 and name[0] != "b",
         }
         fit = fits.get(letter, lambda name, x: True)
         names = [name for name, value in self.values.items() if fit(name, value)]
         if not names:
             raise Redraw
-        return self.rng.choice(names[-4:] if self.rng.random() < 0.6 else names)
+        recent = names[-1:] if letter == "X" else names[-4:]
+        return self.rng.choice(recent if self.rng.random() < 0.6 else names)
 
     def line(self, template: str) -> str:
         """The template with values in place of its letters."""
@@ -126,11 +137,11 @@ class Draw:
             first.append(self.values[name].ndim)
             return name
 
-        return filled(template, choose)
+        return filled(expanded(template, self.rng), choose)
 
     def step(self) -> None:
         """Draw a line that runs; it is not added if no line does."""
-        kind = self.rng.choice((VIEWS, VIEWS, CHANGES, CHANGES, NEW, NEW, NEW))
+        kind = self.rng.choice(self.kinds)
         name = f"v{len(self.lines)}"
         try:
             text = self.line(self.rng.choice(kind))
@@ -180,9 +191,9 @@ def mixes_signs(values: Sequence[Any]) -> bool:
     return unsigned and any(x.is_floating_point() for x in values)
 
 
-def tensor(rng: random.Random, shape: Sequence[int]) -> Any:
+def tensor(rng: random.Random, shape: Sequence[int], dtype: Any = None) -> Any:
     """A tensor of few bits, of a random datatype and layout."""
-    dtype = rng.choice(DTYPES)
+    dtype = dtype or rng.choice(DTYPES)
     low = 0 if dtype in (torch.bool, torch.uint8) else -8
     order = list(range(len(shape)))
     if rng.random() < 0.3:
@@ -205,6 +216,8 @@ def write(seed: object) -> Case:
 
 
 def _write(rng: random.Random) -> Case:
+    if rng.random() < 0.3:
+        return _images(rng)
     base = (DYNAMIC, *rng.choices((1, 2, 3, 4, 0), (2, 3, 3, 2, 0.4), k=3))
     shapes: dict[str, tuple[int, ...]] = {}
     for k in range(rng.choice((1, 1, 2, 3))):
@@ -214,10 +227,42 @@ def _write(rng: random.Random) -> Case:
     if rng.random() < 0.2:
         shapes["x1"] = ()
     draw = Draw(rng, {name: tensor(rng, shape) for name, shape in sorted(shapes.items())})
+    text, buffers, call = _drawn(draw, rng.choice((1, 2, 3, 4, 6, 9, 12)))
+    calls = [call]
+    if rng.random() < 0.5:
+        longer = [x for x in call if x.ndim]
+        calls.append([torch.cat([x, x[:2]]) if x.ndim else x for x in call] if longer else [])
+    case = Case(text, buffers, calls)
+    for call in calls:
+        case.module()(*map(copied, call))
+    return case
+
+
+def _images(rng: random.Random) -> Case:
+    dtype = rng.choice((torch.float32, torch.float32, torch.float64))
+    given = {f"b{k}": tensor(rng, shape, dtype) for k, shape in enumerate(WEIGHTS)}
+    images = [tensor(rng, (n, 4, *sizes), dtype) for n, *sizes in IMAGES]
+    kinds = (*[LAYERS] * 8, VIEWS, CHANGES, NEW)
+    draw = Draw(rng, {"x0": images[0], **given}, kinds)
+    text, buffers, call = _drawn(draw, rng.choice((1, 2, 3)))
+    case = Case(text, buffers, [call, *([x] for x in rng.sample(images[1:], 3))], (0, 2, 3))
+    return replace(case, calls=[call for call in case.calls if runs(case.module(), call)])
+
+
+def runs(module: Callable[..., Any], call: Sequence[Any]) -> bool:
+    """Whether PyTorch takes arguments of these sizes."""
+    try:
+        module(*map(copied, call))
+    except (*REFUSED, AssertionError):  # an AssertionError of what a program was exported for
+        return False
+    return True
+
+
+def _drawn(draw: Draw, count: int) -> tuple[str, Mapping[str, Any], Sequence[Any]]:
+    """The text of a module of up to so many lines, its buffers, and the arguments of a call."""
     draw.values = draw.after([])
-    wanted = rng.choice((1, 2, 3, 4, 6, 9, 12))
-    for _ in range(10 * wanted):
-        if len(draw.lines) < wanted:
+    for _ in range(10 * count):
+        if len(draw.lines) < count:
             draw.step()
     names = [name for name in draw.given if name.startswith("x")]
     buffers = {name: x for name, x in draw.given.items() if name not in names}
@@ -229,14 +274,7 @@ def _write(rng: random.Random) -> Case:
             f"return {result(draw)}",
         ]
     )
-    calls = [[draw.given[name] for name in names]]
-    if rng.random() < 0.5:
-        longer = [x for x in calls[0] if x.ndim]
-        calls.append([torch.cat([x, x[:2]]) if x.ndim else x for x in calls[0]] if longer else [])
-    case = Case(text, buffers, calls)
-    for call in calls:
-        case.module()(*map(copied, call))
-    return case
+    return text, buffers, [draw.given[name] for name in names]
 
 
 def result(draw: Draw) -> str:
@@ -306,13 +344,13 @@ def run_compiled(case: Case) -> None:
 def run_exported(case: Case, target: str) -> None:
     module, dynamic = case.module(), None
     if len(case.calls) > 1:
-        shape = {0: torch.export.Dim.AUTO}
+        shape = dict.fromkeys(case.dynamic, torch.export.Dim.AUTO)
         dynamic = (tuple(shape if x.ndim else {} for x in case.calls[0]),)
     try:
         exported = torch.export.export(
             module, tuple(map(copied, case.calls[0])), {}, dynamic_shapes=dynamic
         )
-        plain = exported.run_decompositions({})
+        plain, guarded = exported.run_decompositions({}), exported.module()
     except Exception as error:  # of PyTorch, which refuses modules with many kinds
         raise Redraw from error
     changed = [
@@ -327,7 +365,7 @@ def run_exported(case: Case, target: str) -> None:
             for name, x in zip(inputs, call, strict=True)
             for n, m in zip(known[name], x.shape, strict=True)
         )
-        if any(number_of(n) not in (None, m) for n, m in sizes):
+        if any(number_of(n) not in (None, m) for n, m in sizes) or not runs(guarded, call):
             continue  # PyTorch has found that this size cannot vary
         module, args = case.module(), [*map(copied, call)]
         expected = leaves(module(*args))
