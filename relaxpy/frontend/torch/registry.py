@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 _WITHOUT_EFFECT = frozenset(
     {
         *("layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"),
-        *("cudnn_enable", "cudnn_enabled"),
+        *("cudnn_enable", "cudnn_enabled", "requires_grad"),
     }
 )
 

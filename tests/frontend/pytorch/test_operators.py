@@ -298,6 +298,23 @@ def test_operators_of_quantised_programs() -> None:
         compare(Applied(operator, (given, {})), "numpy")
 
 
+def test_prims_are_what_they_are_in_operators_of_pytorch() -> None:
+    def prims(x: Any) -> Any:
+        p, made = torch.ops.prims, {"dtype": x.dtype, "device": x.device, "requires_grad": False}
+        whole = x.long()
+        return (
+            *(p.broadcast_in_dim(x, [4, 2, 3, 6], [0, 3]), p.transpose(x, [1, 0]), p.rev(x, [0])),
+            *(p.reshape(x, [3, 8]), p.collapse(x, 0, 1), p.collapse_view(x, 0, 1)),
+            *(p.split_dim(x, 1, 2), p.squeeze(x[:, None], [1]), p.view_of(x), p.cat([x, x], 1)),
+            *(p.sum(x, [0]), p.amax(x, [1]), p.amin(x, [0, 1]), p.var(x, [1], 0.5)),
+            *(p.full([2], 3.5, **made), p.full_like(x, 2, **made), p.fill(x, 1)),
+            *(p.shift_left(whole, whole), p.shift_right_arithmetic(whole, whole)),
+        )
+
+    x = torch.arange(24.0).reshape(4, 6) / 4
+    compare(Applied(prims, ((x,), {})), "numpy")
+
+
 #: Lengths of one matrix, of two factors, that hardly anything divides.
 @pytest.mark.parametrize(
     ("length", "dtype"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.elementwise import cast, floated, operands
+from relaxpy.frontend.torch.ops.reduce import variance
 from relaxpy.frontend.torch.ops.scalars import each_element, elementwise, spread
 from relaxpy.frontend.torch.registry import CONVERTERS, Value, converter
 from relaxpy.ir.core.dtype import DataType
@@ -36,13 +38,46 @@ _TWINS = (
     *("erf", "exp", "exp2", "expm1", "floor", "fmod", "ge", "gt", "isfinite", "le", "log"),
     *("log10", "log1p", "log2", "lt", "maximum", "minimum", "mul", "ne", "neg", "pow"),
     *("reciprocal", "remainder", "round", "rsqrt", "sign", "sin", "sinh"),
-    *("sqrt", "sub", "tan", "tanh", "trunc", "where", "add"),
+    *("sqrt", "sub", "tan", "tanh", "trunc", "where", "add", "signbit", "copysign", "fmax"),
+    *("fmin", "gcd", "frexp", "nextafter", "as_strided_scatter", "amax", "amin", "cat", "fill"),
+    *("full", "full_like"),
 )
 
 
+#: Prims that mean what operators of other names do.
+_OTHERS = {
+    "transpose": "permute",
+    "rev": "flip",
+    "shift_left": "bitwise_left_shift",
+    "shift_right_arithmetic": "bitwise_right_shift",
+    "view_of": "alias",
+    "sum": "sum.dim_IntList",
+    **{name: name for name in _TWINS},
+}
+
+
 def _register() -> None:
-    for name in _TWINS:
-        CONVERTERS[f"prims.{name}"] = CONVERTERS[f"aten.{name}"]
+    for name, twin in _OTHERS.items():
+        CONVERTERS[f"prims.{name}"] = CONVERTERS[f"aten.{twin}"]
+
+
+@converter("reshape", "collapse", "collapse_view", "split_dim", "squeeze", namespace="prims")
+def of_result_shape(cx: Context, x: Expr, *rest: Value) -> Expr:
+    return reshaped(x, cx.result_shape())
+
+
+@converter("broadcast_in_dim", namespace="prims")
+def broadcast_in_dim(cx: Context, x: Expr, shape: Value, axes: Sequence[int]) -> Expr:
+    """Axes of the operand are these of the result; the others are repeated."""
+    sizes = cx.result_shape()
+    given = dict(zip(axes, shape_of(x), strict=True))
+    apart = reshaped(x, [given.get(k, 1) for k in range(len(sizes))])
+    return R.broadcast_to(apart, tuple(sizes))
+
+
+@converter("var", namespace="prims")
+def var(cx: Context, x: Expr, axes: Any, correction: float) -> Any:
+    return variance(cx, x, axes, correction=correction)
 
 
 @converter("convert_element_type", namespace="prims")
@@ -237,7 +272,4 @@ def as_strided_scatter(
     return reshaped(result, shape_of(x))
 
 
-for _name in ("signbit", "copysign", "fmax", "fmin", "gcd", "frexp", "nextafter"):
-    CONVERTERS[f"prims.{_name}"] = CONVERTERS[f"aten.{_name}"]
-CONVERTERS["prims.as_strided_scatter"] = CONVERTERS["aten.as_strided_scatter"]
 _register()
