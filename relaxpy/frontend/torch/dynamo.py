@@ -146,6 +146,8 @@ class _Graph:
         views = self._aliases.views
         numbers = self._aliases.numbers(args) if views else {}
         bases = {k: args[view.index] for k, view in views.items() if view.of_argument}
+        # Where memory begins that results must not be in; empty ones, at 0, could not grow there.
+        memory = {0, *(value.data_ptr() for value in args if isinstance(value, torch.Tensor))}
         args.clear()
         try:
             results = run(*arrays) if self._is_computed else ()
@@ -153,7 +155,10 @@ class _Graph:
             error.hide_internal_frames()
             raise
         made = iter(results if isinstance(results, tuple) else (results,))
-        values = [value if make is None else make(next(made)) for make, value in self._results]
+        values = [
+            value if make is None else _apart(make(next(made)), memory)
+            for make, value in self._results
+        ]
         for k, view in views.items():
             base = bases[k] if view.of_argument else values[view.index]
             values[k] = view.made(base, numbers)
@@ -172,6 +177,17 @@ class _Graph:
         if isinstance(value, torch.nn.Parameter):
             self._arrays[k] = (value, value.data_ptr(), array)
         return array
+
+
+def _apart(result: Any, memory: set[int]) -> Any:
+    """A result in memory of its own: one that is a copy for PyTorch is its operand in Relax."""
+    if not isinstance(result, torch.Tensor):
+        return result
+    place = result.data_ptr()
+    if place in memory:
+        return result.clone()
+    memory.add(place)
+    return result
 
 
 _PLAIN: Final = frozenset((torch.float32, torch.float64, torch.int32, torch.int64, torch.bool))

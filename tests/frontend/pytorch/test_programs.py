@@ -864,6 +864,27 @@ def test_torch_compile_returns_views_at_all_sizes(function: Callable[..., Any]) 
         assert found[0].untyped_storage().data_ptr() == ours.untyped_storage().data_ptr()
 
 
+def test_torch_compile_returns_copies_in_memory_of_their_own() -> None:
+    def copies(x: Any) -> Any:
+        y = x + 1
+        return x.clone(), x.clone(), x.view(-1).clone(), torch.cat([x]), y, y.clone()
+
+    torch._dynamo.reset()
+    x = torch.randn(3, 4)
+    found = torch.compile(copies, backend=relax_dynamo(target="numpy"))(x)
+    places = {tensor.untyped_storage().data_ptr() for tensor in (x, *found)}
+    assert len(places) == 1 + len(found)
+
+
+def test_torch_compile_returns_an_empty_tensor_that_can_grow() -> None:
+    def doubled(x: Any) -> Any:
+        return torch.mul(x, 2, out=x.new_empty(0))
+
+    torch._dynamo.reset()
+    x = torch.randn(3, 4)
+    assert_same([torch.compile(doubled, backend=relax_dynamo(target="numpy"))(x)], [doubled(x)])
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_questions_about_no_elements(target: str) -> None:
     model = Module(lambda self, x: (x[1:1].any(), x[1:1].all(), x[:, 4:].any(1)))
