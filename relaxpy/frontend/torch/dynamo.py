@@ -156,8 +156,7 @@ class _Graph:
             raise
         made = iter(results if isinstance(results, tuple) else (results,))
         values = [
-            value if make is None else _apart(make(next(made)), memory)
-            for make, value in self._results
+            value if make is None else make(next(made), memory) for make, value in self._results
         ]
         for k, view in views.items():
             base = bases[k] if view.of_argument else values[view.index]
@@ -179,17 +178,6 @@ class _Graph:
         return array
 
 
-def _apart(result: Any, memory: set[int]) -> Any:
-    """A result in memory of its own: one that is a copy for PyTorch is its operand in Relax."""
-    if not isinstance(result, torch.Tensor):
-        return result
-    place = result.data_ptr()
-    if place in memory:
-        return result.clone()
-    memory.add(place)
-    return result
-
-
 _PLAIN: Final = frozenset((torch.float32, torch.float64, torch.int32, torch.int64, torch.bool))
 
 
@@ -203,21 +191,37 @@ def _items(output: Any) -> list[Any]:
     return list(output) if isinstance(output, (tuple, list)) else [output]
 
 
-def _result(item: Any, order: Sequence[int] | None) -> tuple[Callable[[Any], Any] | None, Any]:
+def _result(
+    item: Any, order: Sequence[int] | None
+) -> tuple[Callable[[Any, set[int]], Any] | None, Any]:
     if not isinstance(item, torch.fx.Node):
         return (None, item) if item is None else (_number, None)
     meta = item.meta.get("val")
     if isinstance(meta, torch.Tensor):
-        make = _complex if meta.is_complex() else as_torch
-        return make if order is None else lambda value: make(value).permute(order), None
+        convert = _complex if meta.is_complex() else as_torch
+
+        def tensor(value: Any, memory: set[int]) -> Any:
+            result = _apart(convert(value), memory)
+            return result if order is None else result.permute(order)
+
+        return tensor, None
     return _number, None
+
+
+def _apart(result: Any, memory: set[int]) -> Any:
+    """A result in memory of its own: one that is a copy for PyTorch is its operand in Relax."""
+    place = result.data_ptr()
+    if place in memory:
+        return result.clone(memory_format=torch.contiguous_format)
+    memory.add(place)
+    return result
 
 
 def _complex(pair: Any) -> Any:
     return complex_view(as_torch(pair))
 
 
-def _number(value: Any) -> Any:
+def _number(value: Any, memory: set[int]) -> Any:
     return value.item()
 
 

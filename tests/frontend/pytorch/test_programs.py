@@ -867,13 +867,15 @@ def test_torch_compile_returns_views_at_all_sizes(function: Callable[..., Any]) 
 def test_torch_compile_returns_copies_in_memory_of_their_own() -> None:
     def copies(x: Any) -> Any:
         y = x + 1
-        return x.clone(), x.clone(), x.view(-1).clone(), torch.cat([x]), y, y.clone()
+        return x.clone(), x.clone(), x.reshape(-1).clone(), torch.cat([x]), y, y.clone()
 
     torch._dynamo.reset()
-    x = torch.randn(3, 4)
-    found = torch.compile(copies, backend=relax_dynamo(target="numpy"))(x)
-    places = {tensor.untyped_storage().data_ptr() for tensor in (x, *found)}
-    assert len(places) == 1 + len(found)
+    compiled = torch.compile(copies, backend=relax_dynamo(target="numpy"))
+    for x in (torch.randn(3, 4), torch.randn(4, 3).mT, torch.randn(3, 8)[:, ::2]):
+        found = compiled(x)
+        assert [v.stride() for v in found] == [v.stride() for v in copies(x)]
+        places = {tensor.untyped_storage().data_ptr() for tensor in (x, *found)}
+        assert len(places) == 1 + len(found)
 
 
 def test_torch_compile_returns_an_empty_tensor_that_can_grow() -> None:
