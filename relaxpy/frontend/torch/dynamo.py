@@ -142,12 +142,12 @@ class _Graph:
             run = self._freezer.run([args[place] for place in self._fixed])
         if run is None:
             run, used = self._compiled(), self._all
-        arrays = [self._array(k, args[place]) for k, place in used]
+        # Where memory begins that results must not be in; empty ones, at 0, could not grow there.
+        memory = {0}
+        arrays = [self._array(k, args[place], memory) for k, place in used]
         views = self._aliases.views
         numbers = self._aliases.numbers(args) if views else {}
         bases = {k: args[view.index] for k, view in views.items() if view.of_argument}
-        # Where memory begins that results must not be in; empty ones, at 0, could not grow there.
-        memory = {0, *(value.data_ptr() for value in args if isinstance(value, torch.Tensor))}
         args.clear()
         try:
             results = run(*arrays) if self._is_computed else ()
@@ -163,18 +163,19 @@ class _Graph:
             values[k] = view.made(base, numbers)
         return values
 
-    def _array(self, k: int, value: Any) -> Any:
+    def _array(self, k: int, value: Any, memory: set[int]) -> Any:
         """The array over the memory of an argument; those of parameters are kept."""
         if value is None:  # a token, which stands for the order of effects
             return _TOKEN
         if not isinstance(value, torch.Tensor):
             return ShapeTuple((value,))
-        kept = self._arrays[k]
-        if kept is not None and kept[0] is value and kept[1] == value.data_ptr():
+        kept, place = self._arrays[k], value.data_ptr()
+        memory.add(place)
+        if kept is not None and kept[0] is value and kept[1] == place:
             return kept[2]
         array = value.numpy() if _is_plain(value) else as_numpy(real_view(value))
         if isinstance(value, torch.nn.Parameter):
-            self._arrays[k] = (value, value.data_ptr(), array)
+            self._arrays[k] = (value, place, array)
         return array
 
 
