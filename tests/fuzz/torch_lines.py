@@ -70,6 +70,7 @@ x.ndim + x  F.rsqrt().nan_to_num(0, 0, 0)  x.count_nonzero()  E.eq(c)  E.ne(0)  
 torch.remainder(E, 2)  torch.atan2(F, F)  nn.softplus(F)  torch.floor_divide(E, 2)  x.mT.clone()
 torch.meshgrid(x.flatten(), x.flatten(), indexing='ij')[1]  x[B]  E.nonzero()  E.unique()
 """)
+#: PyTorch fills one column with its first element if it filters (`antialias`): there are two.
 LAYERS = _lines("""
 nn.conv2d(X, b{0|1|2}, None, {1|2|(1, 2)|(2, 1)}, {0|1|(1, 0)|(0, 2)}, {1|1|2})
 nn.conv2d(X, b3, groups=4, padding={0|1}, stride={1|2})
@@ -81,7 +82,8 @@ nn.max_pool2d(X, 2, 2, dilation=2, ceil_mode={True|False})
 nn.avg_pool2d(X, {2|3}, 2, 1, {True|False}, {True|False}, {None|None|5})
 nn.adaptive_avg_pool2d(X, ({number}, {number}))  nn.adaptive_max_pool2d(X, ({1|2|3}, {1|2|3}))
 nn.interpolate(X, ({number}, {number}), mode='nearest{|-exact}')
-nn.interpolate(X, ({number}, {number}), None, 'bi{linear|cubic}', {True|False}, None, {True|False})
+nn.interpolate(X, ({number}, {number} + 1), None, 'bi{linear|cubic}', \
+{True|False}, None, {True|False})
 nn.interpolate(X, None, {2|0.5|1.5|(2.0, 0.7)}, '{nearest|bilinear|bicubic|area}')
 nn.interpolate(X, None, {2.0|0.5|1.3}, 'bilinear', {True|False}, {True|False})
 nn.pad(X, ({0|1|X.shape[3] // 2}, {0|1|2}, {0|1|-1}, 1), '{constant|reflect|replicate|circular}')
