@@ -280,8 +280,13 @@ class Loops:
         axis: Axis | None,
         most: int,
         body: Callable[[Sequence[Mapping[Var, Value]]], None],
+        *,
+        twice: bool = False,
     ) -> None:
-        """`body` with the values of the variable in all iterations, at most so many at once."""
+        """`body` with the values of the variable in all iterations, at most so many at once.
+
+        The last ones may begin before the end of those before them if iterations run `twice`.
+        """
         if axis is None:
             return body([{}])
         extent, frame = axis.extent.constant, self.frame
@@ -295,6 +300,16 @@ class Loops:
                 frame.settle(places)
                 body([{axis.var: place} for place in places])
 
+        if twice and extent is not None and extent > most:
+            step = min(range(most, most // 2, -1), key=lambda n: -(-extent // n) * n)
+            start, stop = self.bounds(axis)
+            last = self.function.index(stop) - step
+
+            def overlapping(index: Value) -> None:
+                some(self.function.intrinsic("smin", index, last), step)
+
+            self.stretches(start, stop, step, (), overlapping)
+            return None
         cuts = self.cuts(axis, steps)
         for (low, high), step in zip(pairwise(cuts), steps, strict=False):
             self.stretches(low, high, step, (), partial(some, count=step))

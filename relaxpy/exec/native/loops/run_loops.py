@@ -34,13 +34,15 @@ from relaxpy.exec.native.values.datatypes import storage_type, value_type
 from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import Add, Cast, Max, Min, Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
 _SWEPT_ROWS = 8
 """The rows that one pass over the accumulators of columns adds."""
+_BESIDE = 4
+"""The iterations that are computed together, as they read the same elements."""
 _SUMS = 4
 """The vectors of sums of columns that are computed together, as each waits for its last result."""
 
@@ -74,11 +76,14 @@ class RunLoops(Loops):
                 self.frame.forget()
             case RepeatedLoads() as repeated:
                 DecodedSums(self, run, repeated, self._finish).emit()
-            case Columns(along=along, form=form):
+            case Columns(along=along, form="swept"):
                 rest = tuple(a for a in run.axes if a is not along)
-                of_columns = self._sweep if form == "swept" else self._columns
+                self.iterations(rest, lambda: self._sweep(run, along), listens=True)
+            case Columns(along=along, form=form, beside=beside):
+                rest = tuple(a for a in run.axes if a is not along and a is not beside)
                 count = _SUMS if form == "wide" else 1
-                self.iterations(rest, lambda: of_columns(run, along, count), listens=True)
+                of_columns = partial(self._columns, run, along, count, beside)
+                self.iterations(rest, of_columns, listens=True)
             case Reduction(along=along):
                 self.iterations(run.axes, lambda: self._element(run, along))
             case Search(condition=condition):
@@ -130,18 +135,65 @@ class RunLoops(Loops):
         gathers = any(_is_gathered(position_of(*element), along.var) for element in elements)
         return LANE_BITS // max(bits, 16) // (2 if gathers else 1)
 
-    def _columns(self, run: Run, along: Axis, together: int = 1) -> None:
-        """The iterations of `along` as lanes, of `together` vectors; accumulations run inside."""
+    def _columns(self, run: Run, along: Axis, count: int = 1, beside: Axis | None = None) -> None:
+        """The iterations of `along` as lanes, of `count` vectors; accumulations run inside.
+
+        Several iterations of the axis `beside` are computed together.
+        """
+        twice = self._repeats(run)
 
         def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
             with self.frame.level(lanes=lanes):
-                sums = self._starts(run, lanes.count)
-                sums = self.nested(run.over, lambda *c: self._body(run, c), sums)
-                self._finish(run, sums)
+                together = partial(self._together, run, lanes.count)
+                self.several(beside, _BESIDE, together, twice=twice)
             return ()
 
-        count = self.count(run, along)
-        self.chunks(along, count, together, chunk, (), wide=True, twice=self._repeats(run))
+        self.chunks(along, self.count(run, along), count, chunk, (), wide=True, twice=twice)
+
+    def _together(self, run: Run, lanes: int, places: Sequence[Mapping[Var, Value]]) -> None:
+        """The iterations at `places`, whose sums do not wait for each other."""
+        frame, starts = self.frame, self._starts(run, lanes)
+        width = len(starts)
+        ready = self._ready(run) if len(places) > 1 else []
+
+        def body(*sums: Value) -> list[Value]:
+            known: list[dict[PrimExpr, Value]] = [{} for _ in places]
+            for node in ready:
+                for place, values in zip(places, known, strict=True):
+                    with frame.level(place):
+                        a, b = (values.get(x) or frame.value(x) for x in (node.a, node.b))
+                        values[node] = frame.binary(type(node), node.dtype, a, b)
+            results: list[Value] = []
+            for n, place in enumerate(places):
+                with frame.level(place):
+                    results += self._body(run, sums[n * width : (n + 1) * width])
+            return results
+
+        sums = self.nested(run.over, body, starts * len(places))
+        for n, place in enumerate(places):
+            with frame.level(place):
+                self._finish(run, sums[n * width : (n + 1) * width])
+
+    def _ready(self, run: Run) -> list[Add | Max | Min]:
+        """Sums of what a run reads, each after its parts, that are known before it stores."""
+        written = self.aliases({m.target for m in (*run.assignments, *run.after)})
+        found: list[Add | Max | Min] = []
+        for member in run.assignments:
+            if member.guards or not written.isdisjoint(x.buffer for x in loads(member.value)):
+                continue
+            pending = [member.value]
+            while pending:
+                match pending.pop():
+                    case (Add(a=a, b=b) | Max(a=a, b=b) | Min(a=a, b=b)) as node:
+                        found.append(node)
+                        pending += [a, b]
+                    case Mul(a=a, b=b):
+                        pending += [a, b]
+                    case Cast(value=value):
+                        pending.append(value)
+                    case _:
+                        pass
+        return found[::-1]
 
     def _repeats(self, run: Run) -> bool:
         """Whether an iteration that runs again stores the same values."""
@@ -291,7 +343,7 @@ class RunLoops(Loops):
             self._body(run, ())
             frame.stored = outer
 
-    def _sweep(self, run: Run, along: Axis, _: int) -> None:
+    def _sweep(self, run: Run, along: Axis) -> None:
         """As `_columns`, but row by row in the order of memory, with the targets as sums."""
         frame, f, count = self.frame, self.function, self.count(run, along)
         members = run.accumulations

@@ -11,6 +11,7 @@ from relaxpy.exec.kernel.plan.dependence import common_indices, meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
 from relaxpy.exec.native.maths import LONG
+from relaxpy.exec.native.trees.lanes import lane_axis, shared_axis
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.repeated import repeated_loads
 from relaxpy.ir.arith.algebra.affine import as_poly
@@ -175,7 +176,7 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
         return None
     # Processors look ahead a limited number of instructions: with several functions one after the
     # other these would be of one vector, which wait for each other.
-    if _has_functions(second) and _has_functions(first):
+    if _has_functions(second) and (_has_functions(first) or _shares(first)):
         return None
     count = len(second.axes if reduces else first.axes)
     axes, over = first.loops[:count], first.loops[count:]
@@ -211,3 +212,9 @@ def _has_functions(run: Run) -> bool:
     """Whether an iteration computes functions of many instructions."""
     calls = (n for m in run.assignments for n in occurrences(m.value, Call))
     return any(isinstance(n.op, Op) and n.op.name.removeprefix("tir.") in LONG for n in calls)
+
+
+def _shares(run: Run) -> bool:
+    """Whether iterations are computed together, as they read the same elements."""
+    along = lane_axis(run)
+    return along is not None and shared_axis(run, along) is not None

@@ -7,10 +7,10 @@ from functools import lru_cache, reduce
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.buffers import position_of
-from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run
-from relaxpy.ir.arith.algebra.affine import IndexPoly, affine
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Call, PrimExpr, Var
@@ -25,6 +25,8 @@ _FOLD = 5
 """The cost of the extreme of all lanes, for each of them."""
 LONGEST_STEP = 8
 """Up to this distance, elements are loaded as vectors, at the cost of as many."""
+_LEAST_SHARED = 8
+"""The elements that an iteration without sums reads where several share them."""
 
 
 def with_best_order(run: Run) -> Run:
@@ -161,3 +163,30 @@ def _access_cost(position: IndexPoly, var: Var, *, is_target: bool) -> float:
     if step is not None and 2 <= step <= LONGEST_STEP and not is_target:
         return step
     return 1.0 if step == 1 else _GATHER
+
+
+def shared_axis(run: Run, along: Axis) -> Axis | None:
+    """The innermost other axis, if successive iterations of it read many of the same elements.
+
+    A depthwise convolution whose lanes are channels reads its weights, and most elements of its
+    windows, once for several pixels.
+    """
+    rest = [axis for axis in run.axes if axis is not along]
+    if run.is_serial or not rest or rest[-1].extent.constant == 1:
+        return None
+    axis = rest[-1]
+    one, four = set[object](), set[object]()
+    for member in run.assignments:
+        for load in loads(member.value):
+            position = position_of(load.buffer, load.indices)
+            step = affine(position, {axis.var})
+            if step is None:
+                return None
+            factor = step.coefficients.get(axis.var, as_poly(0))
+            places = [
+                (load.buffer, frozenset((position + factor * n).terms.items())) for n in range(4)
+            ]
+            one.add(places[0])
+            four.update(places)
+    enough = len(one) >= (2 if run.over else _LEAST_SHARED)
+    return axis if enough and len(four) <= 3 * len(one) else None

@@ -11,7 +11,7 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.tree import Run
-from relaxpy.exec.native.trees.lanes import lane_axis
+from relaxpy.exec.native.trees.lanes import lane_axis, shared_axis
 from relaxpy.exec.native.trees.product import Product, product_of
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.trees.recurrences import Recurrence, recurrence_of
@@ -39,11 +39,13 @@ class Columns:
     """The iterations of an axis as lanes, inside which accumulations run.
 
     Those that are swept go row by row in the order of memory, with the targets as sums. Those that
-    are wide compute several vectors of sums together, as each waits for its last result.
+    are wide compute several vectors of sums together, as each waits for its last result. Several
+    iterations of the axis `beside` are computed together, as they read the same elements.
     """
 
     along: Axis
     form: Literal["plain", "swept", "wide"]
+    beside: Axis | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,9 +117,11 @@ def strategy_of(run: Run, program: KernelProgram, context: Context | None = None
     if along is None:
         return Elements()
     if any(along is a for a in run.axes):
-        return Columns(
-            along, "swept" if is_swept(run) else "wide" if _is_wide(run, along) else "plain"
-        )
+        if is_swept(run):
+            return Columns(along, "swept")
+        beside = shared_axis(run, along)
+        is_wide = beside is None and _is_wide(run, along)
+        return Columns(along, "wide" if is_wide else "plain", beside)
     condition = _searched(run)
     return Reduction(along) if condition is None else Search(condition)
 

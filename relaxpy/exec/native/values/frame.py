@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import unproved
-from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.llvm.function import (
     I8,
@@ -94,6 +94,8 @@ class Frame(ABC):
         """How obligations are reported that do not hold after the first write."""
         self.bound: dict[Var, Value] = {}
         """The variables whose values have the types of their datatypes."""
+        self._positions: dict[tuple[Buffer, tuple[PrimExpr, ...]], IndexPoly] = {}
+        self._unproved: dict[object, Mapping[int, PrimExpr]] = {}
         self._variables: dict[Var, Value] = dict(sizes)
         self._levels: dict[str, int] = {}
         self._slots: list[Slot] = [function.slot()]
@@ -298,9 +300,14 @@ class Frame(ABC):
 
     def position(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
         """The position of an element in the memory of its buffer, in elements."""
-        strides, total = self.blocks.get(buffer, (None, as_poly(0)))
-        if strides is None:
-            strides = [as_poly(stride) for stride in strides_of(buffer)]
+        block = self.blocks.get(buffer)
+        if block is None:
+            key = buffer, tuple(indices)
+            found = self._positions.get(key)
+            if found is None:
+                found = self._positions[key] = position_of(buffer, indices)
+            return found
+        strides, total = block
         for index, stride in zip(indices, strides, strict=True):
             total = total + as_poly(index) * stride
         return total
@@ -309,7 +316,12 @@ class Frame(ABC):
         """The condition that the indices which are not proved are inside; None if all are."""
         condition = None
         f = self.function
-        for n, index in unproved(buffer, indices, self.axes, self.shape_vars).items():
+        key = buffer, tuple(indices), tuple(self.axes)
+        found = self._unproved.get(key)
+        if found is None:
+            found = unproved(buffer, indices, self.axes, self.shape_vars)
+            self._unproved[key] = found
+        for n, index in found.items():
             value, end = self.index(index), self.extent(buffer.shape[n])
             inside = self.apply("inside", lambda x, y: f.compare("ult", x, y), value, end)
             condition = self.both(condition, inside)
