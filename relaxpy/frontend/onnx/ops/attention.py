@@ -266,6 +266,8 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
 ) -> Expr:
     shape = shape_of(x)
+    if len(shape) not in (3, 4):
+        raise UnsupportedError(f"expected a tensor of rank 3 or 4, found rank {len(shape)}")
     if len(shape) == 3:
         if not num_heads:
             raise UnsupportedError("an operand of rank 3 needs num_heads")
@@ -304,7 +306,7 @@ def rotary_embedding(
     return reshaped(result, tuple(shape)) if len(shape) == 3 else result
 
 
-@converter("TensorScatter")
+@converter("TensorScatter", admitted={"mode": ("linear", "circular")})
 def tensor_scatter(
     cx: Context,
     past_cache: Expr,

@@ -64,7 +64,7 @@ def _aligned(x: Expr, y: Expr, broadcast: int, axis: int | None) -> Expr:
     """`y` so that it broadcasts by the rule of opsets before 7: along `axis` of `x`."""
     if not broadcast or axis is None:
         return y
-    behind = rank_of(x) - axis % max(rank_of(x), 1) - rank_of(y)
+    behind = rank_of(x) - normal_axis(axis, rank_of(x)) - rank_of(y)
     return R.expand_dims(y, list(range(rank_of(y), rank_of(y) + behind))) if behind else y
 
 
@@ -148,7 +148,7 @@ def _remainder(a: Expr, b: Expr) -> Expr:
     return result
 
 
-@converter("BitShift")
+@converter("BitShift", admitted={"direction": ("LEFT", "RIGHT")})
 def bit_shift(cx: Context, x: Expr, y: Expr, *, direction: str) -> Expr:
     return cx.broadcast(R.left_shift if direction == "LEFT" else R.right_shift, x, y)
 
@@ -211,7 +211,10 @@ def equal(cx: Context, a: Expr, b: Expr) -> Expr:
     return R.equal(a, b)
 
 
-@converter("Cast")
+_ROUNDING = {"round_mode": ("up", "down", "nearest")}
+
+
+@converter("Cast", admitted=_ROUNDING)
 def cast(
     cx: Context, x: Value, *, to: int | str, saturate: int = 1, round_mode: str = "up"
 ) -> Value:
@@ -219,7 +222,7 @@ def cast(
     return cast_to(cx, cx.tensor(x), code, saturate, round_mode)
 
 
-@converter("CastLike")
+@converter("CastLike", admitted=_ROUNDING)
 def cast_like(
     cx: Context, x: Expr, target: Expr, *, saturate: int = 1, round_mode: str = "up"
 ) -> Expr:
@@ -355,7 +358,7 @@ def swish(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
     return R.multiply(x, R.sigmoid(R.multiply(x, scalar(alpha, x))))
 
 
-@converter("Gelu")
+@converter("Gelu", admitted={"approximate": ("none", "tanh")})
 def gelu(cx: Context, x: Expr, *, approximate: str = "none") -> Expr:
     return R.nn.gelu_tanh(x) if approximate == "tanh" else R.nn.gelu(x)
 

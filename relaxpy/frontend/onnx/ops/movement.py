@@ -18,9 +18,11 @@ from relaxpy.frontend.shared.tensors import (
     is_size,
     length_known,
     literal,
+    normal_axes,
     normal_axis,
     product,
     rank_of,
+    require_count,
     reshaped,
     scalar,
     shape_of,
@@ -316,9 +318,11 @@ def _sliced(
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> Expr:
-    chosen = list(range(len(starts))) if axes is None else [a % rank_of(x) for a in axes]
+    chosen = normal_axes(range(len(starts)) if axes is None else axes, rank_of(x))
     strides = [1] * len(starts) if steps is None else list(steps)
     sizes = shape_of(x)
+    for name, values in (("ends", ends), ("axes", chosen), ("steps", strides)):
+        require_count(name, values, len(starts))
     begin, end = [], []
     for axis, start, stop, step in zip(chosen, starts, ends, strides, strict=True):
         size = sizes[axis]
@@ -386,7 +390,7 @@ def _dynamic_slice(
             chosen = range(rank)
             index = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
         else:
-            chosen = [int(axis) % rank for axis in array.reshape(-1)]
+            chosen = normal_axes(array.reshape(-1).tolist(), rank)
             index = literal(np.array(chosen, np.int64))
     sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
     first: Expr = literal(np.zeros(rank, np.int64))
@@ -467,7 +471,10 @@ def _tuples(cx: Context, indices: Expr, sizes: Sequence[Size]) -> Expr:
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
-@converter("ScatterElements", "Scatter")
+_REDUCTION = {"reduction": _REDUCTIONS}
+
+
+@converter("ScatterElements", "Scatter", admitted=_REDUCTION)
 def scatter_elements(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none"
 ) -> Expr:
@@ -476,7 +483,7 @@ def scatter_elements(
     return R.scatter_elements(x, index, updates, at, _REDUCTIONS[reduction])
 
 
-@converter("ScatterND")
+@converter("ScatterND", admitted=_REDUCTION)
 def scatter_nd(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: str = "none"
 ) -> Expr:
