@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxpy
 from relaxpy import relax, tir
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.frontend.onnx.wire import model_bytes
 from relaxpy.frontend.shared.unsupported import FrontendError, OpNotImplemented
 from relaxpy.relax.frontend import detach_params
@@ -853,6 +854,35 @@ def test_sequences_know_the_ranks_of_their_values() -> None:
     proto = model(nodes, [helper.make_value_info("s", kind)], ["y"], {"one": np.array(1)})
     found = run(proto, (np.zeros((1, 3), "float32"), np.zeros((5, 3), "float32")))
     np.testing.assert_array_equal(found, [3, 5])
+
+
+@pytest.mark.parametrize(
+    ("op", "split", "place", "message"),
+    [
+        ("SequenceAt", 2, 2, "position 2 is not in a sequence of 2"),
+        ("SequenceErase", 2, -3, "position -3 is not in a sequence of 2"),
+        ("SequenceInsert", 2, 3, "position 3 is not in a sequence of 2"),
+        ("SequenceAt", 0, 0, "parts of 0 elements, expected 4 in all"),
+        ("SequenceAt", [1, 2], 0, "parts of .1, 2. elements, expected 4 in all"),
+        ("Split", [1, 2], 0, "dimension 1 is 4, but part_0 . part_1 = 3"),
+    ],
+)
+def test_places_and_parts_that_do_not_exist_are_named_at_run_time(
+    op: str, split: Any, place: int, message: str
+) -> None:
+    whole, at = np.array(split, "int64"), np.array(place, "int64")
+    operands = ["list", *(["x"] if op == "SequenceInsert" else []), "place"]
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "split"], ["list"], axis=1),
+        helper.make_node(op, operands, ["y"]),
+    ]
+    if op == "Split":
+        nodes = [helper.make_node("Split", ["x", "split"], ["y", "rest"], axis=1)]
+    inputs = [value("x", [2, 4])]
+    inputs += [value(n, a.shape, TensorProto.INT64) for n, a in (("split", whole), ("place", at))]
+    main = relaxpy.compile(from_onnx(model(nodes, inputs, ["y"])), "numpy")["main"]
+    with pytest.raises(RuntimeCheckError, match=message):
+        main(X, whole, at)
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])

@@ -352,7 +352,18 @@ REFUSED: list[tuple[str, int, dict[str, Any], dict[str, Any], str]] = [
         "axis 5 is not one of a tens",
     ),
     ("Slice", 9, {"x": X3}, {"starts": [0], "ends": [1, 2]}, "ends has 2 numbers, expected 1"),
+    ("Split", 11, {"x": X3}, {"split": [3], "axis": 2}, "parts of .3. elements, expected 4 in all"),
+    ("Split", 13, {"x": X3, "c": ints(1, 3)}, {"axis": 2}, "split has 2 numbers, expected 1"),
+    (
+        "SplitToSequence",
+        11,
+        {"x": X3, "c": ints(1, 3)},
+        {},
+        "of .1, 3. elements, expected 1 in all",
+    ),
     ("Tile", 13, {"x": X3, "c": ints(2)}, {}, "repeats has 1 numbers, expected 3"),
+    ("TopK", 1, {"x": X3}, {"k": -1}, "k is -1, expected 0 to 4"),
+    ("TopK", 11, {"x": X3, "c": ints(5)}, {"axis": 2}, "k is 5, expected 0 to 4"),
 ]
 
 
