@@ -204,6 +204,10 @@ CASES: list[tuple[str, int, dict[str, Any], dict[str, Any], int]] = [
         {"mode": "nearest", "coordinate_transformation_mode": "tf_half_pixel_for_nn"},
         1,
     ),
+    *(  # what shrinks takes the next element, what grows the one before
+        ("Resize", 10, {"x": IMAGE, name: np.array([1, 2, 0.6, 1.7], np.float32)}, {}, 1)
+        for name in ("cs", "s")
+    ),
     (
         "Resize",
         18,
@@ -250,6 +254,27 @@ def test_operators_return_what_the_oracle_does(
         for a, b in zip(found if outputs > 1 else [found], expected, strict=True):
             assert np.asarray(a).dtype == b.dtype
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("operands", "attributes", "shape"),
+    [
+        ({"x": ints(2, 3)}, {"input_as_shape": 1, "value": 2.0}, (2, 3)),
+        ({"c": ints(2, 3)}, {"input_as_shape": 1, "extra_shape": [4], "dtype": 7}, (2, 3, 4)),
+        ({"x": rand(3, 1)}, {"value": 0.5}, (3, 1)),
+        ({}, {"shape": [5], "value": 3.0, "dtype": 10}, (5,)),
+    ],
+)
+def test_a_constant_fills_a_shape(
+    operands: dict[str, Array], attributes: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    """No oracle has this operator any longer, which PyTorch wrote."""
+    given = [x for name, x in operands.items() if name != "c"]
+    mod = from_onnx(model("ConstantFill", 6, operands, attributes))
+    found = relaxpy.compile(mod, "numpy")["main"](*given)
+    dtype = helper.tensor_dtype_to_np_dtype(attributes.get("dtype", 1))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, np.full(shape, attributes.get("value", 0), dtype))
 
 
 #: What is not imported, and a part of the reason.

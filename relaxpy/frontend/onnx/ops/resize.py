@@ -104,6 +104,9 @@ class _Scaled(Axis):
                 return tir.Select(is_one, double(0.0), at * (old - one) / steps)
             case "asymmetric":
                 return at / self.scale
+            case "asymmetric_rounded":
+                exact = at / self.scale
+                return tir.Select(self.scale < one, intrin.ceil(exact), intrin.floor(exact))
             case "tf_half_pixel_for_nn":
                 return (at + half) / self.scale
             case _:
@@ -408,7 +411,10 @@ _MODE = {"mode": _METHODS}
 @converter("Resize", since=10, admitted=_MODE)
 def resize_10(cx: Context, x: Expr, scales: Value, *, mode: str = "nearest") -> Expr:
     sizes, factors = _scaled_sizes(cx, x, range(rank_of(x)), scales)
-    sampling = Sampling(_METHODS[mode], "asymmetric", "floor", -0.75, False, 0.0)
+    grows = not isinstance(factors, Expr) and min(factors, default=1) >= 1
+    # What shrinks takes the next element, as in ONNX Runtime and the tests of that version.
+    positions = "asymmetric" if grows or mode != "nearest" else "asymmetric_rounded"
+    sampling = Sampling(_METHODS[mode], positions, "floor", -0.75, False, 0.0)
     axes = tuple(range(rank_of(x)))
     return _resized(cx, x, _Plan(axes, tuple(sizes), factors, None, sampling, False))
 
