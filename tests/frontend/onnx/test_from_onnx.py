@@ -484,6 +484,20 @@ def _with(change: Any) -> Any:
     return proto
 
 
+def _loop(nodes: Sequence[Any]) -> Any:
+    """A loop of a body that is the nodes, with its condition `a` before and `b` after."""
+    states = [value("a", [], TensorProto.BOOL), value("s", [2, 4])]
+    body = helper.make_graph(
+        [*nodes, helper.make_node("Identity", ["s"], ["t"])],
+        "body",
+        [value("k", [], TensorProto.INT64), *states],
+        [value("b", [], TensorProto.BOOL), value("t", [2, 4])],
+    )
+    node = helper.make_node("Loop", ["n", "go", "x"], ["y"], body=body)
+    given = {"n": np.array(3), "go": np.array(True)}
+    return model([node], [value("x", [2, 4])], ["y"], given)
+
+
 _WRONG: dict[str, tuple[Any, str]] = {
     "no model": (b"\xff\xff\xff", "not a model of ONNX"),
     "truncated": (linear().SerializeToString()[:-20], "not a model of ONNX"),
@@ -494,6 +508,14 @@ _WRONG: dict[str, tuple[Any, str]] = {
     "missing file": ("absent.onnx", "absent.onnx: No such file"),
     "unknown name": (_bad_node(input=["q", "w.0"]), "node 0 uses 'q', which no node before it"),
     "cycle": (_bad_node(input=["z", "w.0"]), "node 1 uses 'y', which no node before it"),
+    "cycle of conditions": (
+        _loop([helper.make_node("Identity", *names) for names in (["c", "b"], ["b", "c"])]),
+        "node 1 uses 'b', which no node before it",
+    ),
+    "no condition": (
+        _loop([helper.make_node("Identity", [], ["b"])]),
+        "Identity of ai.onnx 21: operand x is missing",
+    ),
     "defined twice": (_bad_node(output=["z"]), "uses 'y', which no node before it|second time"),
     "old IR": (_with(lambda p: setattr(p, "ir_version", 2)), "IR version 2"),
     "no version": (
