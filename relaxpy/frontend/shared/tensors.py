@@ -157,9 +157,9 @@ def normal_axis(axis: int, rank: int) -> int:
     Errors:
         UnsupportedError: there is no such axis.
     """
-    if not -rank <= axis < max(rank, 1):
+    if not -rank <= axis < rank:
         raise UnsupportedError(f"axis {axis} is not one of a tensor of rank {rank}")
-    return axis % max(rank, 1)
+    return axis % rank
 
 
 def normal_axes(axes: Sequence[int] | None, rank: int) -> list[int]:

@@ -281,6 +281,7 @@ def test_a_constant_fills_a_shape(
 REFUSED: list[tuple[str, int, dict[str, Any], dict[str, Any], str]] = [
     ("AffineGrid", 20, {"x": rand(1, 4, 5), "c": ints(1, 1, 2, 2)}, {}, "affine maps of 4 axes"),
     ("Attention", 23, {n: rand(1, 3, 4) for n in "qkv"}, {}, "need q_num_heads"),
+    ("Attention", 23, {**HEADS, "m": rand()}, {}, "attn_mask has rank 0, expected 1 to 4"),
     (
         "Attention",
         23,
@@ -310,6 +311,7 @@ REFUSED: list[tuple[str, int, dict[str, Any], dict[str, Any], str]] = [
         "expected images of rank 4 or 5, found rank 3",
     ),
     ("ImageDecoder", 20, {"x": whole(9)}, {"pixel_format": "CMYK"}, "'CMYK', expected 'RGB' or"),
+    ("Gather", 13, {"x": rand(), "i": ints(0)}, {}, "axis 0 is not one of a tensor of rank 0"),
     ("LpNormalization", 1, {"x": IMAGE}, {"p": 3}, "p is 3, expected 1 or 2"),
     ("RNN", 14, LAYER, {"hidden_size": 5, "activations": ["Swish"]}, "activation 'Swish'"),
     ("RNN", 14, LAYER, {"hidden_size": 5, "direction": "both"}, "direction 'both'"),
@@ -340,6 +342,13 @@ REFUSED: list[tuple[str, int, dict[str, Any], dict[str, Any], str]] = [
         )
     ),
     ("RotaryEmbedding", 23, {"x": X3, "c1": rand(2, 2), "c2": rand(2, 2)}, {}, "needs num_heads"),
+    (
+        "STFT",
+        17,
+        {"x": rand(1, 16, 1), "c": np.int64(4), "w": rand()},
+        {},
+        "of rank 1, found rank 0",
+    ),
     ("STFT", 17, {"x": rand(1, 16, 3), "c": np.int64(4), "": None, "cl": np.int64(8)}, {}, "parts"),
     ("RotaryEmbedding", 23, {"x": rand(2, 3), "c1": X3, "c2": X3}, {}, "rank 3 or 4, found rank 2"),
     ("Sum", 13, {}, {}, "it has no operands"),

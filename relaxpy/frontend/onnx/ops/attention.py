@@ -61,6 +61,8 @@ def _equal(a: Size, b: Size) -> bool:
 def _mask(cx: Context, mask: Expr, full: Sequence[Size]) -> Expr:
     """The mask with the last axis of the keys, filled with what is not attended."""
     sizes = shape_of(mask)
+    if not 1 <= len(sizes) <= 4:
+        raise UnsupportedError(f"attn_mask has rank {len(sizes)}, expected 1 to 4")
     shape = list(sizes)
     last = sizes[-1]
     missing = simple(full[-1] - last)
