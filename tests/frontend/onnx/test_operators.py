@@ -277,6 +277,14 @@ def test_a_constant_fills_a_shape(
     np.testing.assert_array_equal(found, np.full(shape, attributes.get("value", 0), dtype))
 
 
+def test_numbers_are_cast_to_strings_like_an_example() -> None:
+    x = np.array([1.5, -0.25, np.inf], np.float32)
+    proto = model("CastLike", 15, {"x": x, "c": np.array(["a"], object)}, {})
+    [expected] = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    found = relaxpy.compile(from_onnx(proto), "numpy")["main"](x)
+    np.testing.assert_array_equal(found, expected)
+
+
 #: What is not imported, and a part of the reason.
 REFUSED: list[tuple[str, int, dict[str, Any], dict[str, Any], str]] = [
     ("AffineGrid", 20, {"x": rand(1, 4, 5), "c": ints(1, 1, 2, 2)}, {}, "affine maps of 4 axes"),

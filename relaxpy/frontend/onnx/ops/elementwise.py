@@ -226,7 +226,9 @@ def cast(
 def cast_like(
     cx: Context, x: Expr, target: Expr, *, saturate: int = 1, round_mode: str = "up"
 ) -> Expr:
-    code = cx.importer.narrow.get(cx.node.inputs[1], code_of(dtype_of(target)))
+    is_text = text.are_strings(target)
+    code = TensorProto.STRING if is_text else code_of(dtype_of(target))
+    code = cx.importer.narrow.get(cx.node.inputs[1], code)
     return cast_to(cx, x, code, saturate, round_mode)
 
 
