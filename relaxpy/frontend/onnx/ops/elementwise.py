@@ -168,8 +168,7 @@ for _name, _op in {"Max": R.maximum, "Min": R.minimum, "Sum": R.add}.items():
 
 @converter("Mean")
 def mean(cx: Context, *data: Expr) -> Expr:
-    total = functools.reduce(functools.partial(cx.broadcast, R.add), data)
-    return R.divide(total, scalar(len(data), data[0]))
+    return R.divide(_fold(R.add)(cx, *data), scalar(len(data), data[0]))
 
 
 @converter("Reciprocal")
