@@ -68,6 +68,8 @@ def schema_body(
     return function.instance({**defaults, **node.attributes})
 
 
+_NEWEST = onnx.defs.onnx_opset_version()
+_POSITIONS = {"tensor(int32)", "tensor(int64)"}
 #: Operators of com.microsoft that ONNX has since opset 27, with the same operands.
 _ADOPTED = ("CausalConvWithState", "LinearAttention")
 
@@ -90,7 +92,7 @@ def stated_attributes(node: Node, version: int) -> Mapping[str, Any]:
     Errors:
         UnsupportedError: one is of another type.
     """
-    schema = _schema(node, version)
+    schema = _schema(node, version) or _schema(node, _NEWEST)
     result = dict(node.attributes)
     for proto in node.proto.attribute:
         known = schema and schema.attributes.get(proto.name)
@@ -103,6 +105,26 @@ def stated_attributes(node: Node, version: int) -> Mapping[str, Any]:
             )
         result[proto.name] = float(proto.i)
     return result
+
+
+def require_positions(node: Node, operands: Sequence[Value], version: int) -> None:
+    """Check that operands which the schema says are indices, axes or sizes are integers.
+
+    Errors:
+        UnsupportedError: one has another datatype.
+    """
+    schema = _schema(node, version) or _schema(node, _NEWEST)
+    if schema is None:
+        return
+    for value, parameter in zip(operands, schema.inputs, strict=False):
+        if not parameter.types <= _POSITIONS:
+            continue
+        dtype = value.dtype if isinstance(value, Contents) else None
+        if isinstance(value, Expr) and isinstance(value.struct_info, TensorStructInfo):
+            dtype = value.struct_info.dtype
+        if dtype is not None and "int" not in dtype:
+            names = " or ".join(sorted(name[7:-1] for name in parameter.types))
+            raise UnsupportedError(f"operand {parameter.name} is {dtype}, expected {names}")
 
 
 def _kind(number: int) -> str:

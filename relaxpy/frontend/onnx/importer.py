@@ -17,7 +17,7 @@ from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx import ops as ops, view as views
-from relaxpy.frontend.onnx.bodies import schema_body, stated_attributes
+from relaxpy.frontend.onnx.bodies import require_positions, schema_body, stated_attributes
 from relaxpy.frontend.onnx.context import BranchesNeededError, Context, RanksDifferError
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.ops import text
@@ -329,17 +329,20 @@ class Importer:
         if version is None:
             raise UnsupportedError(f"the model imports no version of the domain {node.domain!r}")
         stated = stated_attributes(node, version)
-        folded = None if node.domain else self._folded(node, operands)
-        if folded is not None:
-            return [folded]
+        require_positions(node, operands, version)
         entry = find(node.domain, node.op, version)
-        context = Context(self, node, version, scope, opsets)
         if entry is None:
             body_of = schema_body(node, operands, version, self.items)
             if body_of is None:
                 raise UnsupportedError("there is no converter for it")
             return self._inlined(body_of, operands, opsets)
-        positional, attributes = entry.arguments(operands, stated, context.tensor)
+        entry.require(stated)
+        folded = None if node.domain else self._folded(node, operands)
+        if folded is not None:
+            return [folded]
+        context = Context(self, node, version, scope, opsets)
+        positional = entry.operands_of(operands, context.tensor)
+        attributes = {name: value for name, value in stated.items() if name in entry.attributes}
         result = entry.function(context, *positional, **attributes)
         return result if isinstance(result, (tuple, list)) else [result]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.registry import register_func
 
 PREFIX = "relaxpy.onnx.sequence."
@@ -23,23 +24,32 @@ def length(sequence: Any) -> Any:
     return np.array(len(sequence), np.int64)
 
 
+def _place(position: Any, count: int, places: int) -> int:
+    """The place that a position means, of which negative ones count from the end of `count`."""
+    number = int(np.asarray(position).item())
+    place = number + count if number < 0 else number
+    if not 0 <= place < places:
+        raise RuntimeCheckError(f"position {number} is not in a sequence of {count}")
+    return place
+
+
 def at(sequence: Any, position: Any) -> Any:
     """The value at a position; negative ones count from the end."""
-    return sequence[int(np.asarray(position).item())]
+    return sequence[_place(position, len(sequence), len(sequence))]
 
 
 def insert(sequence: Any, value: Any, position: Any = None) -> tuple[Any, ...]:
     """The sequence with one value more, at its end by default."""
     values = list(sequence)
-    place = len(values) if position is None else int(np.asarray(position).item())
-    values.insert(place, value)
+    count = len(values)
+    values.insert(count if position is None else _place(position, count, count + 1), value)
     return tuple(values)
 
 
 def erase(sequence: Any, position: Any = None) -> tuple[Any, ...]:
     """The sequence without a value, the last one by default."""
     values = list(sequence)
-    del values[-1 if position is None else int(np.asarray(position).item())]
+    del values[_place(-1 if position is None else position, len(values), len(values))]
     return tuple(values)
 
 
@@ -53,6 +63,9 @@ def split(x: Any, sizes: Any, axis: int) -> tuple[Any, ...]:
     """The parts of a tensor along an axis: of these sizes, or of this size but the last."""
     array, wanted = np.asarray(x), np.asarray(sizes)
     whole = array.shape[int(axis)]
+    least = 0 if wanted.ndim else 1
+    if wanted.min(initial=least) < least or (wanted.ndim and wanted.sum() != whole):
+        raise RuntimeCheckError(f"parts of {wanted.tolist()} elements, expected {whole} in all")
     ends = np.cumsum(wanted)[:-1] if wanted.ndim else np.arange(int(wanted), whole, int(wanted))
     return tuple(np.ascontiguousarray(part) for part in np.split(array, ends, int(axis)))
 
@@ -70,6 +83,8 @@ def has(value: Any) -> Any:
 
 def get(value: Any) -> Any:
     """The value of an optional that has one."""
+    if value is None:
+        raise RuntimeCheckError("an optional without a value is read")
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from relaxpy.dataclass import dataclass
@@ -26,24 +26,22 @@ class Converter:
     attributes: Mapping[str, inspect.Parameter]
     #: Attributes that change nothing: hints for other engines.
     ignored: frozenset[str]
-    #: Attributes that may only have this value.
-    fixed: Mapping[str, Any]
+    #: Attributes that may only have one of these values.
+    admitted: Mapping[str, Collection[Any]]
 
-    def arguments(
-        self, values: Sequence[Value], attributes: Mapping[str, Any], tensor: Callable[[Value], Any]
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """The positional and the keyword arguments for the function.
+    def require(self, attributes: Mapping[str, Any]) -> None:
+        """Check attributes.
 
         Errors:
-            UnsupportedError: an operand or an attribute is missing, or one too many.
+            UnsupportedError: one is missing, is not known, or has a value that is not imported.
         """
-        positional = self._operands(values, tensor)
-        for name, value in self.fixed.items():
-            if attributes.get(name, value) != value:
+        for name, values in self.admitted.items():
+            if name in attributes and attributes[name] not in values:
                 raise UnsupportedError(
-                    f"attribute {name!r} is {attributes[name]}, expected {value}"
+                    f"attribute {name!r} is {attributes[name]!r}, expected "
+                    + " or ".join(map(repr, values))
                 )
-        known = {*self.attributes, *self.ignored, *self.fixed}
+        known = {*self.attributes, *self.ignored, *self.admitted}
         unknown = [name for name in attributes if name not in known]
         if unknown:
             raise UnsupportedError(f"attribute {unknown[0]!r} is not known in opset {self.since}")
@@ -54,9 +52,13 @@ class Converter:
         ]
         if missing:
             raise UnsupportedError(f"attribute {missing[0]!r} is missing")
-        return positional, {n: v for n, v in attributes.items() if n in self.attributes}
 
-    def _operands(self, values: Sequence[Value], tensor: Callable[[Value], Any]) -> list[Any]:
+    def operands_of(self, values: Sequence[Value], tensor: Callable[[Value], Any]) -> list[Any]:
+        """The positional arguments for the function.
+
+        Errors:
+            UnsupportedError: an operand is missing, or one too many.
+        """
         result: list[Any] = []
         parameters = list(self.operands)
         for k, value in enumerate(values):
@@ -91,13 +93,14 @@ def converter(
     since: int = 1,
     domain: str = "",
     ignored: Sequence[str] = (),
-    fixed: Mapping[str, Any] | None = None,
+    admitted: Mapping[str, Collection[Any]] | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the converter of operators, from the opset `since` on.
 
     Its first parameter is the `Context`; then come operands, as expressions (parameters with the
     annotation `Value` take what is known instead); keyword parameters are attributes, with the
-    defaults of ONNX; those in `ignored` may be there, and those in `fixed` with this value.
+    defaults of ONNX; those in `ignored` may be there, and those in `admitted` with one of these
+    values.
     """
 
     def register(function: Function) -> Function:
@@ -109,7 +112,7 @@ def converter(
             tuple(p for p in parameters if p.kind is not keyword),
             {p.name: p for p in parameters if p.kind is keyword},
             frozenset({"consumed_inputs", *ignored}),
-            fixed or {},
+            admitted or {},
         )
         for name in names:
             entries = CONVERTERS.setdefault((domain, name), [])

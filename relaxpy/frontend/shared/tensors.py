@@ -120,6 +120,16 @@ def length_known(vector: Expr) -> int:
     return sizes[0]
 
 
+def require_count(name: str, values: Sequence[Any], count: int) -> None:
+    """Check how many numbers there are.
+
+    Errors:
+        UnsupportedError: it is another number.
+    """
+    if len(values) != count:
+        raise UnsupportedError(f"{name} has {len(values)} numbers, expected {count}")
+
+
 def is_size(size: Size, value: int) -> bool:
     """Whether a size is known to be a number."""
     return isinstance(size, int) and size == value
@@ -147,9 +157,18 @@ def normal_axis(axis: int, rank: int) -> int:
     Errors:
         UnsupportedError: there is no such axis.
     """
-    if not -rank <= axis < max(rank, 1):
+    if not -rank <= axis < rank:
         raise UnsupportedError(f"axis {axis} is not one of a tensor of rank {rank}")
-    return axis % max(rank, 1)
+    return axis % rank
+
+
+def normal_axes(axes: Sequence[int] | None, rank: int) -> list[int]:
+    """The axes counted from the front; None: all.
+
+    Errors:
+        UnsupportedError: there is no such axis.
+    """
+    return list(range(rank)) if axes is None else [normal_axis(axis, rank) for axis in axes]
 
 
 def scalar(value: float, x: Expr) -> Constant:

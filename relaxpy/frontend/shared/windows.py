@@ -8,7 +8,7 @@ from typing import Any
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.shared.contents import number
 from relaxpy.frontend.shared.place import Place
-from relaxpy.frontend.shared.tensors import Size, rank_of, scalar, shape_of
+from relaxpy.frontend.shared.tensors import Size, rank_of, require_count, scalar, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
@@ -93,10 +93,7 @@ class Windows:
             ("dilations", holes, count),
             ("pads", widths, 2 * count),
         ):
-            if len(values) != expected:
-                raise UnsupportedError(
-                    f"{name} has {len(values)} numbers, expected {expected} for {count} axes"
-                )
+            require_count(name, values, expected)
         if min([*steps, *holes, *kernel], default=1) < 1:
             raise UnsupportedError("kernel_shape, strides and dilations are positive")
         before: list[Size] = [*widths[:count]]

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxpy
 from relaxpy import relax, tir
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.frontend.onnx.wire import model_bytes
 from relaxpy.frontend.shared.unsupported import FrontendError, OpNotImplemented
 from relaxpy.relax.frontend import detach_params
@@ -483,6 +484,20 @@ def _with(change: Any) -> Any:
     return proto
 
 
+def _loop(nodes: Sequence[Any]) -> Any:
+    """A loop of a body that is the nodes, with its condition `a` before and `b` after."""
+    states = [value("a", [], TensorProto.BOOL), value("s", [2, 4])]
+    body = helper.make_graph(
+        [*nodes, helper.make_node("Identity", ["s"], ["t"])],
+        "body",
+        [value("k", [], TensorProto.INT64), *states],
+        [value("b", [], TensorProto.BOOL), value("t", [2, 4])],
+    )
+    node = helper.make_node("Loop", ["n", "go", "x"], ["y"], body=body)
+    given = {"n": np.array(3), "go": np.array(True)}
+    return model([node], [value("x", [2, 4])], ["y"], given)
+
+
 _WRONG: dict[str, tuple[Any, str]] = {
     "no model": (b"\xff\xff\xff", "not a model of ONNX"),
     "truncated": (linear().SerializeToString()[:-20], "not a model of ONNX"),
@@ -493,6 +508,14 @@ _WRONG: dict[str, tuple[Any, str]] = {
     "missing file": ("absent.onnx", "absent.onnx: No such file"),
     "unknown name": (_bad_node(input=["q", "w.0"]), "node 0 uses 'q', which no node before it"),
     "cycle": (_bad_node(input=["z", "w.0"]), "node 1 uses 'y', which no node before it"),
+    "cycle of conditions": (
+        _loop([helper.make_node("Identity", *names) for names in (["c", "b"], ["b", "c"])]),
+        "node 1 uses 'b', which no node before it",
+    ),
+    "no condition": (
+        _loop([helper.make_node("Identity", [], ["b"])]),
+        "Identity of ai.onnx 21: operand x is missing",
+    ),
     "defined twice": (_bad_node(output=["z"]), "uses 'y', which no node before it|second time"),
     "old IR": (_with(lambda p: setattr(p, "ir_version", 2)), "IR version 2"),
     "no version": (
@@ -853,6 +876,35 @@ def test_sequences_know_the_ranks_of_their_values() -> None:
     proto = model(nodes, [helper.make_value_info("s", kind)], ["y"], {"one": np.array(1)})
     found = run(proto, (np.zeros((1, 3), "float32"), np.zeros((5, 3), "float32")))
     np.testing.assert_array_equal(found, [3, 5])
+
+
+@pytest.mark.parametrize(
+    ("op", "split", "place", "message"),
+    [
+        ("SequenceAt", 2, 2, "position 2 is not in a sequence of 2"),
+        ("SequenceErase", 2, -3, "position -3 is not in a sequence of 2"),
+        ("SequenceInsert", 2, 3, "position 3 is not in a sequence of 2"),
+        ("SequenceAt", 0, 0, "parts of 0 elements, expected 4 in all"),
+        ("SequenceAt", [1, 2], 0, "parts of .1, 2. elements, expected 4 in all"),
+        ("Split", [1, 2], 0, "dimension 1 is 4, but part_0 . part_1 = 3"),
+    ],
+)
+def test_places_and_parts_that_do_not_exist_are_named_at_run_time(
+    op: str, split: Any, place: int, message: str
+) -> None:
+    whole, at = np.array(split, "int64"), np.array(place, "int64")
+    operands = ["list", *(["x"] if op == "SequenceInsert" else []), "place"]
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "split"], ["list"], axis=1),
+        helper.make_node(op, operands, ["y"]),
+    ]
+    if op == "Split":
+        nodes = [helper.make_node("Split", ["x", "split"], ["y", "rest"], axis=1)]
+    inputs = [value("x", [2, 4])]
+    inputs += [value(n, a.shape, TensorProto.INT64) for n, a in (("split", whole), ("place", at))]
+    main = relaxpy.compile(from_onnx(model(nodes, inputs, ["y"])), "numpy")["main"]
+    with pytest.raises(RuntimeCheckError, match=message):
+        main(X, whole, at)
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])

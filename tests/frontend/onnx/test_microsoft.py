@@ -610,7 +610,7 @@ def test_constant_weights_in_8_bits_are_not_dequantised(zero: int) -> None:
             {**HEADS, "do_rotary": 1},
             "do_rotary needs cos_cache",
         ),
-        ("CDist", {"a": rand(4, 3), "b": rand(5, 3)}, {"metric": "cosine"}, "metric 'cosine'"),
+        ("CDist", {"a": rand(4, 3), "b": rand(5, 3)}, {"metric": "cosine"}, "metric' is 'cosine'"),
         ("GatedRMSNorm", {"x": X, "s": rand(4), "g": X}, {"activation": "elu"}, "'elu'"),
         (
             "DecoderMaskedMultiHeadAttention",

@@ -429,6 +429,21 @@ def test_sizes_that_have_to_be_equal_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("opset", "attributes", "most"), [(13, {}, 6), (18, {"num_outputs": 2}, 7)]
+)
+def test_an_axis_of_unknown_size_has_equal_parts(
+    opset: int, attributes: dict[str, int], most: int
+) -> None:
+    feeds = [{"x": rand(size, 3)} for size in (4, most)]
+    check("Split", {"x": ["n", 3]}, feeds, {}, attributes, opset=opset, outputs=("y", "z"))
+
+
+@pytest.mark.parametrize("index", [[2, 0], [-1, 1]])
+def test_rows_of_an_axis_of_unknown_size_are_taken(index: list[int]) -> None:
+    images("Gather", {"i": np.array(index)}, 13, axis=2)
+
+
+@pytest.mark.parametrize(
     ("last", "shape"),
     [
         (10**9, "R.shape([n, 80000])"),  # 10**9 rows of 320000 bytes are more than addresses

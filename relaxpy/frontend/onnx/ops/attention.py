@@ -61,6 +61,8 @@ def _equal(a: Size, b: Size) -> bool:
 def _mask(cx: Context, mask: Expr, full: Sequence[Size]) -> Expr:
     """The mask with the last axis of the keys, filled with what is not attended."""
     sizes = shape_of(mask)
+    if not 1 <= len(sizes) <= 4:
+        raise UnsupportedError(f"attn_mask has rank {len(sizes)}, expected 1 to 4")
     shape = list(sizes)
     last = sizes[-1]
     missing = simple(full[-1] - last)
@@ -266,6 +268,8 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
 ) -> Expr:
     shape = shape_of(x)
+    if len(shape) not in (3, 4):
+        raise UnsupportedError(f"expected a tensor of rank 3 or 4, found rank {len(shape)}")
     if len(shape) == 3:
         if not num_heads:
             raise UnsupportedError("an operand of rank 3 needs num_heads")
@@ -304,7 +308,7 @@ def rotary_embedding(
     return reshaped(result, tuple(shape)) if len(shape) == 3 else result
 
 
-@converter("TensorScatter")
+@converter("TensorScatter", admitted={"mode": ("linear", "circular")})
 def tensor_scatter(
     cx: Context,
     past_cache: Expr,

@@ -51,18 +51,15 @@ def scaler(
     return R.multiply(R.subtract(_floats(x), vector(offset)), vector(scale))
 
 
-@converter("Normalizer", domain=DOMAIN)
+@converter("Normalizer", domain=DOMAIN, admitted={"norm": ("MAX", "L1", "L2")})
 def normalizer(cx: Context, x: Expr, *, norm: str = "MAX") -> Expr:
     data = cx.emit(_floats(x))
-    match norm:
-        case "MAX":
-            size = R.max(data, axis=[-1], keepdims=True)
-        case "L1":
-            size = R.sum(R.abs(data), axis=[-1], keepdims=True)
-        case "L2":
-            size = R.sqrt(R.sum(R.multiply(data, data), axis=[-1], keepdims=True))
-        case _:
-            raise UnsupportedError(f"norm {norm!r} is not MAX, L1 or L2")
+    if norm == "MAX":
+        size = R.max(data, axis=[-1], keepdims=True)
+    elif norm == "L1":
+        size = R.sum(R.abs(data), axis=[-1], keepdims=True)
+    else:
+        size = R.sqrt(R.sum(R.multiply(data, data), axis=[-1], keepdims=True))
     bound = cx.emit(size)
     return R.divide(data, R.where(R.equal(bound, scalar(0, data)), scalar(1, data), bound))
 

@@ -158,7 +158,10 @@ def one_hot(cx: Context, indices: Expr, depth: Value, values: Expr, *, axis: int
     return R.where(hit, on, off)
 
 
-@converter("DepthToSpace")
+_ORDER = {"mode": ("DCR", "CRD")}
+
+
+@converter("DepthToSpace", admitted=_ORDER)
 def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
     n, c, h, w = shape_of(x, 4)
     b = blocksize
@@ -170,7 +173,7 @@ def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -
     return reshaped(wide, (n, depth, number(h * b), number(w * b)))
 
 
-@converter("SpaceToDepth")
+@converter("SpaceToDepth", admitted=_ORDER)
 def space_to_depth(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
     n, c, h, w = shape_of(x, 4)
     b = blocksize

@@ -64,7 +64,7 @@ def _aligned(x: Expr, y: Expr, broadcast: int, axis: int | None) -> Expr:
     """`y` so that it broadcasts by the rule of opsets before 7: along `axis` of `x`."""
     if not broadcast or axis is None:
         return y
-    behind = rank_of(x) - axis % max(rank_of(x), 1) - rank_of(y)
+    behind = rank_of(x) - normal_axis(axis, rank_of(x)) - rank_of(y)
     return R.expand_dims(y, list(range(rank_of(y), rank_of(y) + behind))) if behind else y
 
 
@@ -148,7 +148,7 @@ def _remainder(a: Expr, b: Expr) -> Expr:
     return result
 
 
-@converter("BitShift")
+@converter("BitShift", admitted={"direction": ("LEFT", "RIGHT")})
 def bit_shift(cx: Context, x: Expr, y: Expr, *, direction: str) -> Expr:
     return cx.broadcast(R.left_shift if direction == "LEFT" else R.right_shift, x, y)
 
@@ -168,8 +168,7 @@ for _name, _op in {"Max": R.maximum, "Min": R.minimum, "Sum": R.add}.items():
 
 @converter("Mean")
 def mean(cx: Context, *data: Expr) -> Expr:
-    total = functools.reduce(functools.partial(cx.broadcast, R.add), data)
-    return R.divide(total, scalar(len(data), data[0]))
+    return R.divide(_fold(R.add)(cx, *data), scalar(len(data), data[0]))
 
 
 @converter("Reciprocal")
@@ -211,7 +210,10 @@ def equal(cx: Context, a: Expr, b: Expr) -> Expr:
     return R.equal(a, b)
 
 
-@converter("Cast")
+_ROUNDING = {"round_mode": ("up", "down", "nearest")}
+
+
+@converter("Cast", admitted=_ROUNDING)
 def cast(
     cx: Context, x: Value, *, to: int | str, saturate: int = 1, round_mode: str = "up"
 ) -> Value:
@@ -219,11 +221,13 @@ def cast(
     return cast_to(cx, cx.tensor(x), code, saturate, round_mode)
 
 
-@converter("CastLike")
+@converter("CastLike", admitted=_ROUNDING)
 def cast_like(
     cx: Context, x: Expr, target: Expr, *, saturate: int = 1, round_mode: str = "up"
 ) -> Expr:
-    code = cx.importer.narrow.get(cx.node.inputs[1], code_of(dtype_of(target)))
+    is_text = text.are_strings(target)
+    code = TensorProto.STRING if is_text else code_of(dtype_of(target))
+    code = cx.importer.narrow.get(cx.node.inputs[1], code)
     return cast_to(cx, x, code, saturate, round_mode)
 
 
@@ -355,7 +359,7 @@ def swish(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
     return R.multiply(x, R.sigmoid(R.multiply(x, scalar(alpha, x))))
 
 
-@converter("Gelu")
+@converter("Gelu", admitted={"approximate": ("none", "tanh")})
 def gelu(cx: Context, x: Expr, *, approximate: str = "none") -> Expr:
     return R.nn.gelu_tanh(x) if approximate == "tanh" else R.nn.gelu(x)
 

@@ -24,7 +24,9 @@ _ACTIVATIONS = {
 }
 
 
-@converter("MoE", domain=DOMAIN, fixed={"use_sparse_mixer": 0, "swiglu_limit_after_activation": 0})
+@converter(
+    "MoE", domain=DOMAIN, admitted={"use_sparse_mixer": (0,), "swiglu_limit_after_activation": (0,)}
+)
 def mixture_of_experts(
     cx: Context,
     x: Expr,

@@ -25,18 +25,18 @@ _SINK_FIRST = (0, 0, 1, 0, 0, 0, 0, 0)
 
 
 #: What is imported with its default only: caches of other layouts, or quantised; other results.
-_FIXED = {
-    "causal": 1,
-    "k_quant_type": "NONE",
-    "kv_cache_bit_width": 0,
-    "qk_output": 0,
-    "sliding_window_cache": 0,
-    "v_quant_type": "NONE",
+_ADMITTED = {
+    "causal": (1,),
+    "k_quant_type": ("NONE",),
+    "kv_cache_bit_width": (0,),
+    "qk_output": (0,),
+    "sliding_window_cache": (0,),
+    "v_quant_type": ("NONE",),
 }
 _NORMS = ("qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon")
 
 
-@converter("GroupQueryAttention", domain="com.microsoft", ignored=_NORMS, fixed=_FIXED)
+@converter("GroupQueryAttention", domain="com.microsoft", ignored=_NORMS, admitted=_ADMITTED)
 def group_query_attention(
     cx: Context,
     query: Expr,

@@ -10,7 +10,14 @@ from relaxpy.frontend.onnx.ops.text import call
 from relaxpy.frontend.onnx.pictures import FORMATS
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared import matrices
-from relaxpy.frontend.shared.tensors import Size, dtype_of, rank_of, shape_of
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    dtype_of,
+    normal_axes,
+    rank_of,
+    require_count,
+    shape_of,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import simple, whole
 from relaxpy.ir.core.dtype import DataType
@@ -34,8 +41,11 @@ _METHODS = {
 }
 
 
-@converter("GridSample", domain="com.microsoft")
-@converter("GridSample")
+_SAMPLES = {"mode": _METHODS, "padding_mode": ("zeros", "border", "reflection")}
+
+
+@converter("GridSample", domain="com.microsoft", admitted=_SAMPLES)
+@converter("GridSample", admitted=_SAMPLES)
 def grid_sample(
     cx: Context,
     x: Expr,
@@ -46,8 +56,8 @@ def grid_sample(
     padding_mode: str = "zeros",
 ) -> Expr:
     rank = rank_of(x)
-    if rank not in (4, 5) or mode not in _METHODS:
-        raise UnsupportedError(f"mode {mode!r} of images of rank {rank}")
+    if rank not in (4, 5):
+        raise UnsupportedError(f"expected images of rank 4 or 5, found rank {rank}")
     first = R.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
     layout = "NCHW" if rank == 4 else "NCDHW"
     aligned = bool(align_corners)
@@ -88,6 +98,11 @@ def col2im(
     count = len(image)
     steps, holes = list(strides or [1] * count), list(dilations or [1] * count)
     widths = list(pads or [0] * 2 * count)
+    shape_of(x, 3)
+    require_count("block_shape", block, count)
+    require_count("strides", steps, count)
+    require_count("dilations", holes, count)
+    require_count("pads", widths, 2 * count)
 
     def kernel(columns: Tensor) -> Tensor:
         lengths, members = as_sizes(image), as_sizes(block)
@@ -128,7 +143,8 @@ def center_crop_pad(
     cx: Context, x: Expr, shape: Value, *, axes: Sequence[int] | None = None
 ) -> Expr:
     sizes, wanted = shape_of(x), cx.sizes(shape, "size")
-    chosen = range(len(sizes)) if axes is None else [axis % len(sizes) for axis in axes]
+    chosen = normal_axes(axes, len(sizes))
+    require_count("shape", wanted, len(chosen))
     before: list[Size] = [0] * len(sizes)
     after: list[Size] = [0] * len(sizes)
     for axis, new in zip(chosen, wanted, strict=True):
@@ -149,9 +165,7 @@ def det(cx: Context, x: Expr) -> Expr:
     return matrices.call("linalg_det", [wide], [(0, batch, dtype, False)], factors=False)
 
 
-@converter("ImageDecoder")
+@converter("ImageDecoder", admitted={"pixel_format": FORMATS})
 def image_decoder(cx: Context, encoded: Expr, *, pixel_format: str = "RGB") -> Expr:
-    if pixel_format not in FORMATS:
-        raise UnsupportedError(f"pixel_format is {pixel_format!r}")
     info = TensorStructInfo(ndim=3, dtype=DataType("uint8"))
     return call("decode_image", info, encoded, pixel_format)

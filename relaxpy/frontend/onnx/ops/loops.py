@@ -88,11 +88,11 @@ def _goes_on(body: Graph) -> bool:
     while name != given:
         if name in body.initializers:
             return bool(body.initializers[name].array.all())
-        node = made.get(name)
-        if node is None or node.op not in ("Identity", "Constant", "Cast"):
-            return False
-        if node.op == "Constant":
+        node = made.pop(name, None)  # of a cycle, once
+        if node is not None and node.op == "Constant":
             return bool(getattr(node.attributes.get("value"), "all", lambda: False)())
+        if node is None or node.op not in ("Identity", "Cast") or not node.inputs:
+            return False
         name = node.inputs[0]
     return True
 

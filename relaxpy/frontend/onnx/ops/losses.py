@@ -11,7 +11,10 @@ from relaxpy.ir.relax.op.definition.registry import R
 _NO_CLASS = -(1 << 31)
 
 
-@converter("NegativeLogLikelihoodLoss")
+_REDUCTION = {"reduction": ("none", "mean", "sum")}
+
+
+@converter("NegativeLogLikelihoodLoss", admitted=_REDUCTION)
 def negative_log_likelihood_loss(
     cx: Context,
     x: Expr,
@@ -25,7 +28,7 @@ def negative_log_likelihood_loss(
     return R.nn.nll_loss(x, target, weight, reduction, ignored)
 
 
-@converter("SoftmaxCrossEntropyLoss")
+@converter("SoftmaxCrossEntropyLoss", admitted=_REDUCTION)
 def softmax_cross_entropy_loss(
     cx: Context,
     scores: Expr,

@@ -64,11 +64,9 @@ def expand_dims(cx: Context, x: Expr, axis: Value) -> Expr:
     return unsqueeze(cx, x, cx.emit(R.reshape(cx.tensor(axis), (1,))))
 
 
-@converter("CDist", domain=DOMAIN)
+@converter("CDist", domain=DOMAIN, admitted={"metric": ("euclidean", "sqeuclidean")})
 def cdist(cx: Context, a: Expr, b: Expr, *, metric: str = "sqeuclidean") -> Expr:
     """The distances of all rows of `a` from all rows of `b`."""
-    if metric not in ("euclidean", "sqeuclidean"):
-        raise UnsupportedError(f"the metric {metric!r} is not imported")
     difference = cx.emit(R.subtract(R.expand_dims(a, 1), R.expand_dims(b, 0)))
     squares = R.sum(R.multiply(difference, difference), 2)
     return squares if metric == "sqeuclidean" else R.sqrt(squares)
@@ -377,10 +375,10 @@ def attended(
 
 
 #: Attributes of attention that are imported with these values only.
-PLAIN = {"do_rotary": 0, "past_present_share_buffer": 0, "rotary_embedding_dim": 0}
+PLAIN = dict.fromkeys(("do_rotary", "past_present_share_buffer", "rotary_embedding_dim"), (0,))
 
 
-@converter("Attention", domain=DOMAIN, fixed=PLAIN)
+@converter("Attention", domain=DOMAIN, admitted=PLAIN)
 def attention(
     cx: Context,
     x: Expr,

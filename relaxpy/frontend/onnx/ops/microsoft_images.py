@@ -10,7 +10,6 @@ from relaxpy.frontend.onnx.ops.pool import max_pool
 from relaxpy.frontend.onnx.ops.quantized import qlinear_conv
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.tensors import rank_of, shape_of
-from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor
@@ -92,7 +91,7 @@ def qlinear_conv_of_layout(
     return with_channels_first(cx, x, convolved) if channels_last else convolved(x)
 
 
-@converter("CropAndResize", domain=DOMAIN)
+@converter("CropAndResize", domain=DOMAIN, admitted={"mode": ("bilinear", "nearest")})
 def crop_and_resize(
     cx: Context,
     x: Expr,
@@ -104,8 +103,6 @@ def crop_and_resize(
     mode: str = "bilinear",
 ) -> Expr:
     """Regions of images, sampled so that corners are corners of the region."""
-    if mode not in ("bilinear", "nearest"):
-        raise UnsupportedError(f"the mode {mode!r} is not imported")
     counts = cx.sizes(crop_size, "size")
     count, channels = shape_of(rois, 2)[0], shape_of(x, 4)[1]
 

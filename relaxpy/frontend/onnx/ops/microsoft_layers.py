@@ -108,7 +108,7 @@ def linear_attention_gate(
 # -- Decoders ---------------------------------------------------------------------------------
 
 
-@converter("DecoderMaskedMultiHeadAttention", domain=DOMAIN, fixed={"output_qk": 0})
+@converter("DecoderMaskedMultiHeadAttention", domain=DOMAIN, admitted={"output_qk": (0,)})
 def decoder_attention(
     cx: Context,
     query: Expr,
@@ -155,7 +155,9 @@ def decoder_attention(
     return [attended(cx, q, k, v, *options, causal=False), *caches]
 
 
-@converter("MRotaryEmbedding", domain=DOMAIN, ignored=["scale"], fixed={"is_packed_batching": 0})
+@converter(
+    "MRotaryEmbedding", domain=DOMAIN, ignored=["scale"], admitted={"is_packed_batching": (0,)}
+)
 def rotary_of_three(
     cx: Context,
     x: Expr,

@@ -87,7 +87,7 @@ def qgemm(
     return quantized(cx, y, y_scale, y_zero_point, code, 1, "float32")
 
 
-@converter("QAttention", domain=DOMAIN, fixed=PLAIN)
+@converter("QAttention", domain=DOMAIN, admitted=PLAIN)
 def qattention(
     cx: Context,
     x: Expr,
@@ -203,7 +203,9 @@ def _unpacked(cx: Context, packed: Expr, bits: int) -> Expr:
     return cx.emit(reshaped(both, [*outer, simple(count * (8 // bits))]))
 
 
-@converter("MatMulNBits", domain=DOMAIN, ignored=["accuracy_level"], fixed={"weight_prepacked": 0})
+@converter(
+    "MatMulNBits", domain=DOMAIN, ignored=["accuracy_level"], admitted={"weight_prepacked": (0,)}
+)
 def matmul_nbits(
     cx: Context,
     a: Expr,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -14,19 +14,24 @@ from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_size,
     dtype_of,
     is_size,
     length_known,
     literal,
+    normal_axes,
     normal_axis,
     product,
     rank_of,
+    require_count,
     reshaped,
     scalar,
     shape_of,
     tensor_info,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.shared.windows import simple
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
@@ -248,6 +253,22 @@ def concat(cx: Context, *inputs: Expr, axis: int) -> Expr:
     return R.concat(cx.unified(inputs, along), along)
 
 
+def with_parts(cx: Context, x: Expr, axis: int, parts: Sequence[Size]) -> Expr:
+    """`x`, whose size along an axis is the sum of its parts, checked at run time if not known.
+
+    Errors:
+        UnsupportedError: it is another, or a part is negative.
+    """
+    sizes, total = shape_of(x), simple(sum(parts))
+    is_sum = prove_equal(as_size(sizes[axis]), as_size(total))
+    if is_sum is False or any(isinstance(part, int) and part < 0 for part in parts):
+        shown = ", ".join(map(str, parts))
+        raise UnsupportedError(f"parts of ({shown}) elements, expected {sizes[axis]} in all")
+    if is_sum:
+        return x
+    return cx.match(x, [*sizes[:axis], total, *sizes[axis + 1 :]], dtype_of(x))
+
+
 def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: int) -> list[Expr]:
     at = normal_axis(axis, rank_of(x))
     if sizes is None:
@@ -261,6 +282,8 @@ def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: 
             ]
         part = -(-total // count)
         sizes = [min(part, max(total - k * part, 0)) for k in range(count)]
+    require_count("split", sizes, count)
+    x = with_parts(cx, x, at, sizes)
     if len(sizes) == 1:
         return [x]
     parts = cx.emit(R.split(x, [int(k) for k in np.cumsum(sizes)[:-1]], at), "parts")
@@ -289,12 +312,13 @@ def split_13(
     at = normal_axis(axis, rank_of(x))
     if sizes is None:
         sizes = cx.sizes_at_run_time(cx.tensor(split), count, "part")
-    result, begin = [], cast(Size, 0)
-    for size in sizes:
-        end = number(begin + size)
-        result.append(R.strided_slice(x, [at], [begin], [end]))
-        begin = cast(Size, end)
-    return result
+    require_count("split", sizes, count)
+    x = with_parts(cx, x, at, sizes)
+    ends = [simple(sum(sizes[: k + 1])) for k in range(count)]
+    return [
+        R.strided_slice(x, [at], [begin], [end])
+        for begin, end in zip([0, *ends], ends, strict=False)
+    ]
 
 
 @converter("Slice")
@@ -316,9 +340,11 @@ def _sliced(
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> Expr:
-    chosen = list(range(len(starts))) if axes is None else [a % rank_of(x) for a in axes]
+    chosen = normal_axes(range(len(starts)) if axes is None else axes, rank_of(x))
     strides = [1] * len(starts) if steps is None else list(steps)
     sizes = shape_of(x)
+    for name, values in (("ends", ends), ("axes", chosen), ("steps", strides)):
+        require_count(name, values, len(starts))
     begin, end = [], []
     for axis, start, stop, step in zip(chosen, starts, ends, strides, strict=True):
         size = sizes[axis]
@@ -386,7 +412,7 @@ def _dynamic_slice(
             chosen = range(rank)
             index = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
         else:
-            chosen = [int(axis) % rank for axis in array.reshape(-1)]
+            chosen = normal_axes(array.reshape(-1).tolist(), rank)
             index = literal(np.array(chosen, np.int64))
     sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
     first: Expr = literal(np.zeros(rank, np.int64))
@@ -467,7 +493,10 @@ def _tuples(cx: Context, indices: Expr, sizes: Sequence[Size]) -> Expr:
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
-@converter("ScatterElements", "Scatter")
+_REDUCTION = {"reduction": _REDUCTIONS}
+
+
+@converter("ScatterElements", "Scatter", admitted=_REDUCTION)
 def scatter_elements(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none"
 ) -> Expr:
@@ -476,7 +505,7 @@ def scatter_elements(
     return R.scatter_elements(x, index, updates, at, _REDUCTIONS[reduction])
 
 
-@converter("ScatterND")
+@converter("ScatterND", admitted=_REDUCTION)
 def scatter_nd(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: str = "none"
 ) -> Expr:

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
-from relaxpy.frontend.shared.tensors import Size, dtype_of, normal_axis, rank_of, scalar, shape_of
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    dtype_of,
+    normal_axes,
+    normal_axis,
+    rank_of,
+    scalar,
+    shape_of,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem
 from relaxpy.ir.relax.op.definition.registry import R
@@ -181,7 +189,7 @@ def rms_normalization(
 
 @converter("MeanVarianceNormalization")
 def mean_variance_normalization(cx: Context, x: Expr, *, axes: Sequence[int] = (0, 2, 3)) -> Expr:
-    over = [axis % rank_of(x) for axis in axes]
+    over = normal_axes(axes, rank_of(x))
     centred = cx.emit(R.subtract(x, R.mean(x, over, keepdims=True)))
     deviation = R.sqrt(R.mean(R.square(centred), over, keepdims=True))
     return R.divide(centred, R.add(deviation, scalar(1e-9, x)))

@@ -14,8 +14,10 @@ from relaxpy.frontend.shared.tensors import (
     Size,
     is_size,
     literal,
+    normal_axes,
     product,
     rank_of,
+    require_count,
     reshaped,
     shape_of,
 )
@@ -26,6 +28,7 @@ from relaxpy.ir.relax.op.definition.registry import R
 @converter("Tile", since=6)
 def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
     counts = cx.sizes(repeats, "repeat")
+    require_count("repeats", counts, rank_of(x))
     if all(isinstance(count, int) for count in counts):
         return R.tile(x, counts)
     for axis, count in enumerate(counts):
@@ -47,7 +50,7 @@ def tile_1(cx: Context, x: Expr, tiles: Value, axis: Value) -> Expr:
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
-@converter("Pad")
+@converter("Pad", admitted={"mode": _MODES})
 def pad_1(
     cx: Context,
     x: Expr,
@@ -57,11 +60,13 @@ def pad_1(
     mode: str = "constant",
     value: float = 0.0,
 ) -> Expr:
-    return padded(cx, x, pads or paddings or (), _MODES[mode], value)
+    amounts = pads or paddings or ()
+    require_count("pads", amounts, 2 * rank_of(x))
+    return padded(cx, x, amounts, _MODES[mode], value)
 
 
-@converter("Pad", domain="com.microsoft")
-@converter("Pad", since=11)
+@converter("Pad", domain="com.microsoft", admitted={"mode": _MODES})
+@converter("Pad", since=11, admitted={"mode": _MODES})
 def pad(
     cx: Context,
     x: Expr,
@@ -81,8 +86,9 @@ def pad(
         amounts = cx.sizes_at_run_time(both, 2 * rank, "pad")
     else:
         if axes is not None:
-            chosen = [axis % rank for axis in cx.numbers(axes, "axes")]
+            chosen = normal_axes(cx.numbers(axes, "axes"), rank)
         amounts = cx.sizes(pads, "pad")
+    require_count("pads", amounts, 2 * len(chosen))
     full: list[Size] = [0] * (2 * rank)
     for k, axis in enumerate(chosen):
         full[axis], full[rank + axis] = amounts[k], amounts[k + len(chosen)]

@@ -174,7 +174,11 @@ def max_roi_pool(
     return regions.as_dtype(found, dtype_of(x))
 
 
-@converter("RoiAlign")
+_MODE = {"mode": ("avg", "max")}
+_MODES = _MODE | {"coordinate_transformation_mode": ("half_pixel", "output_half_pixel")}
+
+
+@converter("RoiAlign", admitted=_MODE)
 def roi_align_10(
     cx: Context,
     x: Expr,
@@ -201,7 +205,7 @@ def roi_align_10(
     )
 
 
-@converter("RoiAlign", since=16)
+@converter("RoiAlign", since=16, admitted=_MODES)
 def roi_align(
     cx: Context,
     x: Expr,

@@ -14,7 +14,15 @@ from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.contents import number
-from relaxpy.frontend.shared.tensors import Size, dtype_of, literal, rank_of, shape_of
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    dtype_of,
+    literal,
+    normal_axes,
+    rank_of,
+    require_count,
+    shape_of,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, const
@@ -78,6 +86,9 @@ class _Scaled(Axis):
                 return tir.Select(is_one, double(0.0), at * (old - one) / steps)
             case "asymmetric":
                 return at / self.scale
+            case "asymmetric_rounded":
+                exact = at / self.scale
+                return tir.Select(self.scale < one, intrin.ceil(exact), intrin.floor(exact))
             case "tf_half_pixel_for_nn":
                 return (at + half) / self.scale
             case _:
@@ -267,8 +278,7 @@ def _scaled_sizes(cx: Context, x: Expr, axes: Sequence[int], scales: Value) -> t
     if known is not None:
         # The decimal number that is meant, so that positions between elements are exact.
         values = [float(str(scale)) for scale in known.reshape(-1)]
-        if len(values) != len(axes):
-            raise UnsupportedError(f"{len(values)} scales for {len(axes)} axes")
+        require_count("scales", values, len(axes))
         return [_scaled(size, scale) for size, scale in zip(old, values, strict=True)], values
     vector = cx.tensor(scales)
     lengths = R.astype(cx.tensor(cx.contents(old, [len(old)], "int64")), dtype_of(vector))
@@ -287,8 +297,6 @@ def _fitted(
     cx: Context, x: Expr, axes: Sequence[int], wanted: Sequence[Size], policy: str
 ) -> tuple[Any, Any]:
     """The sizes that keep the ratio of the axes, and the scales."""
-    if policy not in ("not_larger", "not_smaller"):
-        raise UnsupportedError(f"keep_aspect_ratio_policy is {policy!r}")
     old = [shape_of(x)[axis] for axis in axes]
     pairs = list(zip(wanted, old, strict=True))
     if all(isinstance(a, int) and isinstance(b, int) for a, b in pairs):
@@ -316,7 +324,15 @@ def _has_unknown_size(cx: Context, value: Value) -> bool:
     return not isinstance(shape_of(cx.tensor(value))[0], int)
 
 
-@converter("Resize", since=11)
+_ADMITTED = {
+    "coordinate_transformation_mode": (*image.MODES, _SYMMETRIC),
+    "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
+    "mode": _METHODS,
+    "nearest_mode": image.ROUNDINGS,
+}
+
+
+@converter("Resize", since=11, admitted=_ADMITTED)
 def resize(
     cx: Context,
     x: Expr,
@@ -335,7 +351,7 @@ def resize(
     nearest_mode: str = "round_prefer_floor",
 ) -> Expr:
     rank = rank_of(x)
-    chosen = [axis % rank for axis in axes] if axes is not None else list(range(rank))
+    chosen = normal_axes(axes, rank)
     factors: Any = None
     # With sizes, there are no scales: a number of them that is not known is 0.
     if _given(cx, scales) and not (_given(cx, sizes) and _has_unknown_size(cx, scales)):
@@ -344,8 +360,7 @@ def resize(
         wanted = cx.integers(sizes)
         if wanted is None:
             wanted = cx.sizes_at_run_time(cx.tensor(sizes), len(chosen), "size")
-        if len(wanted) != len(chosen):
-            raise UnsupportedError(f"{len(wanted)} sizes for {len(chosen)} axes")
+        require_count("sizes", wanted, len(chosen))
         new = wanted
         if keep_aspect_ratio_policy != "stretch":
             new, factors = _fitted(cx, x, chosen, wanted, keep_aspect_ratio_policy)
@@ -357,46 +372,39 @@ def resize(
             raise UnsupportedError(f"{CROP} needs a region")
         array = cx.array(roi)
         region = [float(v) for v in array.reshape(-1)] if array is not None else cx.tensor(roi)
-    method = _method(mode)
     sampling = Sampling(
-        method,
+        _METHODS[mode],
         coordinate_transformation_mode,
         nearest_mode,
         cubic_coeff_a,
         bool(exclude_outside),
         extrapolation_value,
     )
-    if coordinate_transformation_mode not in (*image.MODES, _SYMMETRIC):
-        raise UnsupportedError(
-            f"coordinate_transformation_mode is {coordinate_transformation_mode!r}"
-        )
-    if nearest_mode not in image.ROUNDINGS:
-        raise UnsupportedError(f"nearest_mode is {nearest_mode!r}")
     smooth = bool(antialias) and mode != "nearest"
     return _resized(cx, x, _Plan(tuple(chosen), tuple(new), factors, region, sampling, smooth))
 
 
-def _method(mode: str) -> str:
-    if mode not in _METHODS:
-        raise UnsupportedError(f"mode is {mode!r}")
-    return _METHODS[mode]
+_MODE = {"mode": _METHODS}
 
 
-@converter("Upsample", since=9)
-@converter("Resize", since=10)
+@converter("Upsample", since=9, admitted=_MODE)
+@converter("Resize", since=10, admitted=_MODE)
 def resize_10(cx: Context, x: Expr, scales: Value, *, mode: str = "nearest") -> Expr:
     sizes, factors = _scaled_sizes(cx, x, range(rank_of(x)), scales)
-    sampling = Sampling(_method(mode), "asymmetric", "floor", -0.75, False, 0.0)
+    grows = not isinstance(factors, Expr) and min(factors, default=1) >= 1
+    # What shrinks takes the next element, as in ONNX Runtime and the tests of that version.
+    positions = "asymmetric" if grows or mode != "nearest" else "asymmetric_rounded"
+    sampling = Sampling(_METHODS[mode], positions, "floor", -0.75, False, 0.0)
     axes = tuple(range(rank_of(x)))
     return _resized(cx, x, _Plan(axes, tuple(sizes), factors, None, sampling, False))
 
 
-@converter("Upsample", since=7)
+@converter("Upsample", since=7, admitted=_MODE)
 def upsample_7(cx: Context, x: Expr, *, scales: Sequence[float], mode: str = "nearest") -> Expr:
     return resize_10(cx, x, literal(np.array(scales, np.float32)), mode=mode)
 
 
-@converter("Upsample")
+@converter("Upsample", admitted=_MODE)
 def upsample_1(
     cx: Context, x: Expr, *, height_scale: float, width_scale: float, mode: str = "nearest"
 ) -> Expr:

@@ -7,11 +7,31 @@ from collections.abc import Sequence
 import numpy as np
 
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.shared.tensors import dtype_of, scalar, shape_of
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.tensors import Size, dtype_of, scalar, shape_of
 from relaxpy.frontend.shared.windows import simple
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
+
+
+@converter("ConstantFill")
+def constant_fill(
+    cx: Context,
+    x: Value = None,
+    *,
+    dtype: int = 1,
+    extra_shape: Sequence[int] = (),
+    input_as_shape: int = 0,
+    shape: Sequence[int] = (),
+    value: float = 0.0,
+) -> Expr:
+    """A tensor of one number in the shape of an operand, or that an operand or an attribute is."""
+    sizes = list[Size](shape)
+    if x is not None:
+        sizes = cx.sizes(x, "size") if input_as_shape else shape_of(cx.tensor(x))
+    name = dtype_of_code(dtype)
+    return R.full((*sizes, *extra_shape), const(value, name), name)
 
 
 @converter("Scale")

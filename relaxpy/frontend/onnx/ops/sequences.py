@@ -7,6 +7,7 @@ from typing import Any
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.lists import PREFIX
+from relaxpy.frontend.onnx.ops.movement import with_parts
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import OptionalType, SequenceType, dtype_of as dtype_of_code
 from relaxpy.frontend.shared.contents import LIMIT, Contents
@@ -77,13 +78,13 @@ def _tuple(cx: Context, parts: list[Expr], empty: TensorStructInfo) -> Expr:
     return _known(cx, Tuple(tuple(parts)), found)
 
 
-def _position(cx: Context, position: Value, count: int) -> int | None:
-    """A position that is known, counted from the front."""
+def _position(cx: Context, position: Value, count: int, places: int) -> int | None:
+    """A position that is known, counted from the front, of so many places."""
     known = None if position is None else cx.integers(position)
     if known is None or not isinstance(known[0], int):
         return None
     place = known[0] + count if known[0] < 0 else known[0]
-    if not 0 <= place <= count:
+    if not 0 <= place < places:
         raise UnsupportedError(f"position {known[0]} is not in a sequence of {count}")
     return place
 
@@ -114,8 +115,8 @@ def sequence_length(cx: Context, sequence: Expr) -> Expr:
 def sequence_at(cx: Context, sequence: Expr, position: Value) -> Expr:
     parts = parts_of(cx, sequence)
     if parts is not None:
-        place = _position(cx, position, len(parts))
-        if place is not None and place < len(parts):
+        place = _position(cx, position, len(parts), len(parts))
+        if place is not None:
             return parts[place]
     packed = as_object(cx, sequence)
     return call(cx, "at", item_info(cx, sequence), packed, *_at_run_time(cx, position))
@@ -126,7 +127,8 @@ def sequence_insert(cx: Context, sequence: Expr, tensor: Expr, position: Value =
     info = tensor_info(tensor)
     parts = parts_of(cx, sequence)
     if parts is not None:
-        place = len(parts) if position is None else _position(cx, position, len(parts))
+        count = len(parts)
+        place = count if position is None else _position(cx, position, count, count + 1)
         if place is not None:
             return _tuple(cx, [*parts[:place], cx.emit(tensor), *parts[place:]], info)
     packed = as_object(cx, sequence)
@@ -139,8 +141,9 @@ def sequence_erase(cx: Context, sequence: Expr, position: Value = None) -> Expr:
     info = item_info(cx, sequence)
     parts = parts_of(cx, sequence)
     if parts is not None:
-        place = len(parts) - 1 if position is None else _position(cx, position, len(parts))
-        if place is not None and 0 <= place < len(parts):
+        last = const(-1, "int64") if position is None else position
+        place = _position(cx, last, len(parts), len(parts))
+        if place is not None:
             return _tuple(cx, [*parts[:place], *parts[place + 1 :]], info)
     packed = as_object(cx, sequence)
     return _known(cx, call(cx, "erase", OBJECT, packed, *_at_run_time(cx, position)), info)
@@ -179,6 +182,7 @@ def split_to_sequence(
         raise UnsupportedError(f"{whole} is split into parts of {known[0]}")
     if is_scalar:
         known = [min(known[0], whole - k) for k in range(0, whole, known[0])]
+    x = with_parts(cx, x, place, known)
     begin = 0
     parts: list[Expr] = []
     for size in known:

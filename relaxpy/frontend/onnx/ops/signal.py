@@ -129,7 +129,7 @@ def stft(
     if frame_length is not None:
         length = cx.size_in(frame_length)
     else:
-        length = shape_of(window)[0] if window is not None else size
+        length = shape_of(window, 1)[0] if window is not None else size
     count = simple((size - length) // step + 1)
     outputs = simple(length // 2 + 1) if onesided else length
     matrix = transform_matrix(
@@ -143,7 +143,7 @@ def stft(
         onesided=bool(onesided),
     )
     if window is not None:
-        if shape_of(window)[0] is not length and str(shape_of(window)[0]) != str(length):
+        if str(shape_of(window, 1)[0]) != str(length):
             window = cx.match(window, [length], dtype_of(window), "window")
         values = reshaped(window, (length, 1))
         wide = R.broadcast_to(values, (length, parts)) if parts == 2 else values

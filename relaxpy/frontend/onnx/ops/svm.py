@@ -20,7 +20,6 @@ from relaxpy.frontend.onnx.ops.classical import (
 )
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.tensors import Array, literal, reshaped, scalar, shape_of
-from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
@@ -42,16 +41,13 @@ def _kernel(cx: Context, x: Expr, vectors: Array, kind: str, params: Sequence[fl
         bounded = R.maximum(distance, scalar(0, x))
         return R.exp(R.multiply(bounded, scalar(-gamma, x)))
     inner = R.add(R.multiply(linear, scalar(gamma, x)), scalar(shift, x))
-    match kind:
-        case "POLY":
-            return R.power(inner, scalar(degree, x))
-        case "SIGMOID":
-            return R.tanh(inner)
-        case _:
-            raise UnsupportedError(f"kernel {kind!r} is not LINEAR, POLY, RBF or SIGMOID")
+    return R.tanh(inner) if kind == "SIGMOID" else R.power(inner, scalar(degree, x))
 
 
-@converter("SVMRegressor", domain=DOMAIN)
+_KERNELS = {"kernel_type": ("LINEAR", "POLY", "RBF", "SIGMOID")}
+
+
+@converter("SVMRegressor", domain=DOMAIN, admitted=_KERNELS)
 def svm_regressor(
     cx: Context,
     x: Expr,
@@ -80,7 +76,7 @@ def svm_regressor(
     return posttransformed(cx, scores, post_transform)
 
 
-@converter("SVMClassifier", domain=DOMAIN)
+@converter("SVMClassifier", domain=DOMAIN, admitted=_KERNELS)
 def svm_classifier(
     cx: Context,
     x: Expr,

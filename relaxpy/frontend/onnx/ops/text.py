@@ -61,7 +61,10 @@ def string_split(cx: Context, x: Expr, *, delimiter: str = "", maxsplit: int = -
     return [TupleGetItem(both, 0), TupleGetItem(both, 1)]
 
 
-@converter("StringNormalizer", ignored=["locale"])
+_CASES = {"case_change_action": ("NONE", "LOWER", "UPPER")}
+
+
+@converter("StringNormalizer", ignored=["locale"], admitted=_CASES)
 def string_normalizer(
     cx: Context,
     x: Expr,
@@ -74,7 +77,7 @@ def string_normalizer(
     return call("normalize", OBJECT, x, case_change_action, is_case_sensitive, stop)
 
 
-@converter("TfIdfVectorizer")
+@converter("TfIdfVectorizer", admitted={"mode": ("TF", "IDF", "TFIDF")})
 def tf_idf_vectorizer(
     cx: Context,
     x: Expr,

@@ -89,7 +89,7 @@ def _blend(cx: Context, old: Expr, new: Expr, share: float) -> Expr:
     return cx.emit(R.add(kept, R.multiply(new, scalar(1 - share, old))))
 
 
-@converter("Momentum", domain=DOMAIN)
+@converter("Momentum", domain=DOMAIN, admitted={"mode": ("nesterov", "standard")})
 def momentum(
     cx: Context,
     rate: Expr,

@@ -160,7 +160,12 @@ _FOLDS = {"AVERAGE": R.mean, "SUM": R.sum, "MIN": R.min, "MAX": R.max}
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-@converter("TreeEnsembleRegressor", domain=DOMAIN, ignored=[*_IGNORED, *_votes_of("target")])
+@converter(
+    "TreeEnsembleRegressor",
+    domain=DOMAIN,
+    ignored=[*_IGNORED, *_votes_of("target")],
+    admitted={"aggregate_function": _FOLDS},
+)
 def tree_ensemble_regressor(
     cx: Context,
     x: Expr,
