@@ -10,17 +10,17 @@ from typing_extensions import Unpack
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.shared.recurrent import (
+from relaxpy.frontend.shared.tensors import Size, dtype_of, shape_of
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.topi.recurrent import (
     Activation,
     gru_kernel,
     like,
     lstm_kernel,
     rnn_kernel,
 )
-from relaxpy.frontend.shared.tensors import Size, dtype_of, shape_of
-from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
