@@ -31,7 +31,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.shared.windows import simple
+from relaxpy.frontend.shared.windows import WindowAttributes, simple
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -359,23 +359,19 @@ def qlinear_average_pool(
     x: Expr,
     *scales: Value,
     kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
     channels_last: int = 0,
     count_include_pad: int = 0,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **spans: Unpack[WindowAttributes],
 ) -> Expr:
     def mean(values: Expr) -> Expr:
         return average_pool(
             cx,
             cx.emit(values),
             kernel_shape=kernel_shape,
-            auto_pad=auto_pad,
             ceil_mode=ceil_mode,
             count_include_pad=count_include_pad,
-            pads=pads,
-            strides=strides,
+            **spans,
         )
 
     def pooled(images: Expr) -> Expr:
