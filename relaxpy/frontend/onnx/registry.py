@@ -99,18 +99,23 @@ def converter(
 
     Its first parameter is the `Context`; then come operands, as expressions (parameters with the
     annotation `Value` take what is known instead); keyword parameters are attributes, with the
-    defaults of ONNX; those in `ignored` may be there, and those in `admitted` with one of these
-    values.
+    defaults of ONNX, and so are the members of a `TypedDict` that is unpacked into them; those in
+    `ignored` may be there, and those in `admitted` with one of these values.
     """
 
     def register(function: Function) -> Function:
         parameters = list(inspect.signature(function).parameters.values())[1:]
-        keyword = inspect.Parameter.KEYWORD_ONLY
+        keyword, unpacked = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
+        attributes = [p for p in parameters if p.kind is keyword]
+        for record in (p for p in parameters if p.kind is unpacked):
+            kind = record.annotation.removeprefix("Unpack[").removesuffix("]")
+            names_of = function.__globals__[kind].__annotations__
+            attributes += [inspect.Parameter(n, keyword, default=None) for n in names_of]
         entry = Converter(
             function,
             since,
-            tuple(p for p in parameters if p.kind is not keyword),
-            {p.name: p for p in parameters if p.kind is keyword},
+            tuple(p for p in parameters if p.kind not in (keyword, unpacked)),
+            {p.name: p for p in attributes},
             frozenset({"consumed_inputs", *ignored}),
             admitted or {},
         )

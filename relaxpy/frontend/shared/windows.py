@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.shared.contents import number
@@ -58,6 +58,22 @@ def rounded_up(value: Size, divisor: int) -> Size:
     )
 
 
+class WindowAttributes(TypedDict, total=False):
+    """How windows move, in the words of ONNX; `Windows.of` has the defaults."""
+
+    auto_pad: str
+    dilations: Sequence[int] | None
+    pads: Sequence[Size] | None
+    strides: Sequence[int] | None
+
+
+class FilterAttributes(WindowAttributes, total=False):
+    """The attributes of convolutions: also the groups of channels, and the sizes of the filter."""
+
+    group: int
+    kernel_shape: Sequence[int] | None
+
+
 @dataclass(frozen=True)
 class Windows:
     """The windows along the spatial axes of an operand; padding may depend on its sizes."""
@@ -73,10 +89,10 @@ class Windows:
     def of(
         x: Expr,
         kernel: Sequence[int],
-        strides: Sequence[int] | None,
-        dilations: Sequence[int] | None,
-        pads: Sequence[Size] | None,
-        auto_pad: str,
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        pads: Sequence[Size] | None = None,
+        auto_pad: str = "NOTSET",
     ) -> Windows:
         """The windows that attributes describe.
 

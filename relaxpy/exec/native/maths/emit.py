@@ -13,7 +13,6 @@ from relaxpy.exec.native.maths import (
     inverse_trigonometric,
     logarithmic,
     others,
-    piecewise,
     trigonometric,
 )
 from relaxpy.exec.native.maths.numbers import (
@@ -53,7 +52,7 @@ _FLOAT: Final[Mapping[str, Emitter]] = {
     "tanh": exponential.tanh_float,
     "log": logarithmic.log_float,
     "pow": logarithmic.power_float,
-    "erf": piecewise.erf,
+    "erf": others.erf_float,
 }
 """The functions that compute in `float` where they are used."""
 

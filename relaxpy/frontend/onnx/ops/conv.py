@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from typing_extensions import Unpack
+
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.padding import padded
 from relaxpy.frontend.shared.regions import deformed
 from relaxpy.frontend.shared.tensors import Size, is_size, rank_of, reshaped, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.shared.windows import LAYOUTS, Windows, at_least, simple, spatial, whole
+from relaxpy.frontend.shared.windows import (
+    LAYOUTS,
+    WindowAttributes,
+    Windows,
+    at_least,
+    simple,
+    spatial,
+    whole,
+)
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -54,15 +64,11 @@ def conv(
     w: Expr,
     b: Expr | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
     group: int = 1,
     kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **spans: Unpack[WindowAttributes],
 ) -> Expr:
-    kernel = kernel_shape or sizes_known_behind(w)
-    windows = Windows.of(x, kernel, strides, dilations, pads, auto_pad)
+    windows = Windows.of(x, kernel_shape or sizes_known_behind(w), **spans)
     return with_bias(cx.emit(convolved(cx, x, w, windows, group)), b)
 
 
@@ -143,6 +149,6 @@ def deform_conv(
     strides: Sequence[int] | None = None,
 ) -> Expr:
     kernel = kernel_shape or sizes_known_behind(w)
-    windows = Windows.of(x, kernel, strides, dilations, pads, "NOTSET")
+    windows = Windows.of(x, kernel, strides, dilations, pads)
     y = deformed(cx, x, w, offset, mask, windows, group, offset_group)
     return with_bias(cx.emit(y), b)

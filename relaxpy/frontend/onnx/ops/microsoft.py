@@ -6,6 +6,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from typing_extensions import Unpack
+
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.attention import rotary_embedding
 from relaxpy.frontend.onnx.ops.conv import conv, conv_transpose
@@ -24,7 +26,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.shared.windows import simple, whole
+from relaxpy.frontend.shared.windows import FilterAttributes, simple, whole
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
@@ -182,25 +184,9 @@ def fused_conv(
     *,
     activation: str = "",
     activation_params: Sequence[float] | None = None,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **filters: Unpack[FilterAttributes],
 ) -> Expr:
-    result = conv(
-        cx,
-        x,
-        w,
-        b,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    result = conv(cx, x, w, b, **filters)
     y = result if z is None else R.add(result, z)
     return _activated(cx, cx.emit(y), activation, list(activation_params or []))
 

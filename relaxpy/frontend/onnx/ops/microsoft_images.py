@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from typing_extensions import Unpack
+
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.microsoft import DOMAIN
 from relaxpy.frontend.onnx.ops.pool import max_pool
 from relaxpy.frontend.onnx.ops.quantized import qlinear_conv
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.tensors import rank_of, shape_of
+from relaxpy.frontend.shared.windows import FilterAttributes, WindowAttributes
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor
@@ -33,23 +36,11 @@ def nhwc_max_pool(
     x: Expr,
     *,
     kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **spans: Unpack[WindowAttributes],
 ) -> Expr:
     def pooled(images: Expr) -> Expr:
-        (y,) = max_pool(
-            cx,
-            images,
-            kernel_shape=kernel_shape,
-            auto_pad=auto_pad,
-            ceil_mode=ceil_mode,
-            dilations=dilations,
-            pads=pads,
-            strides=strides,
-        )
+        (y,) = max_pool(cx, images, kernel_shape=kernel_shape, ceil_mode=ceil_mode, **spans)
         return y
 
     return with_channels_first(cx, x, pooled)
@@ -68,24 +59,14 @@ def qlinear_conv_of_layout(
     y_zero_point: Expr,
     B: Expr | None = None,  # noqa: N803
     *,
-    auto_pad: str = "NOTSET",
     channels_last: int = 0,
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **filters: Unpack[FilterAttributes],
 ) -> Expr:
     def convolved(images: Expr) -> Expr:
         return qlinear_conv(
             *(cx, images, x_scale, x_zero_point, w, w_scale, w_zero_point),
             *(y_scale, y_zero_point, B),
-            auto_pad=auto_pad,
-            dilations=dilations,
-            group=group,
-            kernel_shape=kernel_shape,
-            pads=pads,
-            strides=strides,
+            **filters,
         )
 
     return with_channels_first(cx, x, convolved) if channels_last else convolved(x)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from typing_extensions import Unpack
+
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.linear import gemm
 from relaxpy.frontend.onnx.ops.microsoft import DOMAIN, PLAIN, attention
@@ -17,7 +19,7 @@ from relaxpy.frontend.onnx.ops.quantized import (
     quantize_linear,
     quantized,
 )
-from relaxpy.frontend.onnx.ops.recurrent import BytesOf, lstm_layer, part
+from relaxpy.frontend.onnx.ops.recurrent import BytesOf, LayerAttributes, lstm_layer, part
 from relaxpy.frontend.onnx.registry import Value, converter, find
 from relaxpy.frontend.onnx.view import code_of
 from relaxpy.frontend.shared.tensors import (
@@ -29,7 +31,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.shared.windows import simple
+from relaxpy.frontend.shared.windows import WindowAttributes, simple
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -135,7 +137,7 @@ def dynamic_quantize_matmul(
     )
 
 
-@converter("DynamicQuantizeLSTM", domain=DOMAIN, ignored=["hidden_size"])
+@converter("DynamicQuantizeLSTM", domain=DOMAIN, admitted={"layout": (0,)})
 def dynamic_quantize_lstm(
     cx: Context,
     x: Expr,
@@ -151,12 +153,8 @@ def dynamic_quantize_lstm(
     r_scale: Expr,
     r_zero_point: Expr,
     *,
-    activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None,
-    activations: list[str] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
     input_forget: int = 0,
+    **attributes: Unpack[LayerAttributes],
 ) -> list[Expr]:
     every, x_scale, x_zero = dynamic_quantize_linear(cx, x)
     every = cx.emit(every)
@@ -183,11 +181,13 @@ def dynamic_quantize_lstm(
         count = cx.tensor(cx.contents([hidden], (), "int32"))
         return scales, R.subtract(sums, R.multiply(zeros, count)), zeros
 
-    functions = activations, activation_alpha, activation_beta
     return lstm_layer(
         cx,
         (x, w, states, b, sequence_lens, initial_h, initial_c),
-        *(p, direction, functions, clip, 0, bool(input_forget), BytesOf(product, of_rows)),
+        p,
+        coupled=bool(input_forget),
+        bytes_of=BytesOf(product, of_rows),
+        **attributes,
     )
 
 
@@ -361,23 +361,19 @@ def qlinear_average_pool(
     x: Expr,
     *scales: Value,
     kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
     channels_last: int = 0,
     count_include_pad: int = 0,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **spans: Unpack[WindowAttributes],
 ) -> Expr:
     def mean(values: Expr) -> Expr:
         return average_pool(
             cx,
             cx.emit(values),
             kernel_shape=kernel_shape,
-            auto_pad=auto_pad,
             ceil_mode=ceil_mode,
             count_include_pad=count_include_pad,
-            pads=pads,
-            strides=strides,
+            **spans,
         )
 
     def pooled(images: Expr) -> Expr:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypedDict
+
+from typing_extensions import Unpack
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import Value, converter
@@ -27,7 +30,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.shared.windows import Windows, simple
+from relaxpy.frontend.shared.windows import WindowAttributes, Windows, simple
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.padding import pad
@@ -39,14 +42,11 @@ def max_pool(
     x: Expr,
     *,
     kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
     storage_order: int = 0,
-    strides: Sequence[int] | None = None,
+    **spans: Unpack[WindowAttributes],
 ) -> list[Expr]:
-    windows = Windows.of(x, kernel_shape, strides, dilations, pads, auto_pad)
+    windows = Windows.of(x, kernel_shape, **spans)
     data, ceil = x, bool(ceil_mode)
     if not windows.is_fixed:
         data, windows = windows.padded(cx, x, lowest(x))
@@ -64,14 +64,11 @@ def average_pool(
     x: Expr,
     *,
     kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
     count_include_pad: int = 0,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **spans: Unpack[WindowAttributes],
 ) -> Expr:
-    windows = Windows.of(x, kernel_shape, strides, dilations, pads, auto_pad)
+    windows = Windows.of(x, kernel_shape, **spans)
     return mean_pooled(cx, x, windows, ceil=bool(ceil_mode), inside=bool(count_include_pad))
 
 
@@ -94,14 +91,11 @@ def lp_pool(
     x: Expr,
     *,
     kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
-    dilations: Sequence[int] | None = None,
     p: float = 2,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **spans: Unpack[WindowAttributes],
 ) -> Expr:
-    windows = Windows.of(x, kernel_shape, strides, dilations, pads, auto_pad)
+    windows = Windows.of(x, kernel_shape, **spans)
     powers, whole = windows.padded(cx, cx.emit(_power(x, p)), 0, ceil=bool(ceil_mode))
     means = pooled(cx, MEANS, powers, whole, ceil=False, inside=True)
     return _root(R.multiply(means, scalar(math.prod(whole.kernel), x)), p)
@@ -137,7 +131,7 @@ def max_unpool(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Expr:
-    windows = Windows.of(x, kernel_shape, strides, None, pads, "NOTSET")
+    windows = Windows.of(x, kernel_shape, strides, pads=pads)
     least: list[Size] = [
         simple((size - 1) * step + span - low - high)
         for size, step, span, low, high in zip(
@@ -178,31 +172,26 @@ _MODE = {"mode": ("avg", "max")}
 _MODES = _MODE | {"coordinate_transformation_mode": ("half_pixel", "output_half_pixel")}
 
 
+class _Sampling(TypedDict, total=False):
+    """How values of a region are sampled; `roi_align` has the defaults."""
+
+    mode: str
+    output_height: int
+    output_width: int
+    sampling_ratio: int
+    spatial_scale: float
+
+
 @converter("RoiAlign", admitted=_MODE)
 def roi_align_10(
     cx: Context,
     x: Expr,
     rois: Expr,
     batch_indices: Expr,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
+    **sampling: Unpack[_Sampling],
 ) -> Expr:
-    return roi_align(
-        cx,
-        x,
-        rois,
-        batch_indices,
-        coordinate_transformation_mode="output_half_pixel",
-        mode=mode,
-        output_height=output_height,
-        output_width=output_width,
-        sampling_ratio=sampling_ratio,
-        spatial_scale=spatial_scale,
-    )
+    corners = "output_half_pixel"
+    return roi_align(cx, x, rois, batch_indices, coordinate_transformation_mode=corners, **sampling)
 
 
 @converter("RoiAlign", since=16, admitted=_MODES)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import ml_dtypes
 import numpy as np
+from typing_extensions import Unpack
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.conv import convolved, sizes_known_behind
@@ -20,7 +21,7 @@ from relaxpy.frontend.shared.tensors import (
     scalar,
     shape_of,
 )
-from relaxpy.frontend.shared.windows import Windows
+from relaxpy.frontend.shared.windows import FilterAttributes, WindowAttributes, Windows
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -169,19 +170,18 @@ def _convolved(
     w: Expr,
     x_zero: Expr | None,
     w_zero: Expr | None,
-    group: int,
-    windows: tuple[Sequence[int] | None, ...],
-    auto_pad: str,
+    *,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    **spans: Unpack[WindowAttributes],
 ) -> Expr:
     """The convolution of integers without their zero points, in int32."""
-    kernel_shape, strides, dilations, pads = windows
-    kernel = kernel_shape or sizes_known_behind(w)
     data = cx.emit(_shifted(x, x_zero, per_row=False))
     filters = R.astype(w, "int32")
     if w_zero is not None:
         filters = R.subtract(filters, R.astype(_channels(w_zero, rank_of(w)), "int32"))
-    spans = Windows.of(data, kernel, strides, dilations, pads, auto_pad)
-    return cx.emit(convolved(cx, data, cx.emit(filters), spans, group, "int32"))
+    windows = Windows.of(data, kernel_shape or sizes_known_behind(w), **spans)
+    return cx.emit(convolved(cx, data, cx.emit(filters), windows, group, "int32"))
 
 
 def _channels(p: Expr, axes: int) -> Expr:
@@ -198,16 +198,9 @@ def conv_integer(
     w: Expr,
     x_zero_point: Expr | None = None,
     w_zero_point: Expr | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **filters: Unpack[FilterAttributes],
 ) -> Expr:
-    windows = (kernel_shape, strides, dilations, pads)
-    return _convolved(cx, x, w, x_zero_point, w_zero_point, group, windows, auto_pad)
+    return _convolved(cx, x, w, x_zero_point, w_zero_point, **filters)
 
 
 def _requantized(total: Expr, scale: Expr, y_scale: Expr, y_zero: Expr) -> Expr:
@@ -259,16 +252,9 @@ def qlinear_conv(
     y_scale: Expr,
     y_zero_point: Expr,
     B: Expr | None = None,  # noqa: N803
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    kernel_shape: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
+    **filters: Unpack[FilterAttributes],
 ) -> Expr:
-    windows = (kernel_shape, strides, dilations, pads)
-    total = _convolved(cx, x, w, x_zero_point, w_zero_point, group, windows, auto_pad)
+    total = _convolved(cx, x, w, x_zero_point, w_zero_point, **filters)
     axes = rank_of(w) - 1
     if B is not None:
         total = R.add(total, _channels(B, axes))

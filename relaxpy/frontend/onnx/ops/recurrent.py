@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
+
+from typing_extensions import Unpack
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.shared.recurrent import (
+from relaxpy.frontend.shared.tensors import Size, dtype_of, shape_of
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.topi.recurrent import (
     Activation,
     gru_kernel,
     like,
     lstm_kernel,
     rnn_kernel,
 )
-from relaxpy.frontend.shared.tensors import Size, dtype_of, shape_of
-from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
@@ -76,6 +78,18 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
     return table[name.lower()]
 
 
+class LayerAttributes(TypedDict, total=False):
+    """The attributes that all layers have; `_options` has the defaults."""
+
+    activation_alpha: Sequence[float] | None
+    activation_beta: Sequence[float] | None
+    activations: Sequence[str] | None
+    clip: float | None
+    direction: str
+    hidden_size: int | None
+    layout: int
+
+
 @dataclass(frozen=True)
 class _Options:
     """The attributes of a layer; `functions` are the activations of each direction."""
@@ -88,12 +102,14 @@ class _Options:
 
 def _options(
     defaults: Sequence[str],
-    direction: str,
-    activations: Sequence[str] | None,
-    alphas: Sequence[float] | None,
-    betas: Sequence[float] | None,
-    clip: float | None,
-    layout: int,
+    *,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    layout: int = 0,
+    hidden_size: int | None = None,
 ) -> _Options:
     reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     if direction.lower() not in reverse:
@@ -108,8 +124,11 @@ def _options(
     ]
     with_beta = [n for n in with_alpha if n.lower() in ("affine", "scaledtanh", "hardsigmoid")]
     left = {
-        "alpha": (list(alphas or []), len(alphas or []) > len(with_alpha)),
-        "beta": (list(betas or []), len(betas or []) > len(with_beta)),
+        kind: (list(given or []), len(given or []) > len(takers))
+        for kind, given, takers in (
+            ("alpha", activation_alpha, with_alpha),
+            ("beta", activation_beta, with_beta),
+        )
     }
 
     def taken(kind: str, name: str, admitted: Sequence[str]) -> float | None:
@@ -181,7 +200,8 @@ def _layer(
         ]
         if linear_before_reset and reset_bias is None:
             reset_bias = R.zeros((hidden,), dtype_of(x))
-        found = kernel(d, reverse, inputs, part(r, d), begin, reset_bias)
+        walk = {"functions": options.functions[d], "reverse": reverse, "clip": options.clip}
+        found = kernel(d, inputs, part(r, d), begin, reset_bias, **walk)
         every.append(found[0])
         lasts.append(found[1:])
     axis = 2 if options.layout else 1
@@ -219,32 +239,12 @@ def _rnn(
     B: Expr | None = None,  # noqa: N803
     sequence_lens: Expr | None = None,
     initial_h: Expr | None = None,
-    *,
-    activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None,
-    activations: list[str] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
+    **attributes: Unpack[LayerAttributes],
 ) -> list[Expr]:
-    options = _options(
-        ["Tanh"], direction, activations, activation_alpha, activation_beta, clip, layout
-    )
+    options = _options(["Tanh"], **attributes)
 
-    def kernel(d: int, reverse: bool, x: Expr, r: Expr, begin: list[Expr], _: Any) -> list[Expr]:
-        return _called(
-            cx,
-            rnn_kernel,
-            2,
-            x,
-            r,
-            begin[0],
-            sequence_lens,
-            functions=options.functions[d],
-            reverse=reverse,
-            clip=clip,
-        )
+    def kernel(d: int, x: Expr, r: Expr, begin: list[Expr], _: Any, **walk: Any) -> list[Expr]:
+        return _called(cx, rnn_kernel, 2, x, r, begin[0], sequence_lens, **walk)
 
     return _layer(cx, (X, W, R, B, sequence_lens, initial_h), options, 1, kernel, 1)
 
@@ -262,35 +262,15 @@ def gru(
     sequence_lens: Expr | None = None,
     initial_h: Expr | None = None,
     *,
-    activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None,
-    activations: list[str] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
     linear_before_reset: int = 0,
+    **attributes: Unpack[LayerAttributes],
 ) -> list[Expr]:
-    options = _options(
-        ["Sigmoid", "Tanh"], direction, activations, activation_alpha, activation_beta, clip, layout
-    )
+    options = _options(["Sigmoid", "Tanh"], **attributes)
 
     def kernel(
-        d: int, reverse: bool, x: Expr, r: Expr, begin: list[Expr], bias: Expr | None
+        d: int, x: Expr, r: Expr, begin: list[Expr], bias: Expr | None, **walk: Any
     ) -> list[Expr]:
-        return _called(
-            cx,
-            gru_kernel,
-            2,
-            x,
-            r,
-            begin[0],
-            sequence_lens,
-            bias,
-            functions=options.functions[d],
-            reverse=reverse,
-            clip=clip,
-        )
+        return _called(cx, gru_kernel, 2, x, r, begin[0], sequence_lens, bias, **walk)
 
     operands = X, W, R, B, sequence_lens, initial_h
     return _layer(cx, operands, options, 3, kernel, 1, bool(linear_before_reset))
@@ -308,35 +288,26 @@ def lstm(
     initial_c: Expr | None = None,
     P: Expr | None = None,  # noqa: N803
     *,
-    activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None,
-    activations: list[str] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
     input_forget: int = 0,
-    layout: int = 0,
+    **attributes: Unpack[LayerAttributes],
 ) -> list[Expr]:
     operands = X, W, R, B, sequence_lens, initial_h, initial_c
-    functions = activations, activation_alpha, activation_beta
-    return lstm_layer(cx, operands, P, direction, functions, clip, layout, bool(input_forget))
+    return lstm_layer(cx, operands, P, coupled=bool(input_forget), **attributes)
 
 
 def lstm_layer(
     cx: Context,
     operands: Operands,
     peepholes: Expr | None,
-    direction: str,
-    functions: tuple[list[str] | None, list[float] | None, list[float] | None],
-    clip: float | None,
-    layout: int,
+    *,
     coupled: bool,
     bytes_of: BytesOf | None = None,
+    **attributes: Unpack[LayerAttributes],
 ) -> list[Expr]:
-    """The outputs of a layer; `functions` are the activations and their parameters."""
-    options = _options(["Sigmoid", "Tanh", "Tanh"], direction, *functions, clip, layout)
+    """The outputs of a layer; with `coupled`, the input gate is 1 less the forget gate."""
+    options = _options(["Sigmoid", "Tanh", "Tanh"], **attributes)
 
-    def kernel(d: int, reverse: bool, x: Expr, r: Expr, begin: list[Expr], _: Any) -> list[Expr]:
+    def kernel(d: int, x: Expr, r: Expr, begin: list[Expr], _: Any, **walk: Any) -> list[Expr]:
         return _called(
             cx,
             lstm_kernel,
@@ -347,9 +318,7 @@ def lstm_layer(
             operands[4],
             None if peepholes is None else part(peepholes, d),
             *((None, None, None) if bytes_of is None else bytes_of.rows(d)),
-            functions=options.functions[d],
-            reverse=reverse,
-            clip=clip,
+            **walk,
             coupled=coupled,
         )
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relaxpy.frontend.shared.recurrent import (
-    Activation,
-    gru_kernel,
-    like,
-    lstm_kernel,
-    rnn_kernel,
-)
 from relaxpy.frontend.shared.tensors import Size, dtype_of, reshaped, shape_of
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.random import native_dropout
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.topi.recurrent import (
+    Activation,
+    gru_kernel,
+    like,
+    lstm_kernel,
+    rnn_kernel,
+)
 from relaxpy.ir.tir import intrin, ops
 
 _GATES: dict[str, tuple[Callable[..., Any], list[Activation], list[int]]] = {

@@ -1,21 +1,389 @@
-"""Recurrent layers of neural networks as scans."""
+"""Recurrent layers as scans, which walk the states from the products with the inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import shape_text
-from relaxpy.ir.tir import intrin, ops, reduce
-from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.prim_expr import PrimExpr
 
 __all__ = ["lstm"]
 
+Size: TypeAlias = int | PrimExpr
 Activation: TypeAlias = Callable[[PrimExpr], PrimExpr]
+Element: TypeAlias = Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]
+#: The weights by which a gate sees the cell state, for each sequence of a batch and unit.
+Seen: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
+
+
+def like(value: float, other: PrimExpr) -> PrimExpr:
+    """A number of the datatype of another one."""
+    return ops.const(value, other.dtype)
+
+
+def _computed(shape: Sequence[Any], element: Callable[..., PrimExpr], name: str) -> Tensor:
+    result = te.compute(tuple(shape), element, name=name)
+    assert isinstance(result, Tensor)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _OfBytes:
+    """What belongs to the rows of weights in 8 bits: scales, sums without zero points, and these.
+
+    `zeros` is None if all zero points are 0.
+    """
+
+    scales: Tensor
+    sums: Tensor
+    zeros: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """A walk over the inputs of one direction: states of shape (length + 1, batch, hidden).
+
+    Step t computes state t, from state t - 1 and the input at `position(t)`.
+    """
+
+    inputs: Tensor
+    reverse: bool
+    clip: float | None
+    lengths: Tensor | None
+    hidden: Size
+
+    @property
+    def count(self) -> PrimExpr:
+        length = self.inputs.shape[0]
+        return ops.add(length, ops.const(1, length.dtype))
+
+    def position(self, t: PrimExpr) -> PrimExpr:
+        return self.inputs.shape[0] - t if self.reverse else t - 1
+
+    def state(self, name: str, width: Size | None = None) -> Tensor:
+        shape = (self.count, self.inputs.shape[1], self.hidden if width is None else width)
+        result = te.placeholder(shape, self.inputs.dtype, name)
+        assert isinstance(result, Tensor)
+        return result
+
+    def stage(self, width: Any, element: Element, name: str) -> Tensor:
+        return _computed((self.count, self.inputs.shape[1], width), element, name)
+
+    def product(
+        self, states: Element, weights: Tensor, rows: Any, offset: Any, name: str
+    ) -> Tensor:
+        """The sums over k of states(t, b, k) * weights(offset + j, k)."""
+
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            axis = te.reduce_axis((0, weights.shape[1]), "k")
+            terms = states(t, b, axis.var) * weights(j + offset, axis.var)
+            total: PrimExpr = reduce.sum(terms, axis=axis)
+            return total
+
+        return self.stage(rows, element, name)
+
+    def product_of_bytes(self, state: Tensor, weights: Tensor, of: _OfBytes) -> Tensor:
+        """The product of the state before each step, in 8 bits, with weights in 8 bits."""
+        rows = weights.shape[0]
+        before, step, zero = self.rounded(state)
+
+        def whole(t: PrimExpr, b: PrimExpr, k: PrimExpr) -> PrimExpr:
+            return before(t, b, k).astype("int32")
+
+        def products(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            axis = te.reduce_axis((0, self.hidden), "k")
+            row = whole(t, b, axis.var) * weights(j, axis.var).astype("int32")
+            total: PrimExpr = reduce.sum(row, axis=axis)
+            return total
+
+        def row_sum(t: PrimExpr, b: PrimExpr) -> PrimExpr:
+            axis = te.reduce_axis((0, self.hidden), "k")
+            total: PrimExpr = reduce.sum(whole(t, b, axis.var), axis=axis)
+            return total
+
+        total = self.stage(rows, products, "products")
+        batch = self.inputs.shape[1]
+        row_sums = None if of.zeros is None else _computed((self.count, batch), row_sum, "row_sums")
+
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            value = total(t, b, j) - zero(t).astype("int32") * of.sums(j)
+            if row_sums is not None and of.zeros is not None:
+                value = value - of.zeros(j) * row_sums(t, b)
+            return value.astype("float32") * (step(t) * of.scales(j))
+
+        return self.stage(rows, element, "h2h")
+
+    def rounded(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The state before each step, as one of 256 steps between its extremes and 0.
+
+        The result is the number of steps in 8 bits, the size of a step, and the number for 0.
+        """
+        batch = self.inputs.shape[1]
+
+        def extreme(fold: Callable[..., PrimExpr], name: str) -> Tensor:
+            def element(t: PrimExpr) -> PrimExpr:
+                b, k = te.reduce_axis((0, batch), "b"), te.reduce_axis((0, self.hidden), "k")
+                return fold(state(t - 1, b.var, k.var), axis=[b, k])
+
+            return _computed((self.count,), element, name)
+
+        least, most = extreme(reduce.min, "least"), extreme(reduce.max, "most")
+
+        def low(t: PrimExpr) -> PrimExpr:
+            return ops.minimum(least(t), like(0, least(t)))
+
+        def width(t: PrimExpr) -> PrimExpr:
+            exact = (ops.maximum(most(t), like(0, most(t))) - low(t)) / like(255, most(t))
+            return tir.Select(exact > like(0, exact), exact, like(1, exact))
+
+        step = _computed((self.count,), width, "step")
+        zero = _computed((self.count,), lambda t: intrin.round(-low(t) / step(t)), "zero")
+
+        def element(t: PrimExpr, b: PrimExpr, k: PrimExpr) -> PrimExpr:
+            place = intrin.round(state(t - 1, b, k) / step(t)) + zero(t)
+            inside = ops.maximum(ops.minimum(place, like(255, place)), like(0, place))
+            return inside.astype("uint8")
+
+        return self.stage(self.hidden, element, "h_rounded"), step, zero
+
+    def clipped(self, x: PrimExpr) -> PrimExpr:
+        if self.clip is None:
+            return x
+        return ops.maximum(ops.minimum(x, like(self.clip, x)), like(-self.clip, x))
+
+    def walked(
+        self, first: Sequence[Tensor], new: Sequence[Element], states: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
+        """Each state before the first step and after each one."""
+        lengths = self.lengths
+
+        def kept(state: Tensor, value: Element) -> Element:
+            def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+                if lengths is None:
+                    return value(t, b, j)
+                inside = self.position(t) < lengths(b).astype("int64")
+                return tir.Select(inside, value(t, b, j), state(t - 1, b, j))
+
+            return element
+
+        updates = [
+            self.stage(state.shape[2], kept(state, value), f"{state.name}_next")
+            for state, value in zip(states, new, strict=True)
+        ]
+        walked = te.scan(list(first), updates, list(states), name="walk")
+        return [walked] if isinstance(walked, Tensor) else walked
+
+    def results(
+        self, first: Sequence[Tensor], new: Sequence[Element], states: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The hidden states of all positions, then each state after the last step."""
+        found, lengths = self.walked(first, new, states), self.lengths
+        length, batch, _ = self.inputs.shape
+
+        def output(p: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            value: PrimExpr = found[0](length - p if self.reverse else p + 1, b, j)
+            if lengths is None:
+                return value
+            return tir.Select(p < lengths(b).astype("int64"), value, like(0, value))
+
+        every = _computed((length, batch, states[0].shape[2]), output, "Y")
+        return [every, *(_last(state, length) for state in found)]
+
+
+def _last(states: Tensor, position: PrimExpr) -> Tensor:
+    """The state at the position where a walk ends."""
+    return _computed(states.shape[1:], lambda b, j: states(position, b, j), "last")
+
+
+def _after(states: Tensor, length: PrimExpr) -> Tensor:
+    """The states after each of `length` steps."""
+    return _computed((length, *states.shape[1:]), lambda t, b, j: states(t + 1, b, j), "states")
+
+
+def _first(state: Tensor) -> Tensor:
+    """The state of shape (batch, hidden) as the first of a walk."""
+    return _computed((1, *state.shape), lambda _, b, j: state(b, j), "first")
+
+
+def rnn_kernel(
+    inputs: Tensor,
+    weights: Tensor,
+    state: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    functions: list[Activation],
+    reverse: bool,
+    clip: float | None = None,
+) -> list[Tensor]:
+    """The hidden states of all positions, and the last one, of a layer without gates."""
+    hidden = weights.shape[1]
+    walk = _Walk(inputs, reverse, clip, lengths, hidden)
+    h = walk.state("h")
+    from_state = walk.product(lambda t, b, k: h(t - 1, b, k), weights, hidden, 0, "h2h")
+
+    def new(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return functions[0](walk.clipped(inputs(walk.position(t), b, j) + from_state(t, b, j)))
+
+    return walk.results([_first(state)], [new], [h])
+
+
+def gru_kernel(
+    inputs: Tensor,
+    weights: Tensor,
+    state: Tensor,
+    lengths: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    functions: list[Activation],
+    reverse: bool,
+    clip: float | None = None,
+) -> list[Tensor]:
+    """The same of gated recurrent units, whose gates are update, reset and hidden.
+
+    `bias` is that of the products with the state in the hidden gate, if these come first.
+    """
+    hidden = weights.shape[1]
+    walk = _Walk(inputs, reverse, clip, lengths, hidden)
+    h = walk.state("h")
+    f, g = functions
+
+    def before(t: PrimExpr, b: PrimExpr, k: PrimExpr) -> PrimExpr:
+        return h(t - 1, b, k)
+
+    linear_first = bias is not None
+    rows = hidden * (3 if linear_first else 2)
+    from_state = walk.product(before, weights, rows, 0, "h2h")
+
+    def gate(number: int, name: str) -> Tensor:
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            row = j + hidden * number
+            return f(walk.clipped(inputs(walk.position(t), b, row) + from_state(t, b, row)))
+
+        return walk.stage(hidden, element, name)
+
+    update, reset = gate(0, "z"), gate(1, "r")
+    if bias is None:
+        scaled = walk.stage(hidden, lambda t, b, k: reset(t, b, k) * h(t - 1, b, k), "rh")
+        from_reset = walk.product(scaled, weights, hidden, hidden * 2, "rh2h")
+
+    def candidate(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        row = j + hidden * 2
+        x = inputs(walk.position(t), b, row)
+        if bias is None:
+            return g(walk.clipped(x + from_reset(t, b, j)))
+        return g(walk.clipped(x + reset(t, b, j) * (from_state(t, b, row) + bias(j))))
+
+    candidates = walk.stage(hidden, candidate, "n")
+
+    def new(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        z = update(t, b, j)
+        return (like(1, z) - z) * candidates(t, b, j) + z * h(t - 1, b, j)
+
+    return walk.results([_first(state)], [new], [h])
+
+
+def lstm_kernel(
+    inputs: Tensor,
+    weights: Tensor,
+    state: Tensor,
+    cell: Tensor,
+    lengths: Tensor | None = None,
+    peepholes: Tensor | None = None,
+    scales: Tensor | None = None,
+    sums: Tensor | None = None,
+    zeros: Tensor | None = None,
+    projection: Tensor | None = None,
+    *,
+    functions: list[Activation],
+    reverse: bool,
+    clip: float | None = None,
+    coupled: bool = False,
+) -> list[Tensor]:
+    """The hidden states, the last one and the last cell state of a long short-term memory.
+
+    The gates are input, output, forget and cell. Where `weights` are in 8 bits, and have scales, so
+    is the hidden state before products. Hidden states are multiplied by the `projection`, if any.
+    """
+    hidden = cell.shape[1]
+    walk = _Walk(inputs, reverse, clip, lengths, hidden)
+    h, c = walk.state("h", state.shape[1]), walk.state("c")
+    if scales is not None and sums is not None:
+        from_state = walk.product_of_bytes(h, weights, _OfBytes(scales, sums, zeros))
+    else:
+        from_state = walk.product(lambda t, b, k: h(t - 1, b, k), weights, hidden * 4, 0, "h2h")
+    seen: dict[str, Seen] = {}
+    if peepholes is not None:
+        seen = {x: _rows_from(peepholes, hidden * k) for k, x in enumerate("IOF")}
+    new, cells = _lstm_step(walk, c, from_state, functions, "IOFG", seen, projection, coupled)
+    return walk.results([_first(state), _first(cell)], [new, cells], [h, c])
+
+
+def _rows_from(weights: Tensor, offset: Any) -> Seen:
+    """The weights of one gate, which are the same for all sequences."""
+    return lambda _, j: weights(j + offset)
+
+
+def _lstm_step(
+    walk: _Walk,
+    state: Tensor,
+    from_state: Tensor,
+    functions: Sequence[Activation],
+    order: str,
+    seen: Mapping[str, Seen],
+    projection: Tensor | None,
+    coupled: bool = False,
+) -> tuple[Element, Tensor]:
+    """The hidden and the cell state after a step, the latter computed from that before, `state`.
+
+    Rows are those of the input, forget, cell and output gates, I, F, G and O, in the `order`;
+    `seen` has the weights by which gates see the cell state.
+    """
+    hidden = walk.hidden
+    f, g, last = functions
+
+    def gate(letter: str, function: Activation, name: str, cell: Element) -> Tensor:
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+            row = j + hidden * order.index(letter)
+            total: PrimExpr = walk.inputs(walk.position(t), b, row) + from_state(t, b, row)
+            if letter in seen:
+                total = total + seen[letter](b, j) * cell(t, b, j)
+            return function(walk.clipped(total))
+
+        return walk.stage(hidden, element, name)
+
+    def previous(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return state(t - 1, b, j)
+
+    into, content = gate("I", f, "i", previous), gate("G", g, "g", previous)
+    forget = None if coupled else gate("F", f, "f", previous)
+
+    def kept(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        if forget is not None:
+            return forget(t, b, j)
+        i = into(t, b, j)
+        return like(1, i) - i
+
+    def new_cell(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return kept(t, b, j) * previous(t, b, j) + into(t, b, j) * content(t, b, j)
+
+    cells = walk.stage(hidden, new_cell, "c_new")
+    out = gate("O", f, "o", cells)
+
+    def unprojected(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return out(t, b, j) * last(cells(t, b, j))
+
+    new: Element = unprojected
+    if projection is not None:
+        before = walk.stage(hidden, unprojected, "h_unprojected")
+        new = walk.product(before, projection, projection.shape[0], 0, "h_projected")
+    return new, cells
 
 
 def lstm(
@@ -58,64 +426,34 @@ def lstm(
     rows = Wi.shape[0]
     hidden = simplify(ops.floordiv(rows, ops.const(4, rows.dtype)))
     width = hidden if proj is None else proj.shape[0]
-    count = ops.add(length, ops.const(1, length.dtype))  # a scan begins with the first state
-    gate = {letter: weight_layout.index(letter) for letter in "IFGO"}
 
-    from_input = _computed(
-        (length, batch, rows),
-        lambda t, b, j: _sum(inputs, "ki2h", lambda k: Xs(t, b, k) * Wi(j, k)),
-        "Xi2h",
-    )
-    h_state = te.placeholder((count, batch, width), Xs.dtype, "h_state")
-    c_state = te.placeholder((count, batch, hidden), Xs.dtype, "c_state")
-    from_hidden = _computed(
-        (count, batch, rows),
-        lambda t, b, j: _sum(width, "kh2h", lambda k: h_state(t - 1, b, k) * Wh(j, k)),
-        "s_h2h",
-    )
+    def product(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        axis = te.reduce_axis((0, inputs), "k")
+        total: PrimExpr = reduce.sum(Xs(t, b, axis.var) * Wi(j, axis.var), axis=axis)
+        return total
 
-    def summed(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
-        position = ops.sub(length, t) if reverse else ops.sub(t, ops.const(1, t.dtype))
-        total: PrimExpr = from_input(position, b, j) + from_hidden(t, b, j)
+    def biased(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
+        total: PrimExpr = products(t, b, j)
         for bias in (Bi, Bh):
             total = total if bias is None else total + bias(j)
         return total
 
-    gates = _computed((count, batch, rows), summed, "gates")
-    shape = (count, batch, hidden)
+    products = _computed((length, batch, rows), product, "Xi2h")
+    walk = _Walk(_computed(products.shape, biased, "biased"), reverse, None, None, hidden)
+    h, c = walk.state("h_state", width), walk.state("c_state")
+    from_state = walk.product(lambda t, b, k: h(t - 1, b, k), Wh, rows, 0, "s_h2h")
+    peepholes = {"I": p_i, "F": p_f, "O": p_o}
+    seen: dict[str, Seen] = {x: weights for x, weights in peepholes.items() if weights is not None}
+    functions = (f_act, g_act, h_act)
+    new, cells = _lstm_step(walk, c, from_state, functions, weight_layout, seen, proj)
 
-    def gated(letter: str, peephole: Tensor | None, state: Tensor, shift: int) -> Tensor:
-        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
-            value: PrimExpr = gates(
-                t, b, ops.add(ops.mul(hidden, ops.const(gate[letter], j.dtype)), j)
-            )
-            if peephole is not None:
-                value = value + peephole(b, j) * state(t - shift, b, j)
-            return g_act(value) if letter == "G" else f_act(value)
+    def begin(state: Tensor | None, size: Size) -> Tensor:
+        if state is not None:
+            return _first(state)
+        return _computed((1, batch, size), lambda *_: ops.const(0, Xs.dtype), "zeros")
 
-        return _computed(shape, element, f"{letter.lower()}_gate")
-
-    i_gate, f_gate = gated("I", p_i, c_state, 1), gated("F", p_f, c_state, 1)
-    g_gate = gated("G", None, c_state, 1)
-    next_c = _computed(
-        shape,
-        lambda t, b, j: f_gate(t, b, j) * c_state(t - 1, b, j) + i_gate(t, b, j) * g_gate(t, b, j),
-        "next_c",
-    )
-    o_gate = gated("O", p_o, next_c, 0)
-    next_h = _computed(shape, lambda t, b, j: o_gate(t, b, j) * h_act(next_c(t, b, j)), "next_h")
-    if proj is not None:
-        whole = next_h
-        next_h = _computed(
-            (count, batch, width),
-            lambda t, b, j: _sum(hidden, "kh2p", lambda k: whole(t, b, k) * proj(j, k)),
-            "next_h_proj",
-        )
-
-    first = [_first(Xs, h_init, width, "h_init"), _first(Xs, c_init, hidden, "c_init")]
-    states: list[Tensor] = te.scan(first, [next_h, next_c], [h_state, c_state], name="lstm_scan")  # type: ignore[assignment]
-    hidden_states = _without_first(states[0], length, "hidden_states")
-    return hidden_states, _without_first(states[1], length, "cell_states")
+    states = walk.walked([begin(h_init, width), begin(c_init, hidden)], [new, cells], [h, c])
+    return _after(states[0], length), _after(states[1], length)
 
 
 def _check(
@@ -130,27 +468,5 @@ def _check(
         shapes = ", ".join(shape_text(t.shape) for t in (Xs, Wi, Wh))
         raise MisuseError(f"Xs, Wi and Wh have ranks 3, 2 and 2, found shapes {shapes}")
     rows = Wi.shape[0]
-    if isinstance(rows, IntImm) and rows.value % 4:
+    if isinstance(rows, tir.IntImm) and rows.value % 4:
         raise MisuseError(f"Wi has 4 rows for each hidden unit, found {rows.value} rows")
-
-
-def _computed(shape: Sequence[PrimExpr], element: Callable[..., PrimExpr], name: str) -> Tensor:
-    return cast("Tensor", te.compute(shape, element, name=name))
-
-
-def _sum(size: PrimExpr, name: str, term: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
-    axis = te.reduce_axis((0, size), name)
-    return cast("PrimExpr", reduce.sum(term(axis.var), axis=axis))
-
-
-def _first(inputs: Tensor, state: Tensor | None, size: PrimExpr, name: str) -> Tensor:
-    """The state of shape (batch, size) before the first input; 0 without a state."""
-    length, batch, _ = inputs.shape
-    zero = ops.const(0, inputs.dtype)
-    shape = ops.const(1, length.dtype), batch, size
-    return _computed(shape, lambda _, b, j: zero if state is None else state(b, j), name)
-
-
-def _without_first(states: Tensor, length: PrimExpr, name: str) -> Tensor:
-    """The states after each of `length` inputs."""
-    return _computed((length, *states.shape[1:]), lambda t, b, j: states(t + 1, b, j), name)
