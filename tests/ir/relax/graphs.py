@@ -111,6 +111,11 @@ def called(expr: rx.Expr) -> list[str]:
     return [getattr(c.op, "global_symbol", None) or getattr(c.op, "name", "?") for c in calls]
 
 
+def returning(make: Callable[..., rx.Expr], *sinfos: rx.StructInfo, **options: bool) -> IRModule:
+    """A module whose `main` returns what `make` gives for parameters of these struct infos."""
+    return built(lambda _, *params: make(*params), *sinfos, **options)
+
+
 def built(
     body: Callable[..., rx.Expr], *sinfos: rx.StructInfo, dataflow: bool = True, pure: bool = True
 ) -> IRModule:

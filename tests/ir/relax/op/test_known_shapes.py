@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from relaxpy import compile, relax
+from relaxpy import compile
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.graphs import returning
 from tests.ir.relax.op.notation import Row, check_known, check_refused, rows
 from tests.ir.relax.sinfos import tensor
 
@@ -73,19 +75,9 @@ def test_what_is_known_to_differ_is_refused(row: Row) -> None:
     check_refused(row, **NAMES)
 
 
-def nll(*v: Any) -> Any:
-    return op.nn.nll_loss(*v, reduction="none")
-
-
-def blocked_pool(x: Any) -> Any:
-    return op.nn.max_pool2d(x, layout="NCHW16c", out_layout="NHWC")
-
-
 def test_symbolic_blocks_are_compared_with_those_of_the_layout_when_values_arrive() -> None:
-    builder, x = relax.BlockBuilder(), rx.Var("x", tensor(1, 2, 3, 3, M))
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(blocked_pool(x)))
-    run = compile(builder.get())["main"]
+    pool = partial(op.nn.max_pool2d, layout="NCHW16c", out_layout="NHWC")
+    run = compile(returning(pool, tensor(1, 2, 3, 3, M)))["main"]
     values = np.arange(1 * 2 * 3 * 3 * 16, dtype="float32").reshape(1, 2, 3, 3, 16)
     whole = values.transpose(0, 2, 3, 1, 4).reshape(1, 3, 3, 32)
     np.testing.assert_array_equal(run(values), whole)
@@ -95,9 +87,8 @@ def test_symbolic_blocks_are_compared_with_those_of_the_layout_when_values_arriv
 
 def test_targets_of_a_loss_may_be_truths() -> None:
     scores = np.array([[1, -2, 3], [4, 5, -6]], "float32")
-    builder = relax.BlockBuilder()
-    operands = [rx.Var("x", tensor(2, 3)), rx.Var("y", tensor(2, dtype="bool"))]
-    with builder.function("main", operands):
-        builder.emit_func_output(builder.emit(nll(*operands)))
-    result = compile(builder.get())["main"](scores, np.array([True, False]))
+    loss = returning(
+        partial(op.nn.nll_loss, reduction="none"), tensor(2, 3), tensor(2, dtype="bool")
+    )
+    result = compile(loss)["main"](scores, np.array([True, False]))
     np.testing.assert_array_equal(result, [2, -4])

@@ -19,6 +19,8 @@ from relaxpy.script import from_source
 from tests.counting import calls
 from tests.fuzz.images import Images
 from tests.fuzz.seed import COUNT, SEED
+from tests.ir.relax.graphs import returning
+from tests.ir.relax.sinfos import tensor
 from tests.rows import sections
 
 NHWC: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
@@ -529,18 +531,11 @@ def test_a_variable_of_vague_struct_info_has_no_layout() -> None:
 
 
 def test_calls_without_default_attributes_are_converted() -> None:
-    x, w = (
-        relax.Var(name, relax.TensorStructInfo(shape, "float32"))
-        for name, shape in (("x", (2, 3, 9, 9)), ("w", (4, 3, 3, 3)))
+    conv2d, softmax = map(relaxpy.ir.Op.get, ("relax.nn.conv2d", "relax.nn.softmax"))
+    mod = returning(
+        lambda *v: relax.Call(softmax, (relax.Call(conv2d, v),)),
+        *(tensor(2, 3, 9, 9), tensor(4, 3, 3, 3)),
     )
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x, w]):
-        with builder.dataflow():
-            lv = builder.emit(relax.Call(relaxpy.ir.Op.get("relax.nn.conv2d"), (x, w)))
-            lv1 = builder.emit(relax.Call(relaxpy.ir.Op.get("relax.nn.softmax"), (lv,)))
-            gv = builder.emit_output(lv1)
-        builder.emit_func_output(gv)
-    mod = builder.finalize()
     assert ConvertLayout({"relax.nn.conv2d": ["NCHW", "OIHW"]})(mod) is mod
     changed = ConvertLayout(NHWC)(mod)
     after = converted("lv1 = R.nn.softmax(lv, axis=2)", f"gv = {BACK.format('lv1')}")

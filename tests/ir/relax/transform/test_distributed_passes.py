@@ -158,15 +158,15 @@ def test_an_index_that_is_a_value_is_not_split() -> None:
 
 @pytest.mark.parametrize(("op", "combine"), [("sum", np.sum), ("max", np.max)])
 def test_partial_results_are_combined(op: str, combine: Any) -> None:
-    builder = relax.BlockBuilder()
-    mesh = relax.distributed.DeviceMesh((2,), [0, 1])
-    x = relax.Var("x", relax.TensorStructInfo((3, 8), "float32"))
-    with builder.function("main", [x]):
-        placement = relax.distributed.Placement.from_text("S[1]")
-        y = builder.emit(relax.op.dist.annotate_sharding(x, mesh, placement))
-        builder.emit_func_output(builder.emit(getattr(relax.op, op)(y, axis=1)))
+    mod = module(f"""
+    I.module_global_infos({{"mesh": [R.device_mesh((2,), I.Range(0, 2))]}})
+
+    def main(x: f32[3, 8]):
+        y = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")
+        return R.{op}(y, axis=1)
+    """)
     (data,) = random((3, 8))
-    for result in run_on_workers(lowered(builder.get()), data):
+    for result in run_on_workers(lowered(mod), data):
         np.testing.assert_allclose(result, combine(data, axis=1), rtol=1e-5)
 
 
@@ -215,15 +215,14 @@ def test_a_program_of_one_device_stays() -> None:
 
 
 def annotated(first: str, second: str) -> IRModule:
-    builder = relax.BlockBuilder()
-    mesh = relax.distributed.DeviceMesh((2,), [0, 1])
-    x, y = (relax.Var(name, relax.TensorStructInfo((4, 4), "float32")) for name in "xy")
-    with builder.function("main", [x, y]):
-        from_text = relax.distributed.Placement.from_text
-        a = builder.emit(relax.op.dist.annotate_sharding(x, mesh, from_text(first)))
-        b = builder.emit(relax.op.dist.annotate_sharding(y, mesh, from_text(second)))
-        builder.emit_func_output(builder.emit(relax.op.add(a, b)))
-    return builder.get()
+    return module(f"""
+    I.module_global_infos({{"mesh": [R.device_mesh((2,), I.Range(0, 2))]}})
+
+    def main(x: f32[4, 4], y: f32[4, 4]):
+        a = R.dist.annotate_sharding(x, "mesh[0]", "{first}")
+        b = R.dist.annotate_sharding(y, "mesh[0]", "{second}")
+        return R.add(a, b)
+    """)
 
 
 def test_annotations_that_contradict_each_other() -> None:
