@@ -1,7 +1,5 @@
 """Brute force over small boxes of integers."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping
 

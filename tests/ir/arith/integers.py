@@ -1,7 +1,5 @@
 """The value of an integer expression, straight from the definitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from relaxpy.ir.op import Op

@@ -5,8 +5,6 @@
 in `a = b`, both have one form. Conditions follow after `if`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

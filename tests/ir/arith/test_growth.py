@@ -1,7 +1,5 @@
 """Large expressions: twice the size is not many times the work, and no size is too deep."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from functools import reduce

@@ -1,7 +1,5 @@
 """Conditions joined by and, or and not: simplified, they hold where they held before."""
 
-from __future__ import annotations
-
 import random
 from functools import reduce
 

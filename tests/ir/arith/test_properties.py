@@ -1,7 +1,5 @@
 """What integer reasoning says holds when expressions are evaluated from their definitions."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Rewrites by family: what goes in, what has the same simplest form, and under which conditions."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from itertools import product

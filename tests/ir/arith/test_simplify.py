@@ -1,7 +1,5 @@
 """What simplification leaves alone, and equality: proved, disproved or not known."""
 
-from __future__ import annotations
-
 import pytest
 
 from relaxpy.ir.arith.prove import prove_equal, simplify

@@ -1,7 +1,5 @@
 """Short spellings of graph-level programs for tests, built node by node."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """LegalizeOps: what becomes a kernel, what stays, and what kernels are shared."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Kernels of legalised operators have the loops, blocks and expressions that TVM gives them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is known of dimensions: those of tensors are at least 0, and none is very large."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Operators on boxes whose limits are tensors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Struct info of slices with bounds in tensors, and bounds that are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Gradients where formulas divide by 0, or subtract infinities; and numbers in wide datatypes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Operators on grids of positions: attributes, and symbolic sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

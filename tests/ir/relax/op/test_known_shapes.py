@@ -1,7 +1,5 @@
 """What is known of a result where operands have shape variables, or sizes that may yet differ."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators compute the same on operands in other layouts, by their layout rules."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from string import ascii_uppercase

@@ -1,7 +1,5 @@
 """Struct info of tensors in other layouts, and the maps that are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -110,7 +108,6 @@ def test_padding_is_copied_in_whole_slices() -> None:
     def main(x: f32[2, 30, 8]):
         return R.layout_transform(x, index_map=lambda n, c, h: (n, c // 16, h, c % 16))
     """)
-
     source = "".join(relaxpy.compile(Padded).source.split())
     assert "gather" not in source
     assert ".transpose(0,1,3,2)" in source

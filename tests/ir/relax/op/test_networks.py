@@ -1,7 +1,5 @@
 """Attention with a bias, and without groups of heads."""
 
-from __future__ import annotations
-
 import relaxpy
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx, op

@@ -1,7 +1,5 @@
 """Operators that extend images or rearrange their pixels: modes, and symbolic sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Operators that repeat, move or mask elements: attributes, sizes and diagonals of the program."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

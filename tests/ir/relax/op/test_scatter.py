@@ -1,7 +1,5 @@
 """Operators that store elements at indices: indices outside."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

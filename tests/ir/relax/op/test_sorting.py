@@ -1,7 +1,5 @@
 """Operators that order elements: long rows, NaN, short integers, and known boundaries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import product

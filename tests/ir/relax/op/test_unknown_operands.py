@@ -1,7 +1,5 @@
 """Operands that do not fit, of which this is not known before they arrive, are refused by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Convolutions and pools: attributes, texts, and sizes that are known in part."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

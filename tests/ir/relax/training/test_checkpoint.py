@@ -1,7 +1,5 @@
 """Checkpoints around functions that build programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +46,6 @@ def test_expressions_between_checkpoints() -> None:
         gv_ecp = R.grad.end_checkpoint(gv)
         return gv_ecp
     """)
-
     assert_structural_equal(built("x", body), Expected)
 
 
@@ -78,7 +75,6 @@ def test_several_arguments_and_results() -> None:
         gv = R.sum(lv4)
         return gv
     """)
-
     assert_structural_equal(built("xyzuv", body), Expected)
 
 
@@ -112,7 +108,6 @@ def test_segments_of_functions(first: Any) -> None:
         gv = lv8
         return gv
     """)
-
     assert_structural_equal(built("x", body), Expected)
 
 

@@ -1,7 +1,5 @@
 """Programs of a size, of shapes that are hard for passes: long, wide, nested, many of a kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache

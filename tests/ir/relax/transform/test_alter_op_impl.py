@@ -1,7 +1,5 @@
 """AlterOpImpl and OptimizeLayoutTransform: programs before and after, and their values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -254,5 +254,4 @@ def test_products_of_two_blocks_stay() -> None:
             q = R.matmul(x, a)
         return (p, q)
     """)
-
     stays(CombineParallelMatmul(), Mod)

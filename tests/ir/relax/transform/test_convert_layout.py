@@ -1,7 +1,5 @@
 """ConvertLayout: programs before and after, and their values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -129,7 +129,6 @@ def test_a_kernel_is_not_split_along_other_axes() -> None:
         )
         return y
     """)
-
     with pytest.raises(TransformError, match=r"axis 0 of A, which is .*, cannot be split"):
         LowerGlobalViewToLocalView()(Module)
 
@@ -151,7 +150,6 @@ def test_an_index_that_is_a_value_is_not_split() -> None:
         )
         return y
     """)
-
     with pytest.raises(TransformError, match="cannot be split"):
         LowerGlobalViewToLocalView()(Module)
 
@@ -192,7 +190,6 @@ def test_annotations_separate_what_is_on_different_meshes() -> None:
     -   return f
     +   return e
     """)
-
     assert_structural_equal(PropagateSharding()(Before), After)
     with pytest.raises(TransformError, match="which is on another mesh"):
         LegalizeRedistribute()(After)
@@ -204,7 +201,6 @@ def test_a_program_of_one_device_stays() -> None:
         y = R.exp(x)
         return y
     """)
-
     for step in (
         PropagateSharding(),
         LegalizeRedistribute(),
@@ -244,7 +240,6 @@ def test_a_tensor_that_no_annotation_reaches() -> None:
         c = R.exp(y)
         return (a, b, c)
     """)
-
     with pytest.raises(TransformError, match="nothing says on which of several meshes y is"):
         PropagateSharding()(Module)
 
@@ -257,7 +252,6 @@ def test_partial_results_are_not_forgotten() -> None:
         y = R.sum(x, axis=1)
         return y
     """)
-
     with pytest.raises(TransformError, match="each device has a partial result"):
         LowerDistIR()(Module)
 
@@ -363,7 +357,6 @@ def test_packed_functions_return_distributed_tensors() -> None:
         pair = R.call_packed("tests.pair", y, sinfo_args=(f32[4, 6], f32[4, 6]))
         return R.add(R.dist.annotate_sharding(pair[0], "mesh[0]", "S[0]"), pair[1])
     """)
-
     mod = PropagateSharding()(Before)
     assert well_formed(mod)
     parts = LowerDistIR()(mod)

@@ -1,7 +1,5 @@
 """FoldBatchnormToConv2D: values before and after, and normalisations that stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

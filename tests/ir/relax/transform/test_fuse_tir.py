@@ -86,7 +86,6 @@ def test_shape_variables_are_those_of_the_composed_expression() -> None:
         y = cls.steps(x, R.const(1, "float32"))
         return y
     """)
-
     before = LegalizeOps()(Before)
     after = fused(before, X)
     (call,) = (b.value for block in after["main"].body.blocks for b in block.bindings)
@@ -117,7 +116,6 @@ def test_shapes_that_are_expressions_and_scalars_of_kernels() -> None:
         z = cls.steps(x, y, s)
         return z
     """)
-
     rng = np.random.default_rng(2)
     x, y = (rng.standard_normal((n, 4)).astype("float32") for n in (5, 8))
     after = fused(Before, x, y, relaxpy.runtime.ShapeTuple((6,)))
@@ -148,7 +146,6 @@ def test_a_dynamic_kernel_is_called_with_several_static_shapes() -> None:
         z = cls.steps(x, y)
         return z
     """)
-
     after = fused(Before, np.arange(6, dtype="float32"), np.arange(4, dtype="float32"))
     sizes = [size for b in after["steps"].buffer_map.values() for size in b.shape]
     assert all(isinstance(size, tir.IntImm) for size in sizes)
@@ -196,7 +193,6 @@ def test_several_results_are_outputs_also_if_later_kernels_read_them() -> None:
         y = cls.steps(x)
         return y
     """)
-
     after = fused(LegalizeOps()(Before), X)
     assert len(after["steps"].params) == 3
 
@@ -317,7 +313,6 @@ def test_kernels_that_other_functions_call_stay() -> None:
         z = R.exp(y)
         return z
     """)
-
     after = fused(LegalizeOps()(Before), X)
     assert set(after.functions_by_name) == {"main", "steps", "tir_exp"}
 
@@ -405,7 +400,6 @@ def test_a_kernel_that_contradicts_its_argument_is_not_inlined() -> None:
         y = cls.steps(x, s)
         return y
     """)
-
     stays(FuseTIR(), Module)
 
 
@@ -461,7 +455,6 @@ def test_modules_without_functions_to_fuse_stay() -> None:
         y = R.call_dps_packed("a_function", x, f32[2, 3])
         return y
     """)
-
     stays(FuseTIR(), Module)
 
 

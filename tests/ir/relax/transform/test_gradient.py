@@ -1,7 +1,5 @@
 """Gradient: the adjoint has the form that TVM's has, and the values of small differences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

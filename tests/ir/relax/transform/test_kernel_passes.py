@@ -119,7 +119,6 @@ def test_a_product_outside_dataflow_blocks_stays() -> None:
         y = R.matmul(x, t)
         return y
     """)
-
     stays(FuseTransposeMatmul(), Mod)
 
 

@@ -68,7 +68,6 @@ def test_fields_are_read_in_each_branch_that_uses_them() -> None:
     +   v2 = model_params[0]
     +   return (t, v2)
     """)
-
     check(BundleModelParams(), Before, After)
     v, w = numbers(3), numbers(3, seed=1)
     for c in (np.array(True), np.array(False)):
@@ -90,7 +89,6 @@ def test_without_weights_the_tuple_is_empty() -> None:
         y = R.exp(x)
         return y
     """)
-
     check(BundleModelParams(), Before, After)
     del Before["main"]
     stays(BundleModelParams(), Before)
@@ -106,7 +104,6 @@ def test_a_captured_weight_is_read_in_the_closure() -> None:
         r = inner(x)
         return r
     """)
-
     after = BundleModelParams("weights")(Before)
     assert after["main"].params[1].name_hint == "weights"
     x, w = numbers(4), numbers(4, seed=1)
@@ -163,7 +160,6 @@ def test_what_needs_no_weight_is_computed_in_both_functions() -> None:
         result = (w, u)
         return result
     """)
-
     check(LiftTransformParams(), Layers, After)
     weights = (numbers(3, 4), numbers(3))
     same_values(Layers, LiftTransformParams()(Layers), [numbers(2, 4, seed=1)], weights, "main")
@@ -179,7 +175,6 @@ def test_a_second_run_changes_nothing_and_a_later_one_extends_the_transformation
         y = R.matmul(x, u)
         return y
     """)
-
     once = LiftTransformParams()(Before)
     assert [p.name_hint for p in once["main"].params] == ["x", "t"]
     assert "negative" in once["main"].script()
@@ -236,7 +231,6 @@ def test_what_a_mutation_could_change_is_not_lifted() -> None:
             z = R.add(y, c)
         return (a, z)
     """)
-
     after = LiftTransformParams()(Before)
     assert [p.name_hint for p in after["main"].params] == ["x", "v", "b"]
 
@@ -255,7 +249,6 @@ def test_branches_and_functions_that_the_module_calls_stay() -> None:
         y = cls.called(x, w)
         return y
     """)
-
     stays(LiftTransformParams(), Before)
     with pytest.raises(TransformError, match="function called is called by the module"):
         LiftTransformParams(["called"])(Before)
@@ -311,7 +304,6 @@ def test_functions_with_other_weights_have_no_shared_transformation() -> None:
         R.func_attr({"num_input": 1})
         return x
     """)
-
     with pytest.raises(TransformError, match="f and g have no shared transformation"):
         LiftTransformParams(shared_transform=True)(Bad)
     LiftTransformParams()(Bad)
@@ -344,7 +336,6 @@ def test_fields_are_reset_if_the_option_says_so() -> None:
         result = (w, u)
         return result
     """)
-
     assert_structural_equal(after["main_transform_params"], Expected["main_transform_params"])
     same_values(Layers, after, [numbers(2, 4)], (numbers(3, 4), numbers(3)), "main")
 

@@ -157,7 +157,6 @@ def test_a_table_of_matrices_is_used_as_one() -> None:
         y = R.matmul(x, w)
         return y
     """)
-
     After = module("""
     def main(x: f32[2, 3, 4], table: f32[5, 4, 6], indices: i64[2]):
         t = R.permute_dims(table, (1, 0, 2))
@@ -168,7 +167,6 @@ def test_a_table_of_matrices_is_used_as_one() -> None:
         y = R.einsum((c,), "ijik->ijk")
         return y
     """)
-
     arrays = (numbers(2, 3, 4), numbers(5, 4, 6), np.array([4, 1]))
     check(ReorderTakeAfterMatmul(), Before, After, *arrays)
 
@@ -201,7 +199,6 @@ def test_slices_of_rows_stay() -> None:
         y = R.matmul(x, w)
         return y
     """)
-
     stays(ReorderTakeAfterMatmul(), Mod)
 
 

@@ -1,7 +1,5 @@
 """RewriteCUDAGraph: which storages and calls it moves, and that values stay the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -138,7 +136,6 @@ def test_storages_that_results_may_share_stay() -> None:
         b = R.call_packed("vm.builtin.reshape", a, R.shape([2, 2]), sinfo_args=R.Tensor)
         return (b,)
     """)
-
     mod = Normalize()(Returned)
     assert RewriteCUDAGraph()(mod) is mod
 
@@ -157,7 +154,6 @@ def test_storages_of_functions_are_shared_by_size() -> None:
         t = R.memory.alloc_storage(R.shape([32]), 0, "shared", "uint8")
         return R.tuple()
     """)
-
     After = module("""
     @private
     def cuda_graph_alloc():
@@ -190,7 +186,6 @@ def test_storages_of_functions_are_shared_by_size() -> None:
         t = gv[2]
         return R.tuple()
     """)
-
     assert_structural_equal(RewriteCUDAGraph()(Before), After)
 
 

@@ -107,7 +107,6 @@ def test_a_product_of_any_size_is_computed_elsewhere_and_the_rest_is_a_kernel() 
         r = R.nn.relu(q)
         return r
     """)
-
     fused = FuseTIR()(FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(Mod))))
     seen = []
 

@@ -1,7 +1,5 @@
 """SplitLayoutRewritePreproc: kernels that are divided, and those that stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

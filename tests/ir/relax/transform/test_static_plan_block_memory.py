@@ -291,7 +291,6 @@ def test_calls_of_one_executable_do_not_share_storage() -> None:
         c = R.subtract(b, x)
         return c
     """)
-
     steps = Sequential([PREPARE, StaticPlanBlockMemory(), LowerAllocTensor(), KillAfterLastUse()])
     lowered = relaxpy.compile(steps(Module), relax_pipeline=None)
     vm = relax.VirtualMachine(lowered, relaxpy.cpu())

@@ -1,7 +1,5 @@
 """Functions of topi that no operator uses, beside their definitions in NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Convolutions and pools, from their definitions element by element."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
