@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import relaxpy
 from relaxpy import IRModule, tir
 from relaxpy.relax.transform import CombineParallelMatmul
 from relaxpy.script import from_source
 from tests.ir.relax.texts import module
-from tests.ir.relax.transform.before_after import check, stays
+from tests.ir.relax.transform.before_after import agree, check, stays
 
 
 def program(params: str, lines: str, results: str) -> IRModule:
@@ -150,11 +149,7 @@ def test_products_are_combined(params: str, before: str, after: str, results: st
     found = CombineParallelMatmul()(mod)
     assert CombineParallelMatmul()(found) is found
     if "exp" not in before and "silu" not in before:
-        arrays = numbers(mod)
-        for target in ("numpy", "reference"):
-            one, other = (relaxpy.compile(m, target=target)["main"](*arrays) for m in (mod, found))
-            for left, right in zip(one, other, strict=True):
-                np.testing.assert_array_equal(left, right)
+        agree(mod, found, *numbers(mod))
 
 
 def test_one_symbolic_width_is_combined_and_is_the_last() -> None:
@@ -167,11 +162,7 @@ def test_one_symbolic_width_is_combined_and_is_the_last() -> None:
     assert "R.concat((b, a), axis=1)" in found.script()
     assert found.script().count("R.matmul") == 2
     assert found["main"].struct_info == mod["main"].struct_info
-    arrays = numbers(mod)
-    for one, other in zip(
-        *(relaxpy.compile(m)["main"](*arrays) for m in (mod, found)), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
+    agree(mod, found, *numbers(mod))
 
 
 @pytest.mark.parametrize(

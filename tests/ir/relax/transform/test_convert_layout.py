@@ -19,6 +19,7 @@ from tests.fuzz.images import Images
 from tests.fuzz.seed import COUNT, SEED
 from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.transform.before_after import leaves
 from tests.rows import sections
 
 NHWC: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
@@ -57,10 +58,6 @@ def inputs(mod: IRModule) -> list[Any]:
     return found
 
 
-def flat(value: Any) -> list[Any]:
-    return [v for field in value for v in flat(field)] if isinstance(value, tuple) else [value]
-
-
 def verify(before: IRModule, after: IRModule, desired: Mapping[str, Sequence[str]] = NHWC) -> None:
     """The pass makes `after` of `before`, in which nothing is left to do; both have one value."""
     hash_before = structural_hash(before)
@@ -73,7 +70,7 @@ def verify(before: IRModule, after: IRModule, desired: Mapping[str, Sequence[str
 
 
 def same_values(before: IRModule, after: IRModule) -> None:
-    values = [flat(relaxpy.compile(mod)["main"](*inputs(before))) for mod in (before, after)]
+    values = [leaves(relaxpy.compile(mod)["main"](*inputs(before))) for mod in (before, after)]
     for first, second in zip(*values, strict=True):
         np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
 
@@ -613,13 +610,13 @@ def test_generated_programs_have_the_same_value_in_all_layouts(number: int) -> N
     mod = from_source(text)
     assert isinstance(mod, IRModule)
     try:
-        expected = flat((relaxpy.compile(mod)["main"](*data),))
+        expected = leaves(relaxpy.compile(mod)["main"](*data))
         for desired in DESIRED:
             changed = ConvertLayout(desired)(mod)
             assert changed is not mod
             assert check_well_formed(changed, normal_form=True) == []
             assert changed["main"].struct_info == mod["main"].struct_info
-            found = flat((relaxpy.compile(changed)["main"](*data),))
+            found = leaves(relaxpy.compile(changed)["main"](*data))
             for first, second in zip(expected, found, strict=True):
                 np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-3)
     except BaseException as error:

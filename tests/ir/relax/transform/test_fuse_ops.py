@@ -17,7 +17,7 @@ from relaxpy.script import relax as R
 from relaxpy.transform import PassContext
 from tests.ir.relax import texts
 from tests.ir.relax.texts import graph
-from tests.ir.relax.transform.before_after import leaves, stays
+from tests.ir.relax.transform.before_after import agree, stays
 
 Body = Callable[..., Any]
 
@@ -63,12 +63,7 @@ def check(before: IRModule, after: IRModule, *args: Any) -> None:
     assert check_well_formed(actual, normal_form=True) == []
     assert FuseOps()(actual) is actual
     if args:
-        for target in ("numpy", "reference"):
-            results = [
-                relaxpy.compile(mod, target=target)["main"](*args) for mod in (before, actual)
-            ]
-            for one, other in zip(*map(leaves, results), strict=True):
-                np.testing.assert_array_equal(one, other)
+        agree(before, actual, *args)
 
 
 def array(*shape: int) -> np.ndarray:
