@@ -14,7 +14,6 @@ from relaxpy.ir import assert_structural_equal, structural_hash
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import ConvertLayout
 from relaxpy.script import from_source
-from tests.counting import calls
 from tests.fuzz.images import Images
 from tests.fuzz.seed import COUNT, SEED
 from tests.ir.relax.graphs import returning
@@ -622,18 +621,3 @@ def test_generated_programs_have_the_same_value_in_all_layouts(number: int) -> N
     except BaseException as error:
         error.add_note(f"seed {SEED}.{number}\n{text}")
         raise
-
-
-def chain(count: int) -> IRModule:
-    lines = ["lv0 = R.nn.conv2d(x, w)"]
-    for k in range(count):
-        operator = ("R.nn.relu({})", "R.add({}, bias)", "R.nn.softmax({}, 1)")[k % 3]
-        lines.append(f"lv{k + 1} = {operator.format(f'lv{k}')}")
-    return main(BIAS, *lines, f"gv = R.exp(lv{count})")
-
-
-def test_work_grows_with_the_program() -> None:
-    small, large = chain(30), chain(300)
-    ConvertLayout(NHWC)(chain(3))
-    first = calls(lambda: ConvertLayout(NHWC)(small))
-    assert calls(lambda: ConvertLayout(NHWC)(large)) < 11 * first

@@ -1,6 +1,5 @@
 """BundleModelParams and LiftTransformParams."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,9 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
-from relaxpy.relax.transform import BundleModelParams, LazyGetInput, LiftTransformParams, Normalize
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.relax.transform import BundleModelParams, LiftTransformParams
+from relaxpy.script import ir as I, relax as R
 from relaxpy.transform import PassContext
-from tests.counting import calls
 from tests.ir.relax.texts import graph, module, pair
 from tests.ir.relax.transform.before_after import check, leaves, stays
 
@@ -338,28 +336,3 @@ def test_fields_are_reset_if_the_option_says_so() -> None:
     """)
     assert_structural_equal(after["main_transform_params"], Expected["main_transform_params"])
     same_values(Layers, after, [numbers(2, 4)], (numbers(3, 4), numbers(3)), "main")
-
-
-def chain(length: int) -> IRModule:
-    """A function of so many sums with weights."""
-    lines = [
-        f"            t{k} = R.negative(w)\n            y{k + 1} = R.add(y{k}, t{k})"
-        for k in range(length)
-    ]
-    mod = from_source(
-        '@I.ir_module\nclass Chain:\n    @R.function\n    def main(y0: R.Tensor((4,), "float32"), '
-        'w: R.Tensor((4,), "float32")):\n        R.func_attr({"num_input": 1})\n'
-        "        with R.dataflow():\n"
-        + "\n".join(lines)
-        + f"\n            R.output(y{length})\n        return y{length}\n"
-    )
-    assert isinstance(mod, IRModule)
-    return Normalize()(mod)
-
-
-@pytest.mark.parametrize(
-    "step", [BundleModelParams(), LiftTransformParams(), LiftTransformParams(True), LazyGetInput()]
-)
-def test_the_work_is_linear(step: Any) -> None:
-    short, long = (calls(partial(step, chain(length))) for length in (100, 400))
-    assert long < 5 * short
