@@ -31,7 +31,6 @@ from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.transform import get_pipeline
-from tests.counting import calls
 from tests.ir.relax.graphs import built, returning
 from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor, tuple_of
 
@@ -262,21 +261,6 @@ def test_programs_of_operators_compile() -> None:
         found = compile(mod, target)["main"](x, w, b)
         np.testing.assert_allclose(found, np.maximum(x @ w.T + b, 0), rtol=1e-5, atol=1e-6)
     assert get_pipeline("default")(mod)["main"].struct_info == mod["main"].struct_info
-
-
-def test_the_work_grows_with_the_program() -> None:
-    def chain(length: int) -> IRModule:
-        def body(x: rx.Var) -> rx.Expr:
-            value: rx.Expr = x
-            for k in range(length):
-                value = value + 1 if k % 2 else exp(value)
-            return value
-
-        return returning(body, tensor(N, 4))
-
-    small, large = chain(50), chain(200)
-    LegalizeOps()(small)
-    assert calls(lambda: LegalizeOps()(large)) < 5 * calls(lambda: LegalizeOps()(small))
 
 
 # --- call_te and emit_te

@@ -116,7 +116,7 @@ HARD: dict[str, tuple[Callable[[IRModule], IRModule], Callable[[IRModule], IRMod
     "LambdaLift": (same, transform.LambdaLift(), "local_functions closures"),
     "LazyGetInput": (same, transform.LazyGetInput(), "parameters weights"),
     "LazySetOutput": (same, transform.LazySetOutput(), "outputs"),
-    "LegalizeOps": (same, transform.LegalizeOps(), "concatenation fan_of_constants"),
+    "LegalizeOps": (same, transform.LegalizeOps(), "chain concatenation fan_of_constants"),
     "LiftTransformParams": (same, transform.LiftTransformParams(), "parameters weights"),
     "LowerRuntimeBuiltin": (
         lambda mod: transform.LowerAllocTensor()(with_memory(mod)),
