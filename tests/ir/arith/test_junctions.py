@@ -11,8 +11,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
 from tests.counting import calls
 from tests.fuzz.integers import Integers
-from tests.ir.arith.boxes import Env, holds, points
-from tests.ir.arith.integers import evaluate
+from tests.ir.arith.boxes import Env, evaluate, holds, points
 
 E = tir.PrimExpr
 x, y, z = (tir.Var(name, "int32") for name in "xyz")
