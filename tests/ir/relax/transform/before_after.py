@@ -46,6 +46,11 @@ def agree(
             np.testing.assert_array_equal(one, other)
 
 
+def numbers(*shape: int, seed: int = 0) -> Any:
+    """Small integers as floats, of which sums are exact."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
+
+
 def leaves(value: Any) -> list[Any]:
     return [x for v in value for x in leaves(v)] if isinstance(value, tuple) else [value]
 

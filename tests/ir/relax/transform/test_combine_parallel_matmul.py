@@ -7,8 +7,7 @@ import pytest
 
 from relaxpy import IRModule, tir
 from relaxpy.relax.transform import CombineParallelMatmul
-from relaxpy.script import from_source
-from tests.ir.relax.texts import module
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import agree, check, stays
 
 
@@ -17,21 +16,9 @@ def program(params: str, lines: str, results: str) -> IRModule:
     typed = []
     for param in params.split():
         name, sizes, *dtype = param.split(":")
-        dims = "".join(f"{s if s.isdigit() else repr(s)}, " for s in sizes.split(",") if s)
-        typed.append(f'{name}: R.Tensor(({dims}), "{dtype[0] if dtype else "float32"}")')
-    body = "\n            ".join(lines.split("; "))
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main({", ".join(typed)}):
-        with R.dataflow():
-            {body}
-            R.output({results})
-        return ({results},)
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+        typed.append(f"{name}: {dtype[0] if dtype else 'f32'}[{sizes}]")
+    body = "\n    ".join(lines.split("; "))
+    return graph(f"def main({', '.join(typed)}):\n    {body}\n    return ({results},)")
 
 
 def numbers(mod: IRModule) -> list[Any]:
@@ -173,7 +160,7 @@ def test_one_symbolic_width_is_combined_and_is_the_last() -> None:
         (X + "a:4,k b:4,l", "p = R.matmul(x, a); q = R.matmul(x, b)", "p, q"),
         (X + "a:4 b:4", "p = R.matmul(x, a); q = R.matmul(x, b)", "p, q"),
         (  # results of different datatypes
-            "x:2,4:float16 a:4,3:float16 b:4,5:float16",
+            "x:2,4:f16 a:4,3:f16 b:4,5:f16",
             'p = R.matmul(x, a, out_dtype="float32"); q = R.matmul(x, b)',
             "p, q",
         ),

@@ -16,13 +16,9 @@ from relaxpy.relax.transform import (
     LiftTransformParams,
 )
 from tests.ir.relax.texts import graph, module
-from tests.ir.relax.transform.before_after import check, leaves, stays
+from tests.ir.relax.transform.before_after import check, leaves, numbers, stays
 
 TARGETS = ("numpy", "reference")
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
 
 
 def stored(mod: IRModule, name: str, weights: Any, *args: Any, target: str) -> tuple[Any, ...]:

@@ -13,13 +13,9 @@ from relaxpy.relax.transform import BundleModelParams, LiftTransformParams
 from relaxpy.script import ir as I, relax as R
 from relaxpy.transform import PassContext
 from tests.ir.relax.texts import graph, module, pair
-from tests.ir.relax.transform.before_after import check, leaves, stays
+from tests.ir.relax.transform.before_after import check, leaves, numbers, stays
 
 TARGETS = ("numpy", "reference")
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
 
 
 def same_values(before: IRModule, after: IRModule, inputs: Any, weights: Any, name: str) -> None:

@@ -15,11 +15,7 @@ from relaxpy.relax.transform import (
 )
 from relaxpy.script import from_source, ir as I, relax as R
 from tests.ir.relax.texts import module
-from tests.ir.relax.transform.before_after import check, stays
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
+from tests.ir.relax.transform.before_after import check, numbers, stays
 
 
 def program(
