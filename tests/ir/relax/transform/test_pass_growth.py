@@ -192,7 +192,8 @@ def test_work_grows_linearly_with_hard_programs(name: str, shape: str) -> None:
     first, small, large = (prepare(SHAPES[shape](count)) for count in (19, 20, 160))
     step(first)  # what is computed once for all programs
     few, many = (calls(lambda mod=mod: step(mod)) for mod in (small, large))
-    assert many <= 1.3 * 8 * few
+    # On the smallest of the other programs, a few bindings more or less count.
+    assert many <= (1.1 if shape in ("chain", "fan", "images", "weights") else 1.3) * 8 * few
 
 
 def nested(depth: int) -> IRModule:
