@@ -1,7 +1,5 @@
 """A forked child can use what a thread of its parent had locked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

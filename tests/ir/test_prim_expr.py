@@ -672,3 +672,9 @@ def test_loads_have_as_many_indices_as_the_buffer_dimensions():
     ]:
         with pytest.raises(MisuseError, match=message):
             BufferLoad(buffer, indices)
+
+
+def test_results_of_equality_have_the_names_of_tvm():
+    for result, kind in ((I32 == N, face.expr.EqualOp), (I32 != N, face.expr.NotEqualOp)):
+        assert isinstance(result, kind)
+        assert result.asobject() is result

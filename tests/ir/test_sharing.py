@@ -1,7 +1,5 @@
 """Nodes with several parents: each is processed once, or the program is refused."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import suppress
 

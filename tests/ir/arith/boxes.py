@@ -1,12 +1,10 @@
 """Brute force over small boxes of integers."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping
 
 from relaxpy.ir.tir import expr as tir
-from tests.ir.arith.integers import UndefinedError, evaluate
+from tests.fuzz import scalars
 
 Env = dict[tir.Var, int]
 
@@ -23,11 +21,16 @@ def points(sides: Mapping[tir.Var, range]) -> Iterator[Env]:
         yield dict(zip(sides, values, strict=True))
 
 
-def value(expr: tir.PrimExpr, env: Env) -> int | None:
+def evaluate(expr: tir.PrimExpr, env: Mapping[tir.Var, int]) -> int:
+    """The value over unbounded integers. Errors: NoValueError where a divisor is 0."""
+    return int(scalars.evaluate(expr, dict(env), exact=False))  # type: ignore[arg-type]
+
+
+def value(expr: tir.PrimExpr, env: Mapping[tir.Var, int]) -> int | None:
     """The value, None where a divisor is 0."""
     try:
         return evaluate(expr, env)
-    except UndefinedError:
+    except scalars.NoValueError:
         return None
 
 

@@ -1,7 +1,5 @@
 """The Analyzer: what it says under bounds, bindings and constraints."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """What is no argument of integer reasoning is refused as such, never by an error of Python's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

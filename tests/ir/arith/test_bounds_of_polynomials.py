@@ -1,7 +1,5 @@
 """What is proved of a polynomial of sizes holds for all their values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import product
 

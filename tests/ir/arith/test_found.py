@@ -1,7 +1,5 @@
 """Questions that once had a wrong answer, or an error that is none of the package's."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random questions to integer reasoning: new ones each day, others with RELAXPY_FUZZ_SEED=…."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fuzz.arith import QUESTIONS_EACH, Session

@@ -1,7 +1,5 @@
 """Interval sets: what they are, what expressions cover, and what moving regions cover."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

@@ -23,7 +23,7 @@ from relaxpy.ir.arith.tvm.iter_inverse import values_of_marks
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
-from tests.ir.arith.integers import evaluate
+from tests.ir.arith.boxes import evaluate
 
 X, Y, Z = (tir.Var(name, "int64") for name in "xyz")
 N = tir.SizeVar("n", "int64")

@@ -1,7 +1,5 @@
 """Index maps divided into what outer and what inner iterators do."""
 
-from __future__ import annotations
-
 import pytest
 
 from relaxpy import tir as T

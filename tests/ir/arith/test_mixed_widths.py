@@ -1,7 +1,5 @@
 """Unsigned arithmetic, which wraps around, beside signed arithmetic, which does not overflow."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fuzz.arith import Session, bounded, modular, simplified

@@ -1,7 +1,5 @@
 """Conditions that hold whatever some variables are, and what statements touch of a buffer."""
 
-from __future__ import annotations
-
 import pytest
 
 from relaxpy import tir as T

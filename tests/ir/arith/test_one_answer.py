@@ -1,7 +1,5 @@
 """One question has one answer: whatever was asked before, however deep the stack, in any thread."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

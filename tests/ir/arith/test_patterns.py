@@ -1,7 +1,5 @@
 """Patterns in expressions: linear maps, clips, repeated parts, and comparisons solved."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """What integer reasoning says holds when expressions are evaluated from their definitions."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Mapping
@@ -14,18 +12,11 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer, ModularSet
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.iteration import Range
 from tests.fuzz.integers import VARIABLES, conditions, expressions, literal
-from tests.ir.arith.integers import UndefinedError, evaluate
+from tests.ir.arith.boxes import value as value_of
 
 POINTS = list(itertools.product((-9, -5, -3, -1, 0, 1, 2, 4, 7), repeat=3))
 SEEDS = st.integers(0, 1 << 30)
 Env = Mapping[tir.Var, int]
-
-
-def value_of(expr: tir.PrimExpr, env: Env) -> int | None:
-    try:
-        return evaluate(expr, env)
-    except UndefinedError:
-        return None
 
 
 def some_points(seed: int) -> list[Env]:

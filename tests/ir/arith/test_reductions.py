@@ -1,7 +1,5 @@
 """Reductions: what simplifying them leaves out, and what it keeps."""
 
-from __future__ import annotations
-
 from relaxpy import te, tir as T
 from relaxpy.arith import Analyzer
 from relaxpy.ir.tir import ops

@@ -1,7 +1,5 @@
 """Linear systems: solutions are neither lost nor added."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

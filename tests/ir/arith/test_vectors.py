@@ -1,7 +1,5 @@
 """Vectors: simplified, every lane keeps its value."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,12 +1,14 @@
 """Short spellings of graph-level programs for tests, built node by node."""
 
-from __future__ import annotations
+from collections.abc import Callable
+from contextlib import nullcontext
 
 from relaxpy.errors import Source, Span
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -105,3 +107,22 @@ def called(expr: rx.Expr) -> list[str]:
     """The names of what the bindings call, in order."""
     calls = [b.value for b in bindings(expr) if isinstance(b.value, rx.Call)]
     return [getattr(c.op, "global_symbol", None) or getattr(c.op, "name", "?") for c in calls]
+
+
+def returning(make: Callable[..., rx.Expr], *sinfos: rx.StructInfo, **options: bool) -> IRModule:
+    """A module whose `main` returns what `make` gives for parameters of these struct infos."""
+    return built(lambda _, *params: make(*params), *sinfos, **options)
+
+
+def built(
+    body: Callable[..., rx.Expr], *sinfos: rx.StructInfo, dataflow: bool = True, pure: bool = True
+) -> IRModule:
+    """A module whose `main` returns what `body` makes of a builder and parameters `x0`, `x1`, …"""
+    builder = BlockBuilder()
+    params = [rx.Var(f"x{k}", sinfo) for k, sinfo in enumerate(sinfos)]
+    with builder.function("main", params, pure=pure):
+        with builder.dataflow() if dataflow else nullcontext():
+            result = body(builder, *params)
+            result = builder.emit_output(result) if dataflow else builder.emit(result)
+        builder.emit_func_output(result)
+    return builder.get()

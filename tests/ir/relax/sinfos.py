@@ -1,7 +1,5 @@
 """Hypothesis strategies for StructInfo, and short spellings of struct infos for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Errors and warnings of derivation: class, rule, position, and what to write instead."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What moves when an inner sequence is flattened keeps its meaning, wherever it is mentioned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

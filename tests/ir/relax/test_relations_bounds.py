@@ -1,7 +1,5 @@
 """Bounds of every pair of a small set of struct infos or types are bounds, and the closest ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Compatibility, mapping of shape variables, and substitution, rule by rule (CMP, MAP)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Erasure to what is in scope, and the types of the older documents, rule by rule (ERA, TYP)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Algebraic laws of the relations between struct infos, on generated ones."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

@@ -1,7 +1,5 @@
 """`<<:`, least upper and greatest lower bounds of struct infos, rule by rule (SUB)."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

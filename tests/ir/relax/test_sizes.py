@@ -1,7 +1,5 @@
 """What is known of dimensions: those of tensors are at least 0, and none is very large."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Callable
@@ -18,6 +16,8 @@ from relaxpy.ir.tir.substitution import substitute
 from relaxpy.relax import transform
 from relaxpy.runtime import ShapeTuple
 from relaxpy.script import from_source
+from tests.ir.relax.graphs import built
+from tests.ir.relax.sinfos import shape, tensor
 
 N, M, K = (tir.Var(name, "int64") for name in ("n", "m", "k"))
 STEPS = 20
@@ -154,18 +154,16 @@ REPEATED: dict[str, Step] = {
 
 def repeated(step: Step) -> IRModule:
     """A program that doubles a vector and cuts it, again and again."""
-    builder = relax.BlockBuilder()
-    x, w = (relax.Var(n, relax.TensorStructInfo((v,), "float32")) for n, v in (("x", N), ("w", M)))
-    s = relax.Var("s", relax.ShapeStructInfo((K,)))
-    with builder.function("main", [x, w, s]):
-        with builder.dataflow():
-            value: relax.Var = x
-            for i in range(STEPS):
-                value = builder.emit(relax.op.concat((value, value)))
-                value = builder.emit(step(builder, value, i))
-            result = builder.emit_output(relax.op.sum(value))
-        builder.emit_func_output(result)
-    return builder.get()
+
+    def body(
+        builder: relax.BlockBuilder, value: relax.Var, w: relax.Var, s: relax.Var
+    ) -> relax.Expr:
+        for i in range(STEPS):
+            value = builder.emit(relax.op.concat((value, value)))
+            value = builder.emit(step(builder, value, i))
+        return relax.op.sum(value)
+
+    return built(body, tensor(N), tensor(M), shape(K))
 
 
 @pytest.mark.parametrize("step", REPEATED.values(), ids=REPEATED)

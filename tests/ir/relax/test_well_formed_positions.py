@@ -1,7 +1,5 @@
 """Where a fault of a program is reported: at the innermost position that its nodes know."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Scopes of variables and sizes wherever an expression can stand (SC, WF-2, WF-3, WF-5, WF-24)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Ill-formed twins of what the rules allow: the rule and the position of each error."""
 
-from __future__ import annotations
-
 import pytest
 
 from relaxpy import relay

@@ -1,7 +1,5 @@
 """One table of programs that every oracle runs over: text, JSON, executors, visitors and passes."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 

@@ -1,7 +1,5 @@
 """Programs as TVM's own tests of Relay build them, under its names, in the order of its files."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

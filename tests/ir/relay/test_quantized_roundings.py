@@ -1,7 +1,5 @@
 """Quantised results: halves, the limits of int32, and zero points of any kernel layout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

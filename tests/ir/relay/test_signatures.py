@@ -1,7 +1,5 @@
 """The parameters of the functions that build calls are those of TVM v0.18, in their order."""
 
-from __future__ import annotations
-
 import inspect
 from functools import reduce
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts and programs as TVM's tests of its parser, data types, evaluation and VM have them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

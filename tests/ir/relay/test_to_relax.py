@@ -1,7 +1,5 @@
 """Relay programs as Relax: what is translated gives the same values, the rest is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Programs that the translation rewrites first, or refuses: deep ones, functions as values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

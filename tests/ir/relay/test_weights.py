@@ -1,7 +1,5 @@
 """Types of weights that nothing declares follow from those of the data (RLY-100)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -13,7 +13,7 @@ from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.tir import IndexMap
-from tests.ir.arith.integers import evaluate
+from tests.ir.arith.boxes import evaluate
 
 TILES = IndexMap.from_func(lambda i, j: [i // 4, j, i % 4])
 N = tir.SizeVar("n", "int64")

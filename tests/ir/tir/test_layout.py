@@ -1,7 +1,5 @@
 """Layouts of data and changes between them."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

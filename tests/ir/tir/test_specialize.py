@@ -1,7 +1,5 @@
 """Kernels specialised to known sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Layouts of blocks and buffers that go with layouts of outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -11,8 +11,9 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.relax.analysis import OpPatternKind, op_pattern_kind
 from relaxpy.relax.transform import AnnotateTIROpPattern, LegalizeOps
 from relaxpy.script import tir as T
+from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor
-from tests.ir.relax.test_legalize import N, function
+from tests.ir.relax.test_legalize import N
 from tests.ir.relax.transform.before_after import stays
 
 Kind = OpPatternKind
@@ -54,7 +55,7 @@ def test_operators_become_kernels_of_a_kind(
     case: tuple[Kind, Callable[..., rx.Expr], tuple[rx.StructInfo, ...]],
 ) -> None:
     kind, body, infos = case
-    mod = AnnotateTIROpPattern()(LegalizeOps()(function(body, *infos)))
+    mod = AnnotateTIROpPattern()(LegalizeOps()(returning(body, *infos)))
     [kernel] = [func for func in mod.functions.values() if isinstance(func, PrimFunc)]
     assert kernel.attrs["op_pattern"] == kind
     assert op_pattern_kind(kernel) is kind

@@ -7,11 +7,11 @@ import pytest
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
+from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor
 
 
@@ -117,10 +117,7 @@ N = tir.Var("n", "int64")
 def test_what_operators_become(
     make: Callable[[rx.Var], rx.Expr], sinfo: rx.StructInfo, answer: bool
 ) -> None:
-    builder = BlockBuilder()
-    with builder.function("main", [x := rx.Var("x", sinfo)]):
-        builder.emit_func_output(builder.emit(make(x)))
-    functions = LegalizeOps()(builder.get()).functions.values()
+    functions = LegalizeOps()(returning(make, sinfo)).functions.values()
     [made] = [f for f in functions if isinstance(f, PrimFunc)]
     assert has_reshape_pattern(made) is answer
 

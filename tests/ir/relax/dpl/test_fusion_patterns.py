@@ -146,7 +146,6 @@ def test_normalisation() -> None:
         y = R.call_tir(cls.rms_norm, (x, w), f32[4])
         return y
     """)
-
     [value] = get_var2val(Lowered["main"]).values()
     found = found_names(patterns.make_rms_norm_pattern(), value)
     assert found is not None

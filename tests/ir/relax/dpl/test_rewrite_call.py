@@ -10,7 +10,6 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.dpl import DFPattern, is_const, is_op, is_tuple, rewrite_call, wildcard
 from relaxpy.script import from_source, relax as R
-from tests.counting import calls
 from tests.ir.relax.texts import module
 
 Matches = dict[DFPattern, rx.Expr]
@@ -527,20 +526,6 @@ def test_what_a_rewriter_raises_goes_on_as_it_is() -> None:
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         rewrite_call(SUM, rewriter, function("y = R.add(x, x)\nreturn y"))
-
-
-def chain(length: int) -> rx.Function:
-    lines = ["v0 = R.add(x, x)"]
-    lines += [f"v{i} = R.add(v{i - 1}, v{i - 1})" for i in range(1, length)]
-    return function(dataflow("\n".join(lines), f"v{length - 1}"))
-
-
-def test_long_chains_are_rewritten_in_linear_work() -> None:
-    work = {}
-    for length in (200, 400):
-        before = chain(length)
-        work[length] = calls(lambda b=before: rewrite_call(SUM, double, b))
-    assert work[400] < 2.2 * work[200]
 
 
 def test_a_chain_of_thousands_of_bindings() -> None:

@@ -6,19 +6,15 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.relax.frontend.common import autopad
+from tests.ir.relax.graphs import built
 
 X = np.arange(2 * 4 * 7, dtype="float32").reshape(1, 2, 4, 7)
 MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect"}
 
 
 def padded(shape: object, **options: object) -> relaxpy.IRModule:
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            out = builder.emit_output(autopad(builder, x, [2, 3], [3, 5], **options))
-        builder.emit_func_output(out)
-    return builder.get()
+    sinfo = relax.TensorStructInfo(shape, "float32")
+    return built(lambda builder, x: autopad(builder, x, [2, 3], [3, 5], **options), sinfo)
 
 
 @pytest.mark.parametrize("kind", ["constant", "edge", "reflect"])

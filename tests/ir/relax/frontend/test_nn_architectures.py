@@ -1,7 +1,5 @@
 """Parts of unusual language models, written as users of `nn` write them: against NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

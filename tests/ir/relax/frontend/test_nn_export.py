@@ -88,7 +88,6 @@ def test_a_model_with_layers_becomes_functions_of_inputs_and_parameters() -> Non
         e = d
         return e
     """)
-
     assert_structural_equal(mod, Expected)
     assert_structural_equal(from_source(mod.script()), mod)
     assert [name for name, _ in params] == ["first.weight", "first.bias", "rest.1.weight"]
@@ -167,7 +166,6 @@ def test_packed_parameters_and_effects_are_one_tuple_each() -> None:
         result = (total, (io,))
         return result
     """)
-
     assert_structural_equal(mod["forward"], Expected["forward"])
     modes["effect_mode"] = "none"
     mod, _ = Model().export_tvm({"forward": {"x": X, "$": modes}}, debug=True)
@@ -403,7 +401,6 @@ def test_layers_may_be_functions_of_their_own() -> None:
         d = c
         return d
     """)
-
     assert_structural_equal(mod, Expected)
 
 

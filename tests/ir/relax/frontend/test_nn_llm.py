@@ -1,7 +1,5 @@
 """What models of language need: rotary embeddings, and exported models over paged caches."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -82,7 +82,6 @@ def test_layers_may_be_functions_of_their_own() -> None:
     def main(x: f32[n, 4], w0: f32[4], w1: f32[4]):
         return cls.scale(cls.scale(x, w0), w1)
     """)
-
     assert_structural_equal(mod, relax.transform.Normalize()(Expected))
     ones = np.ones(4, "float32")
     result = relaxpy.compile(mod)["main"](np.ones((2, 4), "float32"), ones * 2, ones * 3)
@@ -102,7 +101,6 @@ def test_a_product_has_a_bias_and_activations() -> None:
         d = R.nn.relu(c)
         return d
     """)
-
     assert_structural_equal(mod, Expected)
     residual = testing.get_relax_matmul_module(
         (3, 3), (3, 3), "float32", residual_bin_op=relax.op.add, residual_activation=relax.op.exp

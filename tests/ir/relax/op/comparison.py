@@ -1,7 +1,5 @@
 """Values of operators beside their definition: whether they agree, and how closely they have to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt

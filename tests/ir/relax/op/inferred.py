@@ -535,4 +535,52 @@ memory.view(void[...], relative_byte_offset=0) => void[...]
 
 # angles
 atan2(f32(2, 1), f32(1, n)) => f32(2, n)
+
+# bounds in tensors
+dynamic_strided_slice(f32(n, 3), i64(2), i64(2), i64(2)) => f32[2]
+dynamic_strided_slice(f32[2], i64[1], i64(2), void[...]) => f32[2]
+dynamic_strided_slice(f32[...], i64(2), i64(2), i64(2)) => f32[...]
+dynamic_strided_slice(f32(2, 3), i64(n), i64(2), i64(2)) => f32[2]
+
+# other layouts
+layout_transform(f32(2, 8), blocks) => f32(2, 2, 4)
+layout_transform(f32(2, 9), blocks) => f32(2, 3, 4)
+layout_transform(f32(n, 0), blocks) => f32(n, 0, 4)
+layout_transform(f32(n, m * 4), blocks) => f32(n, m, 4)
+layout_transform(f32(n, m), blocks) => f32(n, (m + 3) // 4, 4)
+layout_transform(f32(n, m * 4), blocks_by_int32) => f32(n, m, 4)
+layout_transform(f32[2], blocks) => f32[3]
+layout_transform(f32[...], blocks) => f32[3]
+layout_transform(f32(2, n, 3), reversed) => f32(3, n, 2)
+layout_transform(f32(2, 9), blocks, at(FloatImm("float32", 1.0)), [1]) => f32(2, 3, 4)
+layout_transform(f32(4), mirrored) => f32(4)
+
+# shape variables, and sizes that may yet differ
+add(f32.by(by(n, 3)), f32.by(by(1, 3))) => f32(n, 3)
+less(f32.by(by(n, 1)), f32(3)) => b(n, 3)
+add(f32.by(s2), f32(2, 3)) => f32[2]
+add(f32.by(s), f32.by(s)) => f32.by(s)
+nn.layer_norm(f32.by(s4), f32.by(t), f32.by(s2), axes=[2, 3]) => f32.by(s4)
+nn.layer_norm(f32.by(s), f32.by(s2), f32.by(s2), axes=[2, 3]) => f32.by(s)
+nn.layer_norm(f32(2, 3, n, 5), f32.by(s2), f32.by(s2), axes=[2, 3]) => f32(2, 3, n, 5)
+nn.layer_norm(f32(2, 3, n, 5), f32(m, 5), f32(n, 5), axes=[2, 3]) => f32[4]
+nn.rms_norm(f32.by(s4), f32.by(s2), axes=[2, 3]) => f32.by(s4)
+nn.batch_norm(f32(2, n, 4, 5), f32(n), f32(n), f32(n), f32(n), axis=1)
+    => tup(f32(2, n, 4, 5), f32(n), f32(n))
+nn.batch_norm(f32[4], f32(n), f32(n), f32(n), f32(n), axis=1) => tup(f32[4], f32(n), f32(n))
+nn.batch_norm(f32(2, n, 4, 5), f32(m), f32(n), f32(n), f32(n), axis=1)
+    => tup(f32[4], f32[1], f32[1])
+gather_elements(f32(2, 3), i64.by(s2)) => f32.by(s2)
+dequantize(i8.by(two), f32(n), f32(n)) => f32.by(two)
+layout_transform(f32.by(by(n, 3)), lambda i, j: (j, i)) => f32(3, n)
+ccl.allgather(f32.by(by(n, 3)), 2) => f32(n * 2, 3)
+nn.nll_loss(f32(n, 5, 4), i64[2], reduction="none") => f32(n, 4)
+nn.nll_loss(f32[3], i64(n, 4), reduction="none") => f32[2]
+nn.nll_loss(f32[...], i64(n), reduction="none") => f32[...]
+nn.nll_loss(f32(3, 5), b(3), reduction="none") => f32(3)
+nn.nll_loss(f32(3, 5), i64[1], void[1]) => void()
+nn.attention(f32(1, 2, 3, 4), void(1, 2, 3, 4), f32(1, 2, 3, 4)) => f32(1, 2, 3, 4)
+nn.max_pool2d(f32(n, 2, 8, 8, m), layout="NCHW16c", out_layout="NHWC") => f32(n, 8, 8, 32)
+nn.conv2d(f32(n, 2, 8, 8, m), f32(4, 32, 1, 1), data_layout="NCHW16c", out_layout="NCHW")
+    => f32(n, 4, 8, 8)
 """

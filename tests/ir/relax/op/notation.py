@@ -21,6 +21,7 @@ from relaxpy.errors import StructInfoError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.relax import op
 from tests.ir.relax.sinfos import FIRST, N_BY_4, K, M, N, Object, S, T, func, packed, tuple_of
 
@@ -58,6 +59,16 @@ def prim(value: Any) -> rx.PrimStructInfo:
 
 def on(vdevice: str, sinfo: rx.TensorStructInfo) -> rx.TensorStructInfo:
     return rx.TensorStructInfo(sinfo.shape, sinfo.dtype, vdevice)
+
+
+def shape_var(*sizes: object) -> rx.Var:
+    """A variable of these dimensions."""
+    return rx.Var("s", rx.ShapeStructInfo(sizes))  # type: ignore[arg-type]
+
+
+def blocks(i: Any, j: Any) -> tuple[Any, Any, Any]:
+    """A map to blocks of four columns."""
+    return i, j // 4, j % 4
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,13 @@ NAMES: dict[str, object] = {
     "FIRST": FIRST,
     "EMPTY": rx.EMPTY_DERIVE,
     "DEFAULT": rx.DEFAULT_DERIVE,
+    "by": shape_var,
+    "two": shape_var(2, N),
+    "blocks": blocks,
+    "blocks_by_int32": IndexMap.from_func(blocks, index_dtype="int32"),
+    "mirrored": IndexMap.from_func(lambda i: 3 - i, inverse_index_map=lambda i: 3 - i),
+    "reversed": lambda *i: i[::-1],
+    "FloatImm": tir.FloatImm,
     "T": SimpleNamespace(min=ops.minimum, max=ops.maximum),
 }
 

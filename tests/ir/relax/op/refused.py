@@ -504,4 +504,26 @@ ccl.reduce_scatter(f32(), 2) !! x has rank at least 1, found R.Tensor(() !! resh
 ccl.gather_to_worker0(f32(4, n), 0) !! num_workers is at least 1, found 0
 ccl.gather_to_worker0(f32(4, n), 2, 2) !! axis 2 is out of range for rank 2
 ccl.scatter_from_worker0(f32(4, n), -1) !! num_workers is at least 1, found -1
+dynamic_strided_slice(f32(2, 3), i32(2), i64(2), i64(2)) !! begin holds int64, found R.Tensor
+    !! convert it: R.astype(x, "int64")
+dynamic_strided_slice(f32(2, 3), i64(2), i64[2], i64(2)) !! end is a vector, found R.Tensor
+dynamic_strided_slice(f32(2, 3), i64(2), i64(2), i64(3))
+    !! strides has one element for each axis of x R.Tensor((2, 3), dtype="float32"), found
+layout_transform(f32(2), blocks) !! index_map takes 2 indices, x is R.Tensor((2,)
+layout_transform(f32(2, 9), blocks, FloatImm("float16", 1.0))
+    !! pad_value has the datatype of x R.Tensor((2, 9), dtype="float32"), found float16
+layout_transform(i8(2, 9), blocks, 0.5)
+    !! pad_value is an integer for x R.Tensor((2, 9), dtype="int8"), found 0.5
+layout_transform(f32(4), lambda i: i // 2)
+    !! IndexMap(lambda i: (i // T.int64(2))) loses elements of x R.Tensor((4,)
+    !! for another inverse pass a T.index_map with inverse_index_map
+layout_transform(f32(2, 9), blocks, axis_separators=[4])
+    !! axis_separators are ascending positions of 3 axes at most, found [4]
+layout_transform(f32(2, 9), blocks, input_axis_separators=[2, 1])
+    !! input_axis_separators are ascending positions of 2 axes at most, found [2, 1]
+add(f32.by(by(n, 3)), f32.by(by(n, 4))) !! x1 and x2 do not broadcast
+nn.batch_norm(f32(2, n, 4, 5), f32(n + 1), f32(n), f32(n), f32(n), axis=1) !! ...has n channels
+nn.nll_loss(f32(3, 5), f32(3), reduction="none") !! targets holds integers
+nn.max_pool2d(f32(n, 2, 8, 8, 4), layout="NCHW16c", out_layout="NHWC")
+    !! ...blocks in NCHW16c have 16
 """

@@ -1,7 +1,5 @@
 """Collective operators: texts, what the only worker computes, and gradients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

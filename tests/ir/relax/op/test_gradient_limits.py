@@ -1,7 +1,5 @@
 """Gradients where formulas divide by 0, or subtract infinities; and numbers in wide datatypes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +10,9 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import StructInfoError
 from relaxpy.script import relax as R
+from tests.ir.relax.graphs import returning
+from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import graph
 
 INF = np.inf
 
@@ -24,18 +25,15 @@ def gradients(function: Any, *operands: Any) -> Any:
 
 def weighted_gradients(function: Any, weight: float, *operands: Any) -> Any:
     """The gradients of a multiple of the sum of a call, by all operands of floats."""
-    builder = relax.BlockBuilder()
-    params = [
-        relax.Var(f"x{k}", R.Tensor(np.shape(x), str(np.asarray(x).dtype)))
-        for k, x in enumerate(operands)
-    ]
-    with builder.function("main", params):
-        with builder.dataflow():
-            total = builder.emit(R.sum(builder.emit(function(*params))))
-            out = builder.emit_output(total if weight == 1 else R.multiply(total, weight))
-        builder.emit_func_output(out)
-    floats = [p for p in params if p.struct_info.dtype.is_float]  # type: ignore[union-attr]
-    module = relax.transform.Gradient("main", floats)(builder.get())
+
+    def body(*params: relax.Var) -> relax.Expr:
+        total = R.sum(function(*params))
+        return total if weight == 1 else R.multiply(total, weight)
+
+    arrays = map(np.asarray, operands)
+    program = returning(body, *(tensor(*x.shape, dtype=str(x.dtype)) for x in arrays))
+    floats = [p for p in program["main"].params if p.struct_info.dtype.is_float]
+    module = relax.transform.Gradient("main", floats)(program)
     return relaxpy.compile(module)["main_adjoint"](*operands)[1]
 
 
@@ -82,16 +80,14 @@ def test_taking_nothing_of_nothing() -> None:
 
 
 def test_scatter_nd_at_an_unknown_number_of_positions() -> None:
-    x = relax.Var("x", R.Tensor((2, 3), "float32"))
-    i = relax.Var("i", R.Tensor((4, relaxpy.tir.Var("k", "int64")), "int64"))
-    u = relax.Var("u", R.Tensor(ndim=2, dtype="float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x, i, u]):
-        with builder.dataflow():
-            out = builder.emit_output(R.sum(builder.emit(R.scatter_nd(x, i, u))))
-        builder.emit_func_output(out)
+    program = graph("""
+    def main(x: f32[2, 3], i: i64[4, k], u: R.Tensor(ndim=2, dtype="float32")):
+        total = R.sum(R.scatter_nd(x, i, u))
+        return total
+    """)
+    x, _, u = program["main"].params
     with pytest.raises(StructInfoError, match="needs the number of positions"):
-        relax.transform.Gradient("main", [x, u])(builder.get())
+        relax.transform.Gradient("main", [x, u])(program)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +105,8 @@ def test_scatter_nd_at_an_unknown_number_of_positions() -> None:
     ],
 )
 def test_a_number_keeps_its_digits(function: Any, expected: list[Any]) -> None:
-    x = relax.Var("x", R.Tensor((1,), "float64"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            out = builder.emit_output(function(x))
-        builder.emit_func_output(out)
-    assert relaxpy.compile(builder.get())["main"](np.zeros(1)).tolist() == expected
+    main = relaxpy.compile(returning(function, tensor(1, dtype="float64")))["main"]
+    assert main(np.zeros(1)).tolist() == expected
 
 
 COUNT = 70_000

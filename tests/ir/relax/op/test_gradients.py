@@ -1,7 +1,5 @@
 """The gradient of an operator is the quotient of small differences of its definition in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache

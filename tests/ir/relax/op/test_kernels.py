@@ -1,7 +1,5 @@
 """Operators compute what NumPy computes, on both targets, with known and with symbolic sizes."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators compute the same on operands in other layouts, by their layout rules."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from string import ascii_uppercase
@@ -22,6 +20,7 @@ from relaxpy.ir.relax.op import InferredLayouts
 from relaxpy.ir.relax.op.definition.layouts import layouts_of
 from relaxpy.ir.relax.op.definition.registry import register, registered_ops, unregister
 from relaxpy.ir.relax.transform import ConvertLayout
+from tests.ir.relax.graphs import built, returning
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define
 
@@ -62,20 +61,15 @@ def sampled() -> list[Case]:
 def program(case: Case) -> IRModule:
     """A function of one call, all operands of which are reordered if they have several axes."""
     reordered = registered_ops()["test.reordered"]
-    params = [
-        rx.Var(f"x{k}", rx.TensorStructInfo(array.shape, DataType(array.dtype)))  # type: ignore[arg-type]
-        for k, array in enumerate(case.inputs)
-    ]
-    builder = BlockBuilder()
-    with builder.function("main", params):
-        with builder.dataflow():
-            args = [
-                builder.emit(reordered(param)) if array.ndim > 1 else param
-                for param, array in zip(params, case.inputs, strict=True)
-            ]
-            out = builder.emit_output(case.call(*args))
-        builder.emit_func_output(out)
-    return builder.finalize()
+
+    def body(builder: BlockBuilder, *params: rx.Var) -> rx.Expr:
+        args = [
+            builder.emit(reordered(param)) if array.ndim > 1 else param
+            for param, array in zip(params, case.inputs, strict=True)
+        ]
+        return case.call(*args)
+
+    return built(body, *(rx.TensorStructInfo(x.shape, DataType(x.dtype)) for x in case.inputs))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in sampled()])
@@ -151,6 +145,7 @@ def test_an_operator_along_a_divided_axis_has_its_initial_layout() -> None:
 
 
 Y = rx.Var("y", rx.TensorStructInfo((2, 8, 4, 6), "float32"))  # type: ignore[arg-type]
+WEIGHT = rx.TensorStructInfo((8, 8, 1, 1), "float32")  # type: ignore[arg-type]
 MATRIX = rx.Var("m", rx.TensorStructInfo((4, 6), "float32"))  # type: ignore[arg-type]
 SINGLE = rx.Var("s", rx.TensorStructInfo((1, 1), "float32"))  # type: ignore[arg-type]
 CHANNELS = rx.Var("c", rx.TensorStructInfo((1, 8, 1, 1), "float32"))  # type: ignore[arg-type]
@@ -191,14 +186,9 @@ def test_a_rule_that_returns_something_else_is_reported() -> None:
         """x."""
         return x
 
-    builder = BlockBuilder()
-    with builder.function("main", [X]):
-        with builder.dataflow():
-            out = builder.emit_output(confused(X))
-        builder.emit_func_output(out)
     try:
         with pytest.raises(MisuseError, match="returns InferredLayouts, found"):
-            ConvertLayout({})(builder.finalize())
+            ConvertLayout({})(returning(confused, X.struct_info))
     finally:
         unregister("test.confused")
 
@@ -210,13 +200,8 @@ def test_an_operator_of_a_user_follows_the_layout_of_its_operand() -> None:
         return x
 
     try:
-        weight = rx.Var("w", rx.TensorStructInfo((8, 8, 1, 1), "float32"))  # type: ignore[arg-type]
-        builder = BlockBuilder()
-        with builder.function("main", [X, weight]):
-            with builder.dataflow():
-                out = builder.emit_output(softsign(builder.emit(op.nn.conv2d(X, weight))))
-            builder.emit_func_output(out)
-        mod = ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})(builder.finalize())
+        before = returning(lambda x, w: softsign(op.nn.conv2d(x, w)), X.struct_info, WEIGHT)
+        mod = ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})(before)
         [block] = mod["main"].body.blocks  # type: ignore[union-attr]
         names = [binding.value.op.name for binding in block.bindings]  # type: ignore[union-attr]
         permute = "relax.permute_dims"

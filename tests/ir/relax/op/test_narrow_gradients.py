@@ -1,7 +1,5 @@
 """Gradients of 16-bit floats are those of float32 at the same inputs, rounded once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,11 +1,9 @@
 """Attention with a bias, and without groups of heads."""
 
-from __future__ import annotations
-
 import relaxpy
-from relaxpy import relax
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx, op
+from tests.ir.relax.graphs import returning
 from tests.ir.relax.op.test_rules import M, N
 from tests.ir.relax.sinfos import tensor
 
@@ -26,13 +24,8 @@ def test_attention_with_a_bias_is_a_call_of_attention_bias() -> None:
 
 
 def test_attention_without_groups_of_heads_is_two_products_of_matrices() -> None:
-    q, k, v = (
-        rx.Var(name, tensor(2, N, 4, width)) for name, width in zip("qkv", (8, 8, 5), strict=True)
-    )
-    builder = relax.BlockBuilder()
-    with builder.function("main", (q, k, v)):
-        builder.emit_func_output(builder.emit(op.nn.attention(q, k, v)))
-    source = relaxpy.compile(builder.finalize()).source
+    module = returning(op.nn.attention, *(tensor(2, N, 4, width) for width in (8, 8, 5)))
+    source = relaxpy.compile(module).source
     assert source.count("np.matmul(") == 2
     assert "contract" not in source
     assert "reshape" not in source

@@ -1,7 +1,5 @@
 """The attributes of operators as classes, by TVM's names."""
 
-from __future__ import annotations
-
 import pytest
 
 from relaxpy import relax

@@ -1,7 +1,5 @@
 """Python's operators on expressions are calls of operators, with numbers and arrays beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

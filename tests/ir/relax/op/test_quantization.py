@@ -1,7 +1,5 @@
 """Quantisation and parameters in another datatype: what only the values decide."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -53,7 +51,6 @@ def test_a_wrapped_parameter_of_its_datatype_needs_no_kernel() -> None:
     def main(x: f32[3], y: f16[3]):
         return (R.wrap_param(x), R.wrap_param(y))
     """)
-
     lowered = relaxpy.relax.transform.LegalizeOps()(Wraps)
     assert [str(var.name_hint) for var in lowered.functions] == ["main", "cast"]
 

@@ -28,7 +28,7 @@ from relaxpy.ir.relax.op.definition.registry import OpDef, register, registered_
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
-from tests.ir.relax.graphs import shape_of, var
+from tests.ir.relax.graphs import returning, shape_of, var
 from tests.ir.relax.op.scratch import forgotten_operators
 from tests.ir.relax.sinfos import Object, prim, shape, tensor
 
@@ -219,12 +219,7 @@ def asking() -> Iterator[Op]:
 
 @pytest.mark.rule("DER-35")
 def test_a_rule_may_ask_other_rules_about_variables_of_its_own(asking: Op) -> None:
-    x = var("x", tensor(2, 3))
-    body = rx.Call(asking, (x,))
-    bb = BlockBuilder()
-    with bb.function("main", [x]):
-        bb.emit_func_output(bb.emit(body))
-    whole = Normalize()(bb.get())
+    whole = Normalize()(returning(lambda x: rx.Call(asking, (x,)), tensor(2, 3), dataflow=False))
     assert isinstance(main := whole["main"], rx.Function)
     assert main.body.struct_info == tensor(2, 3)
 
@@ -339,11 +334,8 @@ def test_an_operator_runs_by_the_implementation_attached_to_it(
     def run(x: Any, shift: Any = 0, *, by: int) -> Any:
         return (x * by + shift).astype(x.dtype)
 
-    builder = BlockBuilder()
-    x = var("x", tensor(3))
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(scaled(scaled(x, by=3), x)))
-    found = compile(builder.finalize(), target)["main"](np.arange(3, dtype="float32"))
+    mod = returning(lambda x: scaled(scaled(x, by=3), x), tensor(3))
+    found = compile(mod, target)["main"](np.arange(3, dtype="float32"))
     np.testing.assert_array_equal(found, [0, 7, 14])
 
 
@@ -356,11 +348,8 @@ def test_any_callable_may_be_an_implementation(
     def computed(x: rx.TensorStructInfo) -> rx.ObjectStructInfo:
         return rx.ObjectStructInfo()
 
-    builder = BlockBuilder()
-    with builder.function("main", [x := var("x", tensor(3))]):
-        builder.emit_func_output(builder.emit(computed(x)))
     array = np.arange(3, dtype="float32")
-    found = compile(builder.get(), target)["main"](array)
+    found = compile(returning(computed, tensor(3)), target)["main"](array)
     np.testing.assert_array_equal(found, function(array))
 
 

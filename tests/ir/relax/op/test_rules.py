@@ -1,7 +1,5 @@
 """What operators say of their results, families of operators at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

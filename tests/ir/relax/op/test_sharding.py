@@ -1,7 +1,5 @@
 """Struct info of calls on distributed tensors, and the tensors that operators refuse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any

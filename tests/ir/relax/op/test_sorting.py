@@ -1,7 +1,5 @@
 """Operators that order elements: long rows, NaN, short integers, and known boundaries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -15,10 +13,11 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.compile import compile
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import ops
+from tests.ir.relax.graphs import returning
 from tests.ir.relax.op.cases.case import Case
 from tests.ir.relax.op.test_kernels import program
+from tests.ir.relax.sinfos import tensor
 
 HOLES = [3.0, np.nan, 1.0, 3.0, np.nan, -2.0, 0.0, 0.5, 0.25]
 ASCENDING = [-2.0, 0.0, 0.25, 0.5, 1.0, 3.0, 3.0, np.nan, np.nan]
@@ -290,15 +289,15 @@ def test_medians_of_many_elements(dtype: str, special: tuple[float, ...]) -> Non
     assert str(float(medians(x, None))) == str(float(expected))
 
 
+RETURNED = ("return_index", "return_inverse", "return_counts")
+
+
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_distinct_elements_in_the_order_of_their_first_occurrence(axis: int | None) -> None:
     data = np.array([[3, 1, 3, 1], [2, 2, 2, 2], [3, 1, 3, 1]], "int64")
-    builder = BlockBuilder()
-    x = rx.Var("x", rx.TensorStructInfo(data.shape, "int64"))
-    with builder.function("main", [x]):
-        found = builder.emit(op.unique(x, False, True, True, True, axis=axis))
-        builder.emit_func_output(found)
-    values, index, inverse, counts = compile(builder.get())["main"](data)
+    make = partial(op.unique, sorted=False, axis=axis, **dict.fromkeys(RETURNED, True))
+    mod = returning(make, tensor(*data.shape, dtype="int64"))
+    values, index, inverse, counts = compile(mod)["main"](data)
     ordered = np.unique(data, axis=axis, return_index=True, return_counts=True)
     by_index = np.argsort(ordered[1])
     along = 0 if axis is None else axis

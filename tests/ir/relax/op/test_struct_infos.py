@@ -1,7 +1,5 @@
 """What is known of the results of operators, and how they refuse what does not fit."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.ir.relax.op.inferred import INFERRED

@@ -4,8 +4,6 @@
 test-all` compares all rows in all datatypes (`--whole-table`).
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Calls that TVM prints with every attribute parse to those that are written without them."""
 
-from __future__ import annotations
-
 import pytest
 
 from relaxpy.errors import RelaxpyError

@@ -1,7 +1,5 @@
 """Operands that do not fit, of which this is not known before they arrive, are refused by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,9 +9,9 @@ import pytest
 from relaxpy.errors import RuntimeCheckError, StructInfoError
 from relaxpy.exec.compile import compile
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source
+from tests.ir.relax.graphs import returning
 from tests.ir.relax.op.cases import Array, floats
 from tests.ir.relax.sinfos import tensor
 
@@ -26,11 +24,7 @@ def run(
 ) -> Any:
     """The value of a call on operands of which nothing is known, or only `sinfos`."""
     known = sinfos or [rx.TensorStructInfo(None, "void")] * len(arrays)
-    params = [rx.Var(f"x{k}", sinfo) for k, sinfo in enumerate(known)]
-    builder = BlockBuilder()
-    with builder.function("main", params):
-        builder.emit_func_output(builder.emit(call(*params)))
-    return compile(builder.finalize(), target)["main"](*arrays)
+    return compile(returning(call, *known), target)["main"](*arrays)
 
 
 def suppress(boxes: rx.Expr, scores: rx.Expr) -> rx.Expr:

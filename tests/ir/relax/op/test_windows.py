@@ -1,7 +1,5 @@
 """Convolutions and pools: attributes, texts, and sizes that are known in part."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +9,12 @@ import pytest
 import relaxpy
 from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source
+from tests.ir.relax.graphs import returning
 from tests.ir.relax.op.cases.windows import convolve, pool, transpose_convolve
 from tests.ir.relax.sinfos import rank, tensor
 
@@ -87,13 +84,7 @@ def test_text_leaves_out_what_has_its_default() -> None:
 
 def test_a_call_built_by_hand_may_list_one_number_for_all_axes() -> None:
     attrs = {"strides": (2,), "padding": (1,), "out_layout": None}
-    call = rx.Call(Op("relax.nn.conv2d"), (rx.Var("x", IMAGE), rx.Var("w", FILTER)), attrs)
-    builder = BlockBuilder()
-    with builder.function("main", list(call.args)):
-        with builder.dataflow():
-            out = builder.emit_output(call)
-        builder.emit_func_output(out)
-    module = builder.finalize()
+    module = returning(lambda *v: rx.Call(Op("relax.nn.conv2d"), v, attrs), IMAGE, FILTER)
     x, w = np.ones((1, 3, 5, 6), "float32"), np.ones((8, 3, 3, 3), "float32")
     found = relaxpy.compile(module)["main"](x, w)
     np.testing.assert_allclose(found, convolve(x, w, 2, 1))
@@ -149,19 +140,11 @@ def test_sizes_may_be_known_when_values_arrive() -> None:
         )
 
 
-def undecided() -> IRModule:
-    x, w = rx.Var("x", tensor(1, C, 4, 4)), rx.Var("w", tensor(4, N, 3, 3))
-    builder = BlockBuilder()
-    with builder.function("main", [x, w]):
-        with builder.dataflow():
-            out = builder.emit_output(conv2d(x, w, groups=2))
-        builder.emit_func_output(out)
-    return builder.finalize()
-
-
 @pytest.mark.parametrize("target", ["numpy", "reference"])
 def test_channels_that_may_not_fit_are_looked_at_when_values_arrive(target: str) -> None:
-    main = relaxpy.compile(undecided(), target)["main"]
+    call = with_attrs(conv2d, groups=2)
+    undecided = returning(call, tensor(1, C, 4, 4), tensor(4, N, 3, 3))
+    main = relaxpy.compile(undecided, target)["main"]
     x, w = np.ones((1, 4, 4, 4), "float32"), np.ones((4, 2, 3, 3), "float32")
     np.testing.assert_allclose(main(x, w), convolve(x, w, groups=2))
     with pytest.raises(RuntimeCheckError, match="data has 3 channels, the weight is for 4 in 2 gr"):
@@ -191,13 +174,7 @@ def test_channels_that_may_not_fit_are_looked_at_when_values_arrive(target: str)
     ],
 )
 def test_nothing_runs_one_element_at_a_time(call: Made, sinfos: tuple[Any, ...]) -> None:
-    params = [rx.Var(f"x{k}", sinfo) for k, sinfo in enumerate(sinfos)]
-    builder = BlockBuilder()
-    with builder.function("main", params):
-        with builder.dataflow():
-            out = builder.emit_output(call(*params))
-        builder.emit_func_output(out)
-    report = str(relaxpy.compile(builder.finalize()).report())
+    report = str(relaxpy.compile(returning(call, *sinfos)).report())
     assert "scalar" not in report
     assert "scatter" not in report
     assert any(kind in report for kind in ("elementwise", "reduction", "contraction"))

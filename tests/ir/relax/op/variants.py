@@ -3,8 +3,6 @@
 Everything here is derived from the rows in `cases`: a new row is varied without a change here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any

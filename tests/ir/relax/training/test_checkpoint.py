@@ -1,7 +1,5 @@
 """Checkpoints around functions that build programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -14,18 +12,14 @@ from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.testing import nn
 from relaxpy.relax.transform import Gradient
+from tests.ir.relax import graphs
+from tests.ir.relax.sinfos import tensor
 from tests.ir.relax.texts import graph
 
 
 def built(names: str, body: Callable[..., Any]) -> IRModule:
     """A function of 3 x 3 matrices, whose body receives the builder and the parameters."""
-    builder = relax.BlockBuilder()
-    params = [relax.Var(name, relax.TensorStructInfo((3, 3), "float32")) for name in names]
-    with builder.function("main", params):
-        with builder.dataflow():
-            out = builder.emit_output(body(builder, *params))
-        builder.emit_func_output(out)
-    return builder.get()
+    return graphs.built(body, *[tensor(3, 3)] * len(names))
 
 
 def test_expressions_between_checkpoints() -> None:
@@ -52,7 +46,6 @@ def test_expressions_between_checkpoints() -> None:
         gv_ecp = R.grad.end_checkpoint(gv)
         return gv_ecp
     """)
-
     assert_structural_equal(built("x", body), Expected)
 
 
@@ -82,7 +75,6 @@ def test_several_arguments_and_results() -> None:
         gv = R.sum(lv4)
         return gv
     """)
-
     assert_structural_equal(built("xyzuv", body), Expected)
 
 
@@ -116,7 +108,6 @@ def test_segments_of_functions(first: Any) -> None:
         gv = lv8
         return gv
     """)
-
     assert_structural_equal(built("x", body), Expected)
 
 

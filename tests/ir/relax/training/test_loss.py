@@ -1,7 +1,5 @@
 """Losses as Relax functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Optimisers as Relax functions: their form is TVM's, their values those of the definitions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """AppendLoss, SetupTrainer and Trainer."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,7 +39,6 @@ def test_results_that_the_loss_does_not_take_are_returned() -> None:
         gv2 = R.sin(x)
         return (gv, gv1, gv2)
     """)
-
     After = graph("""
     def main_loss(x: f32[n]):
         lv = R.exp(x)
@@ -51,7 +48,6 @@ def test_results_that_the_loss_does_not_take_are_returned() -> None:
         loss = R.sum(lv3)
         return (loss, gv2)
     """)
-
     found = AppendLoss("main", sum_of_both, 2)(Before)
     assert_structural_equal(found["main_loss"], After["main_loss"])
     assert found["main"] is Before["main"]
@@ -67,7 +63,6 @@ def test_the_sizes_of_the_loss_are_those_of_the_model() -> None:
         gv = R.concat((x, x))
         return gv
     """)
-
     found = AppendLoss("main", sum_of_both)(Model)["main_loss"]
     x, targets = found.params
     n = x.struct_info.shape.values[0]

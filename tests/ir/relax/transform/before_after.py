@@ -26,9 +26,29 @@ def check(
     assert structural_hash(before) == hash_before
     assert check_well_formed(found, normal_form=True) == []
     if args:
-        results = [relaxpy.compile(mod, target="reference")[name](*args) for mod in (before, found)]
-        for one, other in zip(*map(leaves, results), strict=True):
+        agree(before, found, *args, targets=("reference",), name=name)
+
+
+def agree(
+    before: IRModule,
+    after: IRModule,
+    *args: Any,
+    targets: tuple[str, ...] = ("numpy", "reference"),
+    name: str = "main",
+) -> None:
+    """Both modules give the same values for copies of the arguments, bit by bit."""
+    for target in targets:
+        results = []
+        for mod in (before, after):
+            copies = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args]
+            results.append(leaves(relaxpy.compile(mod, target=target)[name](*copies)))
+        for one, other in zip(*results, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    """Small integers as floats, of which sums are exact."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
 
 
 def leaves(value: Any) -> list[Any]:
@@ -67,11 +87,6 @@ def verify(
 
 def same_values(before: IRModule, after: IRModule, *targets: str, **sizes: int) -> None:
     """Both modules give the same values, bit by bit, for random arguments of these dimensions."""
-    for target in targets:
-        for seed in range(2):
-            results = []
-            for mod in (before, after):
-                main = relaxpy.compile(mod, target=target)["main"]
-                results.append(leaves(main(*testing.random_inputs(main, sizes, seed))))
-            for one, other in zip(*results, strict=True):
-                np.testing.assert_array_equal(one, other)
+    for seed in range(2):
+        args = testing.random_inputs(before["main"], sizes, seed)
+        agree(before, after, *args, targets=targets)

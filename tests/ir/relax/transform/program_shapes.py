@@ -1,7 +1,5 @@
 """Programs of a size, of shapes that are hard for passes: long, wide, nested, many of a kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
@@ -198,6 +196,32 @@ def statistics(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
     return x
 
 
+@body
+def mixed(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
+    """Aliases, equal calls, tuples, casts, constants, reshapes, and unused values."""
+    for k in range(count // 10):
+        one = builder.emit(op.exp(x))
+        other = builder.emit(op.exp(x))
+        alias = builder.emit(one)
+        pair = builder.emit(rx.Tuple((alias, other)))
+        field = builder.emit(rx.TupleGetItem(pair, 1))
+        total = builder.emit(op.add(builder.match_cast(field, SQUARE), rx.const(float(k))))
+        builder.emit(op.abs(total))
+        x = builder.emit(op.reshape(builder.emit(op.reshape(total, (16,))), (4, 4)))
+    return x
+
+
+@body
+def scans(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
+    """Products of a matrix with two others, one transposed, and scans."""
+    w = builder.emit(op.abs(x))
+    for _ in range(count // 6):
+        turned = builder.emit(op.permute_dims(w))
+        total = op.add(builder.emit(op.matmul(x, w)), builder.emit(op.matmul(x, turned)))
+        x = builder.emit(op.cumsum(builder.emit(op.exp(builder.emit(total))), 0))
+    return x
+
+
 def _kernels(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
     for k in range(count):
         x = builder.emit_te(topi.add, x, float(k), primfunc_name_hint="add")
@@ -266,6 +290,36 @@ def parameters(count: int) -> IRModule:
 
 
 @shape
+def weights(count: int) -> IRModule:
+    """Sums with values that only a weight decides."""
+    builder, y, w = BlockBuilder(), rx.Var("y", SQUARE), rx.Var("w", SQUARE)
+    with builder.function("main", [y, w], attrs={"num_input": 1}):
+        with builder.dataflow():
+            for _ in range(count // 2):
+                y = builder.emit(op.add(y, builder.emit(op.negative(w))))
+            result = builder.emit_output(y)
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
+@shape
+def images(count: int) -> IRModule:
+    """Normalised convolutions, with operators between them that have any layout or but one."""
+    x, w, g = (rx.Var("x", sinfo) for sinfo in (tensor(1, 4, 6, 6), tensor(4, 4, 3, 3), tensor(4)))
+    builder = BlockBuilder()
+    with builder.function("main", [x, w, g]):
+        with builder.dataflow():
+            for k in range(count // 4):
+                convolved = builder.emit(op.nn.conv2d(x, w, padding=1))
+                normed = builder.emit(op.nn.batch_norm(convolved, g, g, g, g, 1, training=False))
+                first = builder.emit(rx.TupleGetItem(normed, 0))
+                x = builder.emit(op.nn.softmax(first, 1) if k % 3 else op.nn.relu(first))
+            result = builder.emit_output(x)
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
+@shape
 def conditionals(count: int) -> IRModule:
     """One after the other."""
     builder, x, c = BlockBuilder(), rx.Var("x", SQUARE), rx.Var("c", SCALAR)
@@ -296,6 +350,28 @@ def functions(count: int) -> IRModule:
         for name in names:
             x = builder.emit(rx.Call(name, (x,)))
         builder.emit_func_output(x)
+    return builder.finalize()
+
+
+@shape
+def closures(count: int) -> IRModule:
+    """Private functions with tuples, unused parameters and local functions, each called once."""
+    builder, names = BlockBuilder(), []
+    pair = rx.TupleStructInfo((SQUARE, SQUARE))
+    for _ in range(count // 10):
+        p, unused, y = rx.Var("p", pair), rx.Var("u", SQUARE), rx.Var("y", SQUARE)
+        with builder.function("f", [p, unused], private=True):
+            z = builder.emit(rx.TupleGetItem(p, 0))
+            local = builder.emit(rx.Function([y], rx.SeqExpr([], op.add(y, z)), SQUARE))
+            w = builder.emit(rx.Call(local, (z,)))
+            names.append(builder.emit_func_output(rx.Tuple((w, z))))
+    x = rx.Var("x", SQUARE)
+    with builder.function("main", [x]):
+        value = x
+        for name in names:
+            result = builder.emit(rx.Call(name, (rx.Tuple((value, x)), x)))
+            value = builder.emit(rx.TupleGetItem(result, 0))
+        builder.emit_func_output(value)
     return builder.finalize()
 
 

@@ -57,7 +57,6 @@ def test_local_functions_and_both_kinds_of_blocks() -> None:
             R.output(y)
         return y
     """)
-
     x = np.array([-1, 0, 2, 3], "float32")
     check(AllocateWorkspace(), Before, After, x)
     found = AllocateWorkspace()(Before)
@@ -83,7 +82,6 @@ def test_a_wrapper_passes_its_workspace_on_to_a_global_function() -> None:
         y = R.abs(x)
         return y
     """)
-
     check(AllocateWorkspace(), Before, After)
 
 

@@ -1,7 +1,5 @@
 """AlterOpImpl and OptimizeLayoutTransform: programs before and after, and their values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +16,7 @@ from relaxpy.script import tir as T
 from relaxpy.tir import IndexMap, PrimFunc
 from tests.counting import calls
 from tests.ir.relax.texts import graph, pair
+from tests.ir.relax.transform.before_after import agree
 
 ROWS: Callable[..., Any] = lambda i: (i // 4, i % 4)  # noqa: E731
 
@@ -44,13 +43,7 @@ def verify(step: AlterOpImpl, before: IRModule, expected: IRModule) -> IRModule:
 
 def check_values(before: IRModule, after: IRModule, *shapes: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
-    data = [rng.standard_normal(shape).astype("float32") for shape in shapes]
-    for target in ("reference", "numpy"):
-        first, second = (relaxpy.compile(m, target=target)["main"](*data) for m in (before, after))
-        for a, b in zip(
-            *((v if isinstance(v, tuple) else (v,)) for v in (first, second)), strict=True
-        ):
-            np.testing.assert_array_equal(a, b)
+    agree(before, after, *(rng.standard_normal(shape).astype("float32") for shape in shapes))
 
 
 @T.prim_func(private=True)

@@ -1,7 +1,5 @@
 """AppendInPlace: results that are appended to parameters share memory, with the same values."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """AttachAttrLayoutFreeBuffers: which operands are listed, in which copies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """BindParams and BindSymbolicVars; tests/ir/relax/test_bind.py has the functions behind them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

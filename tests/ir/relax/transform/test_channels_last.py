@@ -1,7 +1,5 @@
 """Convolutions of constant filters have their channels last where that pays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import relaxpy
 from relaxpy import IRModule, tir
 from relaxpy.relax.transform import CombineParallelMatmul
-from relaxpy.script import from_source
-from tests.ir.relax.texts import module
-from tests.ir.relax.transform.before_after import check, stays
+from tests.ir.relax.texts import graph, module
+from tests.ir.relax.transform.before_after import agree, check, stays
 
 
 def program(params: str, lines: str, results: str) -> IRModule:
@@ -18,21 +16,9 @@ def program(params: str, lines: str, results: str) -> IRModule:
     typed = []
     for param in params.split():
         name, sizes, *dtype = param.split(":")
-        dims = "".join(f"{s if s.isdigit() else repr(s)}, " for s in sizes.split(",") if s)
-        typed.append(f'{name}: R.Tensor(({dims}), "{dtype[0] if dtype else "float32"}")')
-    body = "\n            ".join(lines.split("; "))
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main({", ".join(typed)}):
-        with R.dataflow():
-            {body}
-            R.output({results})
-        return ({results},)
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+        typed.append(f"{name}: {dtype[0] if dtype else 'f32'}[{sizes}]")
+    body = "\n    ".join(lines.split("; "))
+    return graph(f"def main({', '.join(typed)}):\n    {body}\n    return ({results},)")
 
 
 def numbers(mod: IRModule) -> list[Any]:
@@ -150,11 +136,7 @@ def test_products_are_combined(params: str, before: str, after: str, results: st
     found = CombineParallelMatmul()(mod)
     assert CombineParallelMatmul()(found) is found
     if "exp" not in before and "silu" not in before:
-        arrays = numbers(mod)
-        for target in ("numpy", "reference"):
-            one, other = (relaxpy.compile(m, target=target)["main"](*arrays) for m in (mod, found))
-            for left, right in zip(one, other, strict=True):
-                np.testing.assert_array_equal(left, right)
+        agree(mod, found, *numbers(mod))
 
 
 def test_one_symbolic_width_is_combined_and_is_the_last() -> None:
@@ -167,11 +149,7 @@ def test_one_symbolic_width_is_combined_and_is_the_last() -> None:
     assert "R.concat((b, a), axis=1)" in found.script()
     assert found.script().count("R.matmul") == 2
     assert found["main"].struct_info == mod["main"].struct_info
-    arrays = numbers(mod)
-    for one, other in zip(
-        *(relaxpy.compile(m)["main"](*arrays) for m in (mod, found)), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
+    agree(mod, found, *numbers(mod))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +160,7 @@ def test_one_symbolic_width_is_combined_and_is_the_last() -> None:
         (X + "a:4,k b:4,l", "p = R.matmul(x, a); q = R.matmul(x, b)", "p, q"),
         (X + "a:4 b:4", "p = R.matmul(x, a); q = R.matmul(x, b)", "p, q"),
         (  # results of different datatypes
-            "x:2,4:float16 a:4,3:float16 b:4,5:float16",
+            "x:2,4:f16 a:4,3:f16 b:4,5:f16",
             'p = R.matmul(x, a, out_dtype="float32"); q = R.matmul(x, b)',
             "p, q",
         ),
@@ -254,5 +232,4 @@ def test_products_of_two_blocks_stay() -> None:
             q = R.matmul(x, a)
         return (p, q)
     """)
-
     stays(CombineParallelMatmul(), Mod)

@@ -1,7 +1,5 @@
 """ConvertLayout: programs before and after, and their values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,9 +14,11 @@ from relaxpy.ir import assert_structural_equal, structural_hash
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import ConvertLayout
 from relaxpy.script import from_source
-from tests.counting import calls
 from tests.fuzz.images import Images
 from tests.fuzz.seed import COUNT, SEED
+from tests.ir.relax.graphs import returning
+from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.transform.before_after import leaves
 from tests.rows import sections
 
 NHWC: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
@@ -57,10 +57,6 @@ def inputs(mod: IRModule) -> list[Any]:
     return found
 
 
-def flat(value: Any) -> list[Any]:
-    return [v for field in value for v in flat(field)] if isinstance(value, tuple) else [value]
-
-
 def verify(before: IRModule, after: IRModule, desired: Mapping[str, Sequence[str]] = NHWC) -> None:
     """The pass makes `after` of `before`, in which nothing is left to do; both have one value."""
     hash_before = structural_hash(before)
@@ -73,7 +69,7 @@ def verify(before: IRModule, after: IRModule, desired: Mapping[str, Sequence[str
 
 
 def same_values(before: IRModule, after: IRModule) -> None:
-    values = [flat(relaxpy.compile(mod)["main"](*inputs(before))) for mod in (before, after)]
+    values = [leaves(relaxpy.compile(mod)["main"](*inputs(before))) for mod in (before, after)]
     for first, second in zip(*values, strict=True):
         np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
 
@@ -529,18 +525,11 @@ def test_a_variable_of_vague_struct_info_has_no_layout() -> None:
 
 
 def test_calls_without_default_attributes_are_converted() -> None:
-    x, w = (
-        relax.Var(name, relax.TensorStructInfo(shape, "float32"))
-        for name, shape in (("x", (2, 3, 9, 9)), ("w", (4, 3, 3, 3)))
+    conv2d, softmax = map(relaxpy.ir.Op.get, ("relax.nn.conv2d", "relax.nn.softmax"))
+    mod = returning(
+        lambda *v: relax.Call(softmax, (relax.Call(conv2d, v),)),
+        *(tensor(2, 3, 9, 9), tensor(4, 3, 3, 3)),
     )
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x, w]):
-        with builder.dataflow():
-            lv = builder.emit(relax.Call(relaxpy.ir.Op.get("relax.nn.conv2d"), (x, w)))
-            lv1 = builder.emit(relax.Call(relaxpy.ir.Op.get("relax.nn.softmax"), (lv,)))
-            gv = builder.emit_output(lv1)
-        builder.emit_func_output(gv)
-    mod = builder.finalize()
     assert ConvertLayout({"relax.nn.conv2d": ["NCHW", "OIHW"]})(mod) is mod
     changed = ConvertLayout(NHWC)(mod)
     after = converted("lv1 = R.nn.softmax(lv, axis=2)", f"gv = {BACK.format('lv1')}")
@@ -620,30 +609,15 @@ def test_generated_programs_have_the_same_value_in_all_layouts(number: int) -> N
     mod = from_source(text)
     assert isinstance(mod, IRModule)
     try:
-        expected = flat((relaxpy.compile(mod)["main"](*data),))
+        expected = leaves(relaxpy.compile(mod)["main"](*data))
         for desired in DESIRED:
             changed = ConvertLayout(desired)(mod)
             assert changed is not mod
             assert check_well_formed(changed, normal_form=True) == []
             assert changed["main"].struct_info == mod["main"].struct_info
-            found = flat((relaxpy.compile(changed)["main"](*data),))
+            found = leaves(relaxpy.compile(changed)["main"](*data))
             for first, second in zip(expected, found, strict=True):
                 np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-3)
     except BaseException as error:
         error.add_note(f"seed {SEED}.{number}\n{text}")
         raise
-
-
-def chain(count: int) -> IRModule:
-    lines = ["lv0 = R.nn.conv2d(x, w)"]
-    for k in range(count):
-        operator = ("R.nn.relu({})", "R.add({}, bias)", "R.nn.softmax({}, 1)")[k % 3]
-        lines.append(f"lv{k + 1} = {operator.format(f'lv{k}')}")
-    return main(BIAS, *lines, f"gv = R.exp(lv{count})")
-
-
-def test_work_grows_with_the_program() -> None:
-    small, large = chain(30), chain(300)
-    ConvertLayout(NHWC)(chain(3))
-    first = calls(lambda: ConvertLayout(NHWC)(small))
-    assert calls(lambda: ConvertLayout(NHWC)(large)) < 11 * first

@@ -172,7 +172,6 @@ def test_a_tensor_becomes_a_shape_by_a_packed_function(step: Any) -> None:
         s = R.tensor_to_shape(x)
         return s
     """)
-
     After = module("""
     def main(x: i64[2]):
         n, m = (T.int64(), T.int64())
@@ -181,7 +180,6 @@ def test_a_tensor_becomes_a_shape_by_a_packed_function(step: Any) -> None:
         s = R.shape([n, m])
         return s
     """)
-
     check(step(), Before, After)
     for target in TARGETS:
         shape = relaxpy.compile(step()(Before), target=target)["main"](np.array([3, 4]))
@@ -202,7 +200,6 @@ def test_a_shape_from_a_tensor_in_a_dataflow_block_and_a_branch(target: str) -> 
             z = R.reshape(y, s)
         return z
     """)
-
     after = DecomposeOpsForInference()(Mod)
     assert well_formed(after)
     x = numbers(6)
@@ -220,7 +217,6 @@ def test_a_normalisation_of_unknown_rank_or_of_two_datatypes_stays(step: Any) ->
         y = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1)
         return y
     """)
-
     stays(step(), Mod)
 
 
@@ -237,6 +233,5 @@ def test_the_function_must_be_there(step: Any) -> None:
     def kernel(x: f32[1]):
         x[0] = T.float32(1)
     """)
-
     with pytest.raises(TransformError, match="kernel is not a Relax function"):
         step("kernel")(Kernel)

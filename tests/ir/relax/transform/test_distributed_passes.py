@@ -129,7 +129,6 @@ def test_a_kernel_is_not_split_along_other_axes() -> None:
         )
         return y
     """)
-
     with pytest.raises(TransformError, match=r"axis 0 of A, which is .*, cannot be split"):
         LowerGlobalViewToLocalView()(Module)
 
@@ -151,22 +150,21 @@ def test_an_index_that_is_a_value_is_not_split() -> None:
         )
         return y
     """)
-
     with pytest.raises(TransformError, match="cannot be split"):
         LowerGlobalViewToLocalView()(Module)
 
 
 @pytest.mark.parametrize(("op", "combine"), [("sum", np.sum), ("max", np.max)])
 def test_partial_results_are_combined(op: str, combine: Any) -> None:
-    builder = relax.BlockBuilder()
-    mesh = relax.distributed.DeviceMesh((2,), [0, 1])
-    x = relax.Var("x", relax.TensorStructInfo((3, 8), "float32"))
-    with builder.function("main", [x]):
-        placement = relax.distributed.Placement.from_text("S[1]")
-        y = builder.emit(relax.op.dist.annotate_sharding(x, mesh, placement))
-        builder.emit_func_output(builder.emit(getattr(relax.op, op)(y, axis=1)))
+    mod = module(f"""
+    I.module_global_infos({{"mesh": [R.device_mesh((2,), I.Range(0, 2))]}})
+
+    def main(x: f32[3, 8]):
+        y = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")
+        return R.{op}(y, axis=1)
+    """)
     (data,) = random((3, 8))
-    for result in run_on_workers(lowered(builder.get()), data):
+    for result in run_on_workers(lowered(mod), data):
         np.testing.assert_allclose(result, combine(data, axis=1), rtol=1e-5)
 
 
@@ -192,7 +190,6 @@ def test_annotations_separate_what_is_on_different_meshes() -> None:
     -   return f
     +   return e
     """)
-
     assert_structural_equal(PropagateSharding()(Before), After)
     with pytest.raises(TransformError, match="which is on another mesh"):
         LegalizeRedistribute()(After)
@@ -204,7 +201,6 @@ def test_a_program_of_one_device_stays() -> None:
         y = R.exp(x)
         return y
     """)
-
     for step in (
         PropagateSharding(),
         LegalizeRedistribute(),
@@ -215,15 +211,14 @@ def test_a_program_of_one_device_stays() -> None:
 
 
 def annotated(first: str, second: str) -> IRModule:
-    builder = relax.BlockBuilder()
-    mesh = relax.distributed.DeviceMesh((2,), [0, 1])
-    x, y = (relax.Var(name, relax.TensorStructInfo((4, 4), "float32")) for name in "xy")
-    with builder.function("main", [x, y]):
-        from_text = relax.distributed.Placement.from_text
-        a = builder.emit(relax.op.dist.annotate_sharding(x, mesh, from_text(first)))
-        b = builder.emit(relax.op.dist.annotate_sharding(y, mesh, from_text(second)))
-        builder.emit_func_output(builder.emit(relax.op.add(a, b)))
-    return builder.get()
+    return module(f"""
+    I.module_global_infos({{"mesh": [R.device_mesh((2,), I.Range(0, 2))]}})
+
+    def main(x: f32[4, 4], y: f32[4, 4]):
+        a = R.dist.annotate_sharding(x, "mesh[0]", "{first}")
+        b = R.dist.annotate_sharding(y, "mesh[0]", "{second}")
+        return R.add(a, b)
+    """)
 
 
 def test_annotations_that_contradict_each_other() -> None:
@@ -245,7 +240,6 @@ def test_a_tensor_that_no_annotation_reaches() -> None:
         c = R.exp(y)
         return (a, b, c)
     """)
-
     with pytest.raises(TransformError, match="nothing says on which of several meshes y is"):
         PropagateSharding()(Module)
 
@@ -258,7 +252,6 @@ def test_partial_results_are_not_forgotten() -> None:
         y = R.sum(x, axis=1)
         return y
     """)
-
     with pytest.raises(TransformError, match="each device has a partial result"):
         LowerDistIR()(Module)
 
@@ -364,7 +357,6 @@ def test_packed_functions_return_distributed_tensors() -> None:
         pair = R.call_packed("tests.pair", y, sinfo_args=(f32[4, 6], f32[4, 6]))
         return R.add(R.dist.annotate_sharding(pair[0], "mesh[0]", "S[0]"), pair[1])
     """)
-
     mod = PropagateSharding()(Before)
     assert well_formed(mod)
     parts = LowerDistIR()(mod)

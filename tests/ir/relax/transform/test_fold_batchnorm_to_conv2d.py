@@ -1,7 +1,5 @@
 """FoldBatchnormToConv2D: values before and after, and normalisations that stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from relaxpy import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import BindParams, FoldBatchnormToConv2D
 from relaxpy.script import from_source
-from tests.counting import calls
 from tests.ir.relax.texts import graph, module
 
 DEFAULT = relaxpy.get_pipeline("default")
@@ -155,35 +152,3 @@ def test_an_unknown_datatype_is_not_folded() -> None:
     mod = from_source(text)
     assert isinstance(mod, IRModule)
     assert FoldBatchnormToConv2D()(mod) is mod
-
-
-def chain(count: int) -> IRModule:
-    lines = []
-    for k in range(count):
-        source = f"y{k - 1}" if k else "x"
-        lines += [
-            f"c{k} = R.nn.conv2d({source}, w, padding=1)",
-            f"n{k} = R.nn.batch_norm(c{k}, g, g, g, g, axis=1, training=False)",
-            f"y{k} = n{k}[0]",
-        ]
-    body = "\n            ".join(lines)
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((1, 4, 6, 6), "float32"), w: R.Tensor((4, 4, 3, 3), "float32"),
-             g: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            {body}
-            R.output(y{count - 1})
-        return y{count - 1}
-""")
-    assert isinstance(mod, IRModule)
-    return mod
-
-
-def test_work_grows_with_the_program() -> None:
-    FoldBatchnormToConv2D()(chain(2))
-    small, large = chain(10), chain(100)
-    first = calls(lambda: FoldBatchnormToConv2D()(small))
-    assert calls(lambda: FoldBatchnormToConv2D()(large)) < 11 * first

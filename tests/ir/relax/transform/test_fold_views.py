@@ -1,7 +1,5 @@
 """FoldViews: kernels read transposed, repeated and filled tensors without copies of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -47,7 +45,6 @@ def test_linear_does_not_copy_its_weight() -> None:
         y = R.linear(x, w)
         return y
     """)
-
     assert kernels(folded(model)) == ["transpose_matmul"]
     check(model, floats(2, 4), floats(3, 4))
     ex = relaxpy.compile(model, "numpy")
@@ -66,7 +63,6 @@ def test_views_of_views_are_one() -> None:
         y = R.add(wide, w)
         return y
     """)
-
     assert len(kernels(folded(model))) == 1
     check(model, floats(2, 3, 1), floats(4, 2))
 
@@ -80,14 +76,12 @@ def test_reshapes_that_add_axes_of_size_1_are_views_and_others_are_not() -> None
         y = R.exp(flat)
         return y
     """)
-
     rows = graph("""
     def main(x: R.Tensor((6, 4), "float32")):
         flat = R.reshape(x, (3, 8))
         y = R.exp(flat)
         return y
     """)
-
     assert len(kernels(folded(units))) == 1
     assert len(kernels(folded(rows))) == 2
     check(units, floats(2, 1, 4))
@@ -103,7 +97,6 @@ def test_what_is_filled_with_a_value_is_the_value() -> None:
         y = R.where(mask, x, low)
         return y
     """)
-
     after = folded(model)
     (name,) = kernels(after)
     assert "-2.5" in after[name].script()
@@ -118,14 +111,12 @@ def test_a_copy_that_is_read_twice_or_returned_stays() -> None:
         y = R.nn.softmax(turned)
         return y
     """)
-
     returned = graph("""
     def main(x: R.Tensor((2, 3), "float32")):
         turned = R.permute_dims(x)
         y = R.exp(turned)
         return turned, y
     """)
-
     assert kernels(folded(twice)) == ["transpose", "softmax"]
     assert kernels(folded(returned)) == ["transpose", "transpose_tir_exp"]
     check(twice, floats(2, 3))
@@ -150,7 +141,6 @@ def test_a_tensor_that_is_overwritten_is_copied_first() -> None:
         y = R.exp(turned)
         return (empty, y)
     """)
-
     x = floats(2, 3)
     before = transform.LegalizeOps()(Model)
     assert transform.FoldViews()(before) is before
@@ -173,7 +163,6 @@ def test_kernels_that_copy_only_a_part_are_no_views() -> None:
         z = R.exp(y)
         return z
     """)
-
     before = transform.LegalizeOps()(Model)
     assert transform.FoldViews()(before) is before
 
@@ -185,7 +174,6 @@ def test_nothing_to_do_is_the_same_module() -> None:
         z = R.exp(y)
         return z
     """)
-
     before = transform.LegalizeOps()(Model)
     assert transform.FoldViews()(before) is before
     assert structural_equal(before, transform.LegalizeOps()(Model))
@@ -201,7 +189,6 @@ def test_the_first_part_of_a_transposed_tensor_is_no_view_of_all_of_it() -> None
         y = R.multiply(first, R.exp(rest))
         return y
     """)
-
     check(model, floats(6, 4))
     x = floats(6, 4)
     for target in ("numpy", "native"):
@@ -281,7 +268,6 @@ def test_a_part_of_the_repetitions_is_no_view() -> None:
         y = R.matmul(lv, w)
         return y
     """)
-
     assert kernels(folded(Model)) == ["part", "matmul"]
     check(Model, floats(3, 2), floats(2, 4))
 

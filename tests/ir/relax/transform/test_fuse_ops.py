@@ -17,7 +17,7 @@ from relaxpy.script import relax as R
 from relaxpy.transform import PassContext
 from tests.ir.relax import texts
 from tests.ir.relax.texts import graph
-from tests.ir.relax.transform.before_after import leaves, stays
+from tests.ir.relax.transform.before_after import agree, stays
 
 Body = Callable[..., Any]
 
@@ -63,12 +63,7 @@ def check(before: IRModule, after: IRModule, *args: Any) -> None:
     assert check_well_formed(actual, normal_form=True) == []
     assert FuseOps()(actual) is actual
     if args:
-        for target in ("numpy", "reference"):
-            results = [
-                relaxpy.compile(mod, target=target)["main"](*args) for mod in (before, actual)
-            ]
-            for one, other in zip(*map(leaves, results), strict=True):
-                np.testing.assert_array_equal(one, other)
+        agree(before, actual, *args)
 
 
 def array(*shape: int) -> np.ndarray:
@@ -237,7 +232,6 @@ def test_shape_variables_that_no_parameter_defines_are_passed() -> None:
         c = R.broadcast_to(b, (1, 1, n, n))
         return c
     """)
-
     before = AnnotateTIROpPattern()(LegalizeOps()(module))
     after = FuseOps()(before)
     fused = after["fused_full_triu_broadcast_to"]
@@ -254,7 +248,6 @@ def test_shape_variables_of_parameters_are_not_passed_again() -> None:
         b = R.tanh(a)
         return b
     """)
-
     after = FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(module)))
     assert len(after["fused_tir_exp_tir_tanh"].params) == 1
     x = array(2, 3)
@@ -271,7 +264,6 @@ def test_a_group_that_nothing_uses_is_removed() -> None:
         c = R.abs(x)
         return c
     """)
-
     after = FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(module)))
     (block,) = after["main"].body.blocks
     assert len(block.bindings) == 1
@@ -345,7 +337,6 @@ def test_mutations_stay_in_order() -> None:
         r = R.call_tir(cls.plus, (p, q), f32[4])
         return (s, r)
     """)
-
     y = array(4)
     for target in ("numpy", "reference"):
         total, result = relaxpy.compile(FuseOps()(Module), target=target)["main"](y)
@@ -364,7 +355,6 @@ def test_a_cast_comes_before_what_uses_its_shape_variables() -> None:
         d = R.add(c, b)
         return d
     """)
-
     before = AnnotateTIROpPattern()(LegalizeOps()(module))
     after = FuseOps()(before)
     assert after is not before
@@ -380,7 +370,6 @@ def test_items_of_tuple_parameters_and_aliases_stay_outside() -> None:
         c = b
         return c
     """)
-
     Fused = texts.graph("""
     def main(x: R.Tuple(f32[2], f32[2])):
         x0 = x[0]
@@ -395,7 +384,6 @@ def test_items_of_tuple_parameters_and_aliases_stay_outside() -> None:
         b = R.tanh(a)
         return b
     """)
-
     before, after = (AnnotateTIROpPattern()(LegalizeOps()(mod)) for mod in (module, Fused))
     check(before, after)
 
@@ -411,7 +399,6 @@ def test_a_kernel_after_the_field_of_a_parameter_has_nothing_to_be_fused_with() 
         b = R.matmul(x, a)
         return b
     """)
-
     stays(FuseOps(), AnnotateTIROpPattern()(LegalizeOps()(module)))
 
 

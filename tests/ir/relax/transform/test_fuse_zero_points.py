@@ -1,7 +1,5 @@
 """Products of bytes with zero points are products of the bytes themselves, and stay exact."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gradient: the adjoint has the form that TVM's has, and the values of small differences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -13,16 +11,12 @@ from relaxpy.errors import AssertionFailedError, MisuseError, TransformError, Un
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import Gradient
 from relaxpy.script import relax as R
-from tests.ir.relax import texts
-from tests.ir.relax.texts import graph, pair
+from tests.ir.relax.graphs import built
+from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import changes, graph, module, pair
+from tests.ir.relax.transform.before_after import leaves
 
 RANDOM = np.random.default_rng(0)
-
-
-def leaves(value: Any) -> list[np.ndarray[Any, Any]]:
-    if isinstance(value, tuple):
-        return [leaf for field in value for leaf in leaves(field)]
-    return [np.asarray(value)]
 
 
 def assert_gradient(
@@ -56,143 +50,166 @@ def assert_gradient(
 
 
 def assert_adjoint(before: IRModule, after: IRModule, **options: Any) -> None:
+    """The adjoint of `main` is the other function `main`, under its own name."""
     text = before.script()
     found = Gradient("main", **options)(before)
-    assert_structural_equal(found["main_adjoint"], after["main_adjoint"])
+    expected = after["main"].with_attr("global_symbol", "main_adjoint")
+    assert_structural_equal(found["main_adjoint"], expected)
     assert found["main"] is before["main"]
     assert before.script() == text
     assert relax.analysis.well_formed(found)
 
 
-def test_a_sum() -> None:
-    before = graph("""
-    def main(x: R.Tensor((3, 3), "float32")):
-        gv = R.sum(x)
-        return gv
-    """)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    changes("""
+--- a sum
+def main(x: f32[3, 3]):
+    gv = R.sum(x)
+-   return gv
++   gv_adjoint = R.ones(R.shape([]), "float32")
++   x_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
++   x_adjoint_out = x_adjoint
++   return (gv, (x_adjoint_out,))
+--- variables bound to variables keep their bindings
+def main(x: f32[3, 3]):
+    lv1 = x
+    lv2 = lv1
+    gv = R.sum(lv2)
+-   return gv
++   gv_adjoint = R.ones(R.shape([]), "float32")
++   lv2_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
++   lv1_adjoint = lv2_adjoint
++   x_adjoint = lv1_adjoint
++   x_adjoint_out = x_adjoint
++   return (gv, (x_adjoint_out,))
+--- the gradients of several uses are added
+def main(x: f32[3, 3]):
+    lv = R.add(x, x)
+    lv1 = R.add(lv, x)
+    gv = R.sum(lv1)
+-   return gv
++   gv_adjoint = R.ones(R.shape([]), "float32")
++   lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
++   lv_adjoint = lv1_adjoint
++   x_adjoint = lv1_adjoint
++   x_adjoint1 = R.add(x_adjoint, lv_adjoint)
++   x_adjoint2 = R.add(x_adjoint1, lv_adjoint)
++   x_adjoint_out = x_adjoint2
++   return (gv, (x_adjoint_out,))
+--- what the target does not depend on has zeros
+def main(x: f32[n], y: f64[2, 3]):
+    gv = R.sum(x)
+    gv1 = R.exp(y)
+-   return gv, gv1
++   gv_adjoint = R.ones(R.shape([]), "float32")
++   x_adjoint = R.broadcast_to(gv_adjoint, R.shape([n]))
++   x_adjoint_out = x_adjoint
++   y_adjoint = R.zeros(R.shape([2, 3]), "float64")
++   y_adjoint_out = y_adjoint
++   return ((gv, gv1), (x_adjoint_out, y_adjoint_out))
+--- the adjoint of a tuple is a tuple
+def main(t: R.Tuple(f32[3], f32[3]), y: f32[3]):
+    first = t[0]
+    pair = (first, y)
+    lv = pair[0]
+    lv1 = R.concat(pair)
+    lv2 = R.sum(lv1)
+    lv3 = R.sum(lv)
+    gv = R.add(lv2, lv3)
+-   return gv
++   gv_adjoint = R.ones(R.shape([]), "float32")
++   lv2_adjoint = gv_adjoint
++   lv3_adjoint = gv_adjoint
++   lv_adjoint = R.broadcast_to(lv3_adjoint, R.shape([3]))
++   lv1_adjoint = R.broadcast_to(lv2_adjoint, R.shape([6]))
++   # `lv` is bound before `lv1`, so the gradient of the concatenation comes first.
++   pair_adjoint = R.split(lv1_adjoint, [3])
++   left = pair_adjoint[0]
++   both = R.add(left, lv_adjoint)
++   right = pair_adjoint[1]
++   pair_adjoint1 = (both, right)
++   first_adjoint = pair_adjoint1[0]
++   y_adjoint = pair_adjoint1[1]
++   zeros = R.zeros(R.shape([3]), "float32")
++   t_adjoint = (first_adjoint, zeros)
++   t_adjoint_out = t_adjoint
++   y_adjoint_out = y_adjoint
++   return (gv, (t_adjoint_out, y_adjoint_out))
+--- transpositions of products cancel
+def main(x: f32[2, 3], w: f32[4, 3]):
+    lv = R.permute_dims(w)
+    lv1 = R.matmul(x, lv)
+    gv = R.sum(lv1)
+-   return gv
++   gv_adjoint = R.ones(R.shape([]), "float32")
++   lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([2, 4]))
++   x_adjoint = R.matmul(lv1_adjoint, w)
++   lv2 = R.permute_dims(lv1_adjoint, [1, 0])
++   w_adjoint = R.matmul(lv2, x)
++   x_adjoint_out = x_adjoint
++   w_adjoint_out = w_adjoint
++   return (gv, (x_adjoint_out, w_adjoint_out))
+"""),
+)
+def test_adjoints(before: str, after: str) -> None:
+    assert_adjoint(graph(before), graph(after))
 
-    after = graph("""
-    def main_adjoint(x: R.Tensor((3, 3), "float32")):
-        gv = R.sum(x)
-        gv_adjoint = R.ones(R.shape([]), "float32")
-        x_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
-        x_adjoint_out = x_adjoint
-        return (gv, (x_adjoint_out,))
-    """)
 
-    assert_adjoint(before, after)
-    assert Gradient("main")(before)["main_adjoint"].attrs["global_symbol"] == "main_adjoint"
-
-
-def test_variables_bound_to_variables_keep_their_bindings() -> None:
-    before = graph("""
-    def main(x: R.Tensor((3, 3), "float32")):
-        lv1 = x
-        lv2 = lv1
-        gv = R.sum(lv2)
-        return gv
-    """)
-
-    after = graph("""
-    def main_adjoint(x: R.Tensor((3, 3), "float32")):
-        lv1 = x
-        lv2 = lv1
-        gv = R.sum(lv2)
-        gv_adjoint = R.ones(R.shape([]), "float32")
-        lv2_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
-        lv1_adjoint = lv2_adjoint
-        x_adjoint = lv1_adjoint
-        x_adjoint_out = x_adjoint
-        return (gv, (x_adjoint_out,))
-    """)
-
-    assert_adjoint(before, after)
+#: Arguments for the programs below, by the shapes of the leaves of their parameters.
+DIFFERENTIATED = """
+--- tuples nest
+def main(t: R.Tuple(f64[2, 3], R.Tuple(f64[3], f64[2])), y: f64[2, 3]):
+    a = t[0]
+    inner = t[1]
+    b = inner[0]
+    pair = (a, (b, y))
+    c = pair[1]
+    d = R.multiply(pair[0], c[1])
+    halves = R.split(R.concat((d, y), axis=0), 2, axis=0)
+    e = R.multiply(halves[0], R.exp(c[0]))
+    gv = R.sum(R.add(e, halves[1]))
+    return gv
+=>
+(((2, 3), ((3,), (2,))), (2, 3))
+--- casts pass gradients through
+def main(x: f64[n, 2], y: R.Tensor("float64", ndim=2)):
+    m = T.int64()
+    z = R.match_cast(y, f64[m, 2])
+    gv = R.sum(R.multiply(R.sum(R.sin(z), axis=0), R.sum(x, axis=0)))
+    return gv
+=>
+((3, 2), (4, 2))
+--- a multilayer perceptron
+def main(x: f64[n, 4], w1: f64[5, 4], b1: f64[5], w2: f64[5, 3], t: f64[n, 3]):
+    h = R.nn.silu(R.add(R.matmul(x, R.permute_dims(w1)), b1))
+    logits = R.nn.log_softmax(R.matmul(h, w2))
+    gv = R.negative(R.mean(R.sum(R.multiply(logits, t), axis=1)))
+    return gv
+=>
+((6, 4), (5, 4), (5,), (5, 3), (6, 3))
+"""
 
 
-def test_the_gradients_of_several_uses_are_added() -> None:
-    before = graph("""
-    def main(x: R.Tensor((3, 3), "float32")):
-        lv = R.add(x, x)
-        lv1 = R.add(lv, x)
-        gv = R.sum(lv1)
-        return gv
-    """)
-
-    after = graph("""
-    def main_adjoint(x: R.Tensor((3, 3), "float32")):
-        lv = R.add(x, x)
-        lv1 = R.add(lv, x)
-        gv = R.sum(lv1)
-        gv_adjoint = R.ones(R.shape([]), "float32")
-        lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
-        lv_adjoint = lv1_adjoint
-        x_adjoint = lv1_adjoint
-        x_adjoint1 = R.add(x_adjoint, lv_adjoint)
-        x_adjoint2 = R.add(x_adjoint1, lv_adjoint)
-        x_adjoint_out = x_adjoint2
-        return (gv, (x_adjoint_out,))
-    """)
-
-    assert_adjoint(before, after)
+def random(shape: Any) -> Any:
+    """Random numbers of a shape, or of a tuple of shapes."""
+    if shape and isinstance(shape[0], tuple):
+        return tuple(map(random, shape))
+    return RANDOM.standard_normal(shape)
 
 
-def test_what_the_target_does_not_depend_on_has_zeros() -> None:
-    before = graph("""
-    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((2, 3), "float64")):
-        gv = R.sum(x)
-        gv1 = R.exp(y)
-        return gv, gv1
-    """)
-
-    after = graph("""
-    def main_adjoint(x: R.Tensor(("n",), "float32"), y: R.Tensor((2, 3), "float64")):
-        n = T.int64()
-        gv = R.sum(x)
-        gv1 = R.exp(y)
-        gv_adjoint = R.ones(R.shape([]), "float32")
-        x_adjoint = R.broadcast_to(gv_adjoint, R.shape([n]))
-        x_adjoint_out = x_adjoint
-        y_adjoint = R.zeros(R.shape([2, 3]), "float64")
-        y_adjoint_out = y_adjoint
-        return ((gv, gv1), (x_adjoint_out, y_adjoint_out))
-    """)
-
-    assert_adjoint(before, after)
-
-
-def test_tuples_nest() -> None:
-    nested = graph("""
-    def main(
-        t: R.Tuple(
-            R.Tensor((2, 3), "float64"),
-            R.Tuple(R.Tensor((3,), "float64"), R.Tensor((2,), "float64")),
-        ),
-        y: R.Tensor((2, 3), "float64"),
-    ):
-        a = t[0]
-        inner = t[1]
-        b = inner[0]
-        pair = (a, (b, y))
-        c = pair[1]
-        d = R.multiply(pair[0], c[1])
-        halves = R.split(R.concat((d, y), axis=0), 2, axis=0)
-        e = R.multiply(halves[0], R.exp(c[0]))
-        gv = R.sum(R.add(e, halves[1]))
-        return gv
-    """)
-
-    inputs = [RANDOM.standard_normal(s) for s in ((2, 3), (3,), (2,), (2, 3))]
-    a, b, c, y = inputs
-    assert_gradient(nested, (a, (b, c)), y)
+@pytest.mark.parametrize(("program", "shapes"), changes(DIFFERENTIATED))
+def test_gradients_are_those_of_small_differences(program: str, shapes: str) -> None:
+    assert_gradient(graph(program), *random(eval(shapes)))
 
 
 def test_of_tensors_joined_along_sizes_that_are_not_known() -> None:
     joined = graph("""
     def main(
-        x: R.Tensor(("k", "m"), "float32"),
-        a: R.Tensor(("k", "k"), "float32"),
+        x: f32[k, m],
+        a: f32[k, k],
         s: R.Shape(["j"]),
-    ) -> R.Tensor((), "float32"):
+    ) -> f32:
         j = T.int64()
         y = R.add(x, x)
         z = R.multiply(a, a)
@@ -202,7 +219,6 @@ def test_of_tensors_joined_along_sizes_that_are_not_known() -> None:
         gv = R.add(R.sum(R.multiply(b, b)), R.sum(c))
         return gv
     """)
-
     names = joined["main"].params[:2]
     mod = Gradient("main", require_grads=names)(joined)
     x, a = (RANDOM.standard_normal(shape).astype("float32") for shape in ((2, 3), (2, 2)))
@@ -212,81 +228,18 @@ def test_of_tensors_joined_along_sizes_that_are_not_known() -> None:
     np.testing.assert_allclose(da, 8 * a**3 + 2 * a * total, rtol=1e-3)
 
 
-def test_the_adjoint_of_a_tuple_is_a_tuple() -> None:
-    before = graph("""
-    def main(
-        t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32")),
-        y: R.Tensor((3,), "float32"),
-    ):
-        pair = (t[0], y)
-        lv = pair[0]
-        lv1 = R.concat(pair)
-        lv2 = R.sum(lv1)
-        lv3 = R.sum(lv)
-        gv = R.add(lv2, lv3)
-        return gv
-    """)
-
-    after = graph("""
-    def main_adjoint(
-        t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32")),
-        y: R.Tensor((3,), "float32"),
-    ):
-        first = t[0]
-        pair = (first, y)
-        lv = pair[0]
-        lv1 = R.concat(pair)
-        lv2 = R.sum(lv1)
-        lv3 = R.sum(lv)
-        gv = R.add(lv2, lv3)
-        gv_adjoint = R.ones(R.shape([]), "float32")
-        lv2_adjoint = gv_adjoint
-        lv3_adjoint = gv_adjoint
-        lv_adjoint = R.broadcast_to(lv3_adjoint, R.shape([3]))
-        lv1_adjoint = R.broadcast_to(lv2_adjoint, R.shape([6]))
-        # `lv` is bound before `lv1`, so the gradient of the concatenation comes first.
-        pair_adjoint = R.split(lv1_adjoint, [3])
-        left = pair_adjoint[0]
-        both = R.add(left, lv_adjoint)
-        right = pair_adjoint[1]
-        pair_adjoint1 = (both, right)
-        first_adjoint = pair_adjoint1[0]
-        y_adjoint = pair_adjoint1[1]
-        zeros = R.zeros(R.shape([3]), "float32")
-        t_adjoint = (first_adjoint, zeros)
-        t_adjoint_out = t_adjoint
-        y_adjoint_out = y_adjoint
-        return (gv, (t_adjoint_out, y_adjoint_out))
-    """)
-
-    assert_adjoint(before, after)
-
-
-def test_casts_pass_gradients_through() -> None:
-    cast = graph("""
-    def main(x: R.Tensor(("n", 2), "float64"), y: R.Tensor("float64", ndim=2)):
-        m = T.int64()
-        z = R.match_cast(y, R.Tensor((m, 2), "float64"))
-        gv = R.sum(R.multiply(R.sum(R.sin(z), axis=0), R.sum(x, axis=0)))
-        return gv
-    """)
-
-    assert_gradient(cast, RANDOM.standard_normal((3, 2)), RANDOM.standard_normal((4, 2)))
-
-
 def test_the_gradient_through_a_cast_has_the_sizes_of_the_source() -> None:
     renamed = graph("""
-    def main(x: R.Tensor(("n", 1), "float64"), y: R.Tensor((1,), "float64")):
+    def main(x: f64[n, 1], y: f64[1]):
         m = T.int64()
         a = R.multiply(x, y)
         pair = (a, x)
         b = R.match_cast(
-            pair, R.Tuple(R.Tensor((m, 1), "float64"), R.Tensor((m, 1), "float64"))
+            pair, R.Tuple(f64[m, 1], f64[m, 1])
         )
         gv = R.sum(R.multiply(b[0], b[1]))
         return gv
     """)
-
     adjoint = Gradient("main")(renamed)["main_adjoint"]
     gradients = adjoint.struct_info.ret.fields[1].fields
     assert [str(g) for g in gradients] == [str(p.struct_info) for p in adjoint.params]
@@ -295,95 +248,40 @@ def test_the_gradient_through_a_cast_has_the_sizes_of_the_source() -> None:
 
 def test_one_of_several_results_is_the_target() -> None:
     two = graph("""
-    def main(x: R.Tensor((3,), "float64")):
+    def main(x: f64[3]):
         a = R.sum(R.square(x))
         b = R.mean(R.multiply(R.exp(x), a))
         return a, b
     """)
-
     assert_gradient(two, RANDOM.standard_normal(3), target=0)
     assert_gradient(two, RANDOM.standard_normal(3), target=1)
     with pytest.raises(TransformError, match="2 results, so target_index is not 2"):
         Gradient("main", target_index=2)(two)
 
 
-def test_a_multilayer_perceptron() -> None:
-    network = graph("""
-    def main(
-        x: R.Tensor(("n", 4), "float64"),
-        w1: R.Tensor((5, 4), "float64"),
-        b1: R.Tensor((5,), "float64"),
-        w2: R.Tensor((5, 3), "float64"),
-        t: R.Tensor(("n", 3), "float64"),
-    ):
-        h = R.nn.silu(R.add(R.matmul(x, R.permute_dims(w1)), b1))
-        logits = R.nn.log_softmax(R.matmul(h, w2))
-        gv = R.negative(R.mean(R.sum(R.multiply(logits, t), axis=1)))
-        return gv
-    """)
-
-    shapes = ((6, 4), (5, 4), (5,), (5, 3), (6, 3))
-    assert_gradient(network, *(RANDOM.standard_normal(s) for s in shapes))
-
-
-def test_transpositions_of_products_cancel() -> None:
-    before = graph("""
-    def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
-        lv = R.permute_dims(w)
-        lv1 = R.matmul(x, lv)
-        gv = R.sum(lv1)
-        return gv
-    """)
-
-    after = graph("""
-    def main_adjoint(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
-        lv = R.permute_dims(w)
-        lv1 = R.matmul(x, lv)
-        gv = R.sum(lv1)
-        gv_adjoint = R.ones(R.shape([]), "float32")
-        lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([2, 4]))
-        x_adjoint = R.matmul(lv1_adjoint, w)
-        lv2 = R.permute_dims(lv1_adjoint, [1, 0])
-        w_adjoint = R.matmul(lv2, x)
-        x_adjoint_out = x_adjoint
-        w_adjoint_out = w_adjoint
-        return (gv, (x_adjoint_out, w_adjoint_out))
-    """)
-
-    assert_adjoint(before, after)
-
-
-PRODUCT = graph("""
-def main(
-    x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32"), k: R.Tensor((3,), "int64")
-):
+PRODUCT, PRODUCT_BY_Y = pair(
+    """
+def main(x: f32[3], y: f32[3], k: i64[3]):
     lv = R.multiply(x, y)
-    lv1 = R.multiply(lv, R.astype(k, "float32"))
+    lv_1 = R.astype(k, "float32")
+    lv1 = R.multiply(lv, lv_1)
     gv = R.sum(lv1)
-    return gv
-""")
+-   return gv
++   gv_adjoint = R.ones(R.shape([]), "float32")
++   lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3]))
++   lv_adjoint = R.multiply(lv1_adjoint, lv_1)
++   y_adjoint = R.multiply(lv_adjoint, x)
++   y_adjoint_out = y_adjoint
++   return (gv, (y_adjoint_out,))
+""",
+    graph,
+)
 
 
 def test_gradients_by_some_of_the_variables() -> None:
-    after = graph("""
-    def main_adjoint(
-        x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32"), k: R.Tensor((3,), "int64")
-    ):
-        lv = R.multiply(x, y)
-        lv_1 = R.astype(k, "float32")
-        lv1 = R.multiply(lv, lv_1)
-        gv = R.sum(lv1)
-        gv_adjoint = R.ones(R.shape([]), "float32")
-        lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3]))
-        lv_adjoint = R.multiply(lv1_adjoint, lv_1)
-        y_adjoint = R.multiply(lv_adjoint, x)
-        y_adjoint_out = y_adjoint
-        return (gv, (y_adjoint_out,))
-    """)
-
     y = PRODUCT["main"].params[1]
-    assert_adjoint(PRODUCT, after, require_grads=y)
-    assert_adjoint(PRODUCT, after, require_grads=[y])
+    assert_adjoint(PRODUCT, PRODUCT_BY_Y, require_grads=y)
+    assert_adjoint(PRODUCT, PRODUCT_BY_Y, require_grads=[y])
 
 
 def test_the_gradient_by_a_variable_inside() -> None:
@@ -419,35 +317,25 @@ def test_unknown_functions() -> None:
 
 
 def test_the_target_is_a_float_of_rank_0() -> None:
-    vector, integer = pair(
-        """
-    def main(x: R.Tensor((3,), "float32")):
-    -   gv = R.exp(x)
-    +   gv = R.sum(R.astype(x, "int32"))
-        return gv
-    """,
-        graph,
-    )
-
-    for mod in (vector, integer):
+    for value in ("R.exp(x)", 'R.sum(R.astype(x, "int32"))'):
+        mod = graph(f"def main(x: f32[3]):\n    gv = {value}\n    return gv")
         with pytest.raises(TransformError, match="is a float of rank 0"):
             Gradient("main")(mod)
 
 
 def test_the_body_is_one_dataflow_block() -> None:
-    Ordinary = texts.module("""
+    Ordinary = module("""
     def main(x: f32[3]):
         gv = R.sum(x)
         return gv
     """)
-
     with pytest.raises(TransformError, match="not one DataflowBlock") as caught:
         Gradient("main")(Ordinary)
     assert "ConvertToDataflow" in str(caught.value)
 
 
 def test_assertions_before_the_block_stay() -> None:
-    Checked = texts.module("""
+    Checked = module("""
     def main(x: f32[n]):
         R.func_attr({"relax.force_pure": True})
         R.assert_op(R.prim_value(n < 4), format="long")
@@ -456,7 +344,6 @@ def test_assertions_before_the_block_stay() -> None:
             R.output(gv)
         return gv
     """)
-
     run = relaxpy.compile(Gradient("main")(Checked))["main_adjoint"]
     x = np.array([0, 1, 2], "float32")
     _, (gradient,) = run(x)
@@ -466,7 +353,7 @@ def test_assertions_before_the_block_stay() -> None:
 
 
 def test_what_has_no_gradient_is_named() -> None:
-    Calls = texts.graph("""
+    Calls = graph("""
     @private
     def inner(x: f32[3]):
         return R.exp(x)
@@ -476,7 +363,6 @@ def test_what_has_no_gradient_is_named() -> None:
         gv = R.sum(R.multiply(lv, y))
         return gv
     """)
-
     with pytest.raises(
         TransformError, match="call of inner, which lv of main is bound to"
     ) as caught:
@@ -491,12 +377,11 @@ def test_what_has_no_gradient_is_named() -> None:
 
 def test_no_grad_stops_gradients() -> None:
     stopped = graph("""
-    def main(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
+    def main(x: f32[3], y: f32[3]):
         lv = R.grad.no_grad(R.multiply(x, y))
         gv = R.sum(R.multiply(lv, y))
         return gv
     """)
-
     x, y = np.array([1, 2, 3], "float32"), np.array([4, 5, 6], "float32")
     _, (by_x, by_y) = relaxpy.compile(Gradient("main")(stopped))["main_adjoint"](x, y)
     np.testing.assert_array_equal(by_x, np.zeros(3))
@@ -504,7 +389,7 @@ def test_no_grad_stops_gradients() -> None:
 
 
 CHECKPOINTED = graph("""
-def main(x: R.Tensor((3,), "float64"), y: R.Tensor((3,), "float64")):
+def main(x: f64[3], y: f64[3]):
     a = R.exp(x)
     b = R.grad.start_checkpoint(a)
     c = R.sin(b)
@@ -531,7 +416,7 @@ def test_values_between_checkpoints_are_computed_again() -> None:
 
 
 CONSECUTIVE_SECTIONS = graph("""
-def main(x: R.Tensor((3,), "float64")):
+def main(x: f64[3]):
     a = R.grad.start_checkpoint(x)
     b = R.sin(a)
     c = R.cos(b)
@@ -557,7 +442,7 @@ def test_each_of_consecutive_sections_is_computed_again_by_itself() -> None:
 
 def test_the_gradient_by_a_checkpoint_is_that_of_its_source_without_other_uses() -> None:
     before = graph("""
-    def main(x: R.Tensor((3, 3), "float32")):
+    def main(x: f32[3, 3]):
         lv = R.grad.start_checkpoint(x)
         lv1 = R.multiply(lv, lv)
         lv2 = R.multiply(lv1, lv)
@@ -565,9 +450,8 @@ def test_the_gradient_by_a_checkpoint_is_that_of_its_source_without_other_uses()
         gv = R.sum(lv3)
         return gv
     """)
-
     after = graph("""
-    def main_adjoint(x: R.Tensor((3, 3), "float32")):
+    def main(x: f32[3, 3]):
         lv1 = R.multiply(x, x)
         lv2 = R.multiply(lv1, x)
         gv = R.sum(lv2)
@@ -576,20 +460,18 @@ def test_the_gradient_by_a_checkpoint_is_that_of_its_source_without_other_uses()
         lv2_adjoint_out = lv2_adjoint
         return (gv, (lv2_adjoint_out,))
     """)
-
     assert_adjoint(before, after, require_grads=before["main"].body.blocks[0].bindings[3].var)
 
 
 def test_other_uses_of_the_source_do_not_count_for_a_checkpoint() -> None:
     shared = graph("""
-    def main(x: R.Tensor((), "float64")):
+    def main(x: f64):
         first = R.grad.start_checkpoint(x)
         second = R.grad.end_checkpoint(first)
         gv = R.multiply(R.exp(x), second)
         last = R.grad.end_checkpoint(gv)
         return gv, last
     """)
-
     bindings = shared["main"].body.blocks[0].bindings
     known = {b.var.name_hint: b.var for b in bindings}
     wanted = [known[name] for name in ("first", "second", "last", "gv")]
@@ -600,31 +482,26 @@ def test_other_uses_of_the_source_do_not_count_for_a_checkpoint() -> None:
 
 
 def test_checkpoints_of_long_chains_are_computed_again_without_recursion() -> None:
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo((2,), "float64"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            value = builder.emit(relax.op.grad.start_checkpoint(x))
-            for _ in range(3000):
-                value = builder.emit(relax.op.sin(value))
-            value = builder.emit(relax.op.grad.end_checkpoint(value))
-            out = builder.emit_output(relax.op.sum(value))
-        builder.emit_func_output(out)
-    adjoint = Gradient("main")(builder.get())["main_adjoint"]
+    def chain(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        value = builder.emit(relax.op.grad.start_checkpoint(x))
+        for _ in range(3000):
+            value = builder.emit(relax.op.sin(value))
+        return relax.op.sum(builder.emit(relax.op.grad.end_checkpoint(value)))
+
+    adjoint = Gradient("main")(built(chain, tensor(2, dtype="float64")))["main_adjoint"]
     copies = [b for b in adjoint.body.blocks[0].bindings if b.var.name_hint.startswith("lv")]
     assert len(copies) > 6000
 
 
 @pytest.mark.parametrize(("out_dtype", "casts"), [("float32", 0), ("float64", 2)])
 def test_gradients_of_products_are_cast_to_other_datatypes_only(out_dtype: str, casts: int) -> None:
-    builder = relax.BlockBuilder()
-    x, y = (relax.Var(name, relax.TensorStructInfo((3, 3), "float32")) for name in "xy")
-    with builder.function("main", [x, y]):
-        with builder.dataflow():
-            product = builder.emit(relax.op.matmul(x, y, out_dtype=out_dtype))
-            result = builder.emit_output(relax.op.sum(product))
-        builder.emit_func_output(result)
-    text = Gradient("main")(builder.get())["main_adjoint"].script()
+    mod = graph(f"""
+    def main(x: f32[3, 3], y: f32[3, 3]):
+        product = R.matmul(x, y, out_dtype="{out_dtype}")
+        result = R.sum(product)
+        return result
+    """)
+    text = Gradient("main")(mod)["main_adjoint"].script()
     assert text.count("R.astype") == casts
 
 
@@ -641,42 +518,22 @@ def test_gradients_of_kernels() -> None:
     def product(a: te.Tensor, b: te.Tensor) -> te.Tensor:
         return te.compute(a.shape, lambda i: a[i] * b[i] * 3.0)
 
-    builder = relax.BlockBuilder()
-    x, y = (relax.Var(name, relax.TensorStructInfo((4,), "float64")) for name in "xy")
-    with builder.function("main", [x, y]):
-        with builder.dataflow():
-            lv = builder.emit_te_with_grad(
-                product, x, y, te_grad_name="tests.scaled_product", te_grad_kwargs={"factor": 3.0}
-            )
-            gv = builder.emit_output(relax.op.sum(relax.op.sin(lv)))
-        builder.emit_func_output(gv)
-    mod = builder.get()
+    def body(builder: relax.BlockBuilder, *xs: relax.Var) -> relax.Expr:
+        options = {"te_grad_name": "tests.scaled_product", "te_grad_kwargs": {"factor": 3.0}}
+        lv = builder.emit_te_with_grad(product, *xs, **options)
+        return relax.op.sum(relax.op.sin(lv))
+
+    mod = built(body, *[tensor(4, dtype="float64")] * 2)
     assert_gradient(mod, *RANDOM.standard_normal((2, 4)))
     adjoint = Gradient("main")(mod)
     assert "call_tir_with_grad" not in adjoint["main_adjoint"].script()
     bindings = adjoint["main_adjoint"].body.blocks[0].bindings
     fields = [b.var.name_hint for b in bindings if isinstance(b.value, relax.TupleGetItem)]
-    assert fields == ["x_adjoint", "y_adjoint"]
+    assert fields == ["x0_adjoint", "x1_adjoint"]
     assert "call_tir_with_grad" in adjoint["main"].script()
 
 
-def test_the_gradient_of_a_kernel_that_is_not_registered() -> None:
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo((4,), "float64"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            lv = builder.emit_te_with_grad(
-                lambda a: te.compute(a.shape, lambda i: a[i] * 2.0),
-                x,
-                te_grad_name="tests.unknown_gradient",
-            )
-            gv = builder.emit_output(relax.op.sum(lv))
-        builder.emit_func_output(gv)
-    with pytest.raises(UnknownNameError, match="a kernel is registered as"):
-        Gradient("main")(builder.get())
-
-
-def scaled(gradient: str, *params: relax.Var) -> IRModule:
+def scaled(gradient: str, *sinfos: relax.StructInfo) -> IRModule:
     """The sum of a kernel that multiplies its inputs, with the gradient of this name."""
 
     def product(*factors: te.Tensor) -> te.Tensor:
@@ -686,13 +543,15 @@ def scaled(gradient: str, *params: relax.Var) -> IRModule:
 
         return te.compute(factors[0].shape, element, name="product")
 
-    builder = relax.BlockBuilder()
-    with builder.function("main", list(params)):
-        with builder.dataflow():
-            lv = builder.emit_te_with_grad(product, *params, te_grad_name=gradient)
-            gv = builder.emit_output(relax.op.sum(lv))
-        builder.emit_func_output(gv)
-    return builder.get()
+    def body(builder: relax.BlockBuilder, *xs: relax.Var) -> relax.Expr:
+        return relax.op.sum(builder.emit_te_with_grad(product, *xs, te_grad_name=gradient))
+
+    return built(body, *sinfos)
+
+
+def test_the_gradient_of_a_kernel_that_is_not_registered() -> None:
+    with pytest.raises(UnknownNameError, match="a kernel is registered as"):
+        Gradient("main")(scaled("tests.unknown_gradient", tensor(4, dtype="float64")))
 
 
 def test_the_gradient_of_a_kernel_with_one_input_is_a_tensor_or_a_list_of_it() -> None:
@@ -704,7 +563,7 @@ def test_the_gradient_of_a_kernel_with_one_input_is_a_tensor_or_a_list_of_it() -
         "tests.square_list", lambda grad, a: [square_grad(grad, a)]
     )
     assert callable(listed)
-    x = relax.Var("x", relax.TensorStructInfo((4,), "float64"))
+    x = tensor(4, dtype="float64")
     mod = scaled("tests.square_list", x)
     assert_gradient(mod, RANDOM.standard_normal(4))
     found = Gradient("main")(mod)["main_adjoint"]
@@ -722,9 +581,8 @@ def test_integer_inputs_of_kernels_have_no_gradient() -> None:
             te.compute(a.shape, lambda i: grad[i] * a[i]),
         ]
 
-    x = relax.Var("x", relax.TensorStructInfo((3,), "float64"))
-    k = relax.Var("k", relax.TensorStructInfo((3,), "int64"))
-    adjoint = relaxpy.compile(Gradient("main", x)(scaled("tests.by_integers", x, k)))
+    mod = scaled("tests.by_integers", tensor(3, dtype="float64"), tensor(3, dtype="int64"))
+    adjoint = relaxpy.compile(Gradient("main", mod["main"].params[0])(mod))
     _, (gradient,) = adjoint["main_adjoint"](np.ones(3), np.arange(3))
     np.testing.assert_array_equal(gradient, [0, 1, 2])
 
@@ -736,7 +594,7 @@ def test_a_gradient_of_a_kernel_fits_its_inputs() -> None:
     def narrow(grad: te.Tensor, a: te.Tensor) -> te.Tensor:
         return te.compute(a.shape, lambda i: grad[i].astype("float32"))
 
-    x = relax.Var("x", relax.TensorStructInfo((4,), "float64"))
+    x = tensor(4, dtype="float64")
     for function in (first, narrow):
         relax.training.utils.register_te_gradient("tests.misfit", function)
         with pytest.raises(MisuseError, match=r"'tests.misfit' returns .* for input 0, which is"):
@@ -744,7 +602,7 @@ def test_a_gradient_of_a_kernel_fits_its_inputs() -> None:
 
 
 def test_a_private_function_has_a_private_adjoint() -> None:
-    Private = texts.graph("""
+    Private = graph("""
     def other(x: f32[3]):
         return x
 
@@ -753,7 +611,6 @@ def test_a_private_function_has_a_private_adjoint() -> None:
         gv = R.sum(x)
         return gv
     """)
-
     assert "global_symbol" not in Gradient("main")(Private)["main_adjoint"].attrs
 
 
@@ -761,7 +618,7 @@ def test_bindings_have_the_order_of_tvm() -> None:
     """Operands of all gradients precede these, and fields of an adjoint what is added to them."""
 
     module = graph("""
-    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    def main(x: f32[4], y: f32[4]):
         a = R.divide(x, y)
         pair = (a, a)
         b = R.concat(pair)
@@ -769,7 +626,6 @@ def test_bindings_have_the_order_of_tvm() -> None:
         d = R.sum(R.multiply(b, c))
         return d
     """)
-
     bindings = Gradient("main")(module)["main_adjoint"].body.blocks[0].bindings
     names = [
         value.op.name.removeprefix("relax.")

@@ -11,7 +11,8 @@ from relaxpy.relax.backend import DispatchSampling, DispatchSortScan
 from relaxpy.relax.transform import FastMathTransform, FuseTransposeMatmul, LegalizeOps
 from relaxpy.script import from_source
 from tests.ir.relax import texts
-from tests.ir.relax.transform.before_after import stays
+from tests.ir.relax.transform import before_after
+from tests.ir.relax.transform.before_after import numbers, stays
 
 
 def module(params: str, lines: str, result: str = "y") -> IRModule:
@@ -32,13 +33,7 @@ class Module:
 
 def agree(before: IRModule, after: IRModule, *args: Any) -> None:
     assert after is not before
-    for target in ("numpy", "reference"):
-        one, other = (relaxpy.compile(mod, target=target)["main"](*args) for mod in (before, after))
-        np.testing.assert_array_equal(one, other)
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
+    before_after.agree(before, after, *args)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +114,6 @@ def test_a_product_outside_dataflow_blocks_stays() -> None:
         y = R.matmul(x, t)
         return y
     """)
-
     stays(FuseTransposeMatmul(), Mod)
 
 

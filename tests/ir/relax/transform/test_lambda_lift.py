@@ -163,7 +163,6 @@ def test_a_call_that_fails_still_fails(target: str) -> None:
         v = inner(y)
         return v
     """)
-
     for mod in (Unproved, LambdaLift()(Unproved)):
         executable = relaxpy.compile(mod, target=target)
         np.testing.assert_array_equal(executable["main"](X, X), X + X)

@@ -16,13 +16,9 @@ from relaxpy.relax.transform import (
     LiftTransformParams,
 )
 from tests.ir.relax.texts import graph, module
-from tests.ir.relax.transform.before_after import check, leaves, stays
+from tests.ir.relax.transform.before_after import check, leaves, numbers, stays
 
 TARGETS = ("numpy", "reference")
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
 
 
 def stored(mod: IRModule, name: str, weights: Any, *args: Any, target: str) -> tuple[Any, ...]:
@@ -116,7 +112,6 @@ def test_items_are_read_before_use_and_released_after_it() -> None:
         )
         return r
     """)
-
     check(LazyTransformParams(), Transform, After)
 
 
@@ -126,7 +121,6 @@ def test_names_and_extra_parameters() -> None:
         y = R.add(v, w)
         return (y, w)
     """)
-
     After = module("""
     @impure
     def transform_params(loader: R.Object):
@@ -137,7 +131,6 @@ def test_names_and_extra_parameters() -> None:
         y = R.add(v, w)
         return (y, w)
     """)
-
     loader = relax.Var("loader", relax.ObjectStructInfo())
     check(LazyTransformParams("load", None, [loader]), Before, After)
     setter = relax.Var("setter", relax.ObjectStructInfo())
@@ -155,7 +148,6 @@ def test_shapes_among_the_weights_stay_parameters() -> None:
         r = (y,)
         return r
     """)
-
     after = LazyTransformParams(fset_item=None)(Before)
     (holder,) = after["transform_params"].params
     assert isinstance(holder.struct_info, relax.ShapeStructInfo)
@@ -168,7 +160,6 @@ def test_what_lifting_returns_as_it_is_is_stored() -> None:
         y = R.add(x, w)
         return y
     """)
-
     after = LazyTransformParams()(LiftTransformParams()(Before))
     w = numbers(4)
     for target in TARGETS:
@@ -235,7 +226,6 @@ def test_private_functions_and_called_ones_stay() -> None:
         z = cls.private(y)
         return R.tuple()
     """)
-
     stays(LazyGetInput(), Mod)
     stays(LazySetOutput(), Mod)
     stays(LazyTransformParams(), Mod)
@@ -252,7 +242,6 @@ def test_outputs_are_passed_on_after_they_are_bound(target: str) -> None:
         u = R.multiply(y, z)
         return (u, y, w, u, R.prim_value(7))
     """)
-
     After = module("""
     @impure
     def main(
@@ -272,7 +261,6 @@ def test_outputs_are_passed_on_after_they_are_bound(target: str) -> None:
         _4: R.Tuple() = fset_output(R.prim_value(4), R.prim_value(7))
         return R.tuple()
     """)
-
     check(LazySetOutput(), Before, After)
     x, w = numbers(4), numbers(4, seed=1)
     results: dict[int, Any] = {}
@@ -296,6 +284,5 @@ def test_num_input_is_a_number_of_parameters(step: Any) -> None:
         y = R.exp(w)
         return y
     """)
-
     with pytest.raises(TransformError, match=f"{type(step).__name__}: num_input counts"):
         step(Bad)

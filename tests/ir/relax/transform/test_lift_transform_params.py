@@ -1,6 +1,5 @@
 """BundleModelParams and LiftTransformParams."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,18 +9,13 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
-from relaxpy.relax.transform import BundleModelParams, LazyGetInput, LiftTransformParams, Normalize
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.relax.transform import BundleModelParams, LiftTransformParams
+from relaxpy.script import ir as I, relax as R
 from relaxpy.transform import PassContext
-from tests.counting import calls
 from tests.ir.relax.texts import graph, module, pair
-from tests.ir.relax.transform.before_after import check, leaves, stays
+from tests.ir.relax.transform.before_after import check, leaves, numbers, stays
 
 TARGETS = ("numpy", "reference")
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
 
 
 def same_values(before: IRModule, after: IRModule, inputs: Any, weights: Any, name: str) -> None:
@@ -68,7 +62,6 @@ def test_fields_are_read_in_each_branch_that_uses_them() -> None:
     +   v2 = model_params[0]
     +   return (t, v2)
     """)
-
     check(BundleModelParams(), Before, After)
     v, w = numbers(3), numbers(3, seed=1)
     for c in (np.array(True), np.array(False)):
@@ -90,7 +83,6 @@ def test_without_weights_the_tuple_is_empty() -> None:
         y = R.exp(x)
         return y
     """)
-
     check(BundleModelParams(), Before, After)
     del Before["main"]
     stays(BundleModelParams(), Before)
@@ -106,7 +98,6 @@ def test_a_captured_weight_is_read_in_the_closure() -> None:
         r = inner(x)
         return r
     """)
-
     after = BundleModelParams("weights")(Before)
     assert after["main"].params[1].name_hint == "weights"
     x, w = numbers(4), numbers(4, seed=1)
@@ -163,7 +154,6 @@ def test_what_needs_no_weight_is_computed_in_both_functions() -> None:
         result = (w, u)
         return result
     """)
-
     check(LiftTransformParams(), Layers, After)
     weights = (numbers(3, 4), numbers(3))
     same_values(Layers, LiftTransformParams()(Layers), [numbers(2, 4, seed=1)], weights, "main")
@@ -179,7 +169,6 @@ def test_a_second_run_changes_nothing_and_a_later_one_extends_the_transformation
         y = R.matmul(x, u)
         return y
     """)
-
     once = LiftTransformParams()(Before)
     assert [p.name_hint for p in once["main"].params] == ["x", "t"]
     assert "negative" in once["main"].script()
@@ -236,7 +225,6 @@ def test_what_a_mutation_could_change_is_not_lifted() -> None:
             z = R.add(y, c)
         return (a, z)
     """)
-
     after = LiftTransformParams()(Before)
     assert [p.name_hint for p in after["main"].params] == ["x", "v", "b"]
 
@@ -255,7 +243,6 @@ def test_branches_and_functions_that_the_module_calls_stay() -> None:
         y = cls.called(x, w)
         return y
     """)
-
     stays(LiftTransformParams(), Before)
     with pytest.raises(TransformError, match="function called is called by the module"):
         LiftTransformParams(["called"])(Before)
@@ -311,7 +298,6 @@ def test_functions_with_other_weights_have_no_shared_transformation() -> None:
         R.func_attr({"num_input": 1})
         return x
     """)
-
     with pytest.raises(TransformError, match="f and g have no shared transformation"):
         LiftTransformParams(shared_transform=True)(Bad)
     LiftTransformParams()(Bad)
@@ -344,31 +330,5 @@ def test_fields_are_reset_if_the_option_says_so() -> None:
         result = (w, u)
         return result
     """)
-
     assert_structural_equal(after["main_transform_params"], Expected["main_transform_params"])
     same_values(Layers, after, [numbers(2, 4)], (numbers(3, 4), numbers(3)), "main")
-
-
-def chain(length: int) -> IRModule:
-    """A function of so many sums with weights."""
-    lines = [
-        f"            t{k} = R.negative(w)\n            y{k + 1} = R.add(y{k}, t{k})"
-        for k in range(length)
-    ]
-    mod = from_source(
-        '@I.ir_module\nclass Chain:\n    @R.function\n    def main(y0: R.Tensor((4,), "float32"), '
-        'w: R.Tensor((4,), "float32")):\n        R.func_attr({"num_input": 1})\n'
-        "        with R.dataflow():\n"
-        + "\n".join(lines)
-        + f"\n            R.output(y{length})\n        return y{length}\n"
-    )
-    assert isinstance(mod, IRModule)
-    return Normalize()(mod)
-
-
-@pytest.mark.parametrize(
-    "step", [BundleModelParams(), LiftTransformParams(), LiftTransformParams(True), LazyGetInput()]
-)
-def test_the_work_is_linear(step: Any) -> None:
-    short, long = (calls(partial(step, chain(length))) for length in (100, 400))
-    assert long < 5 * short

@@ -15,11 +15,7 @@ from relaxpy.relax.transform import (
 )
 from relaxpy.script import from_source, ir as I, relax as R
 from tests.ir.relax.texts import module
-from tests.ir.relax.transform.before_after import check, stays
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
+from tests.ir.relax.transform.before_after import check, numbers, stays
 
 
 def program(
@@ -157,7 +153,6 @@ def test_a_table_of_matrices_is_used_as_one() -> None:
         y = R.matmul(x, w)
         return y
     """)
-
     After = module("""
     def main(x: f32[2, 3, 4], table: f32[5, 4, 6], indices: i64[2]):
         t = R.permute_dims(table, (1, 0, 2))
@@ -168,7 +163,6 @@ def test_a_table_of_matrices_is_used_as_one() -> None:
         y = R.einsum((c,), "ijik->ijk")
         return y
     """)
-
     arrays = (numbers(2, 3, 4), numbers(5, 4, 6), np.array([4, 1]))
     check(ReorderTakeAfterMatmul(), Before, After, *arrays)
 
@@ -201,7 +195,6 @@ def test_slices_of_rows_stay() -> None:
         y = R.matmul(x, w)
         return y
     """)
-
     stays(ReorderTakeAfterMatmul(), Mod)
 
 

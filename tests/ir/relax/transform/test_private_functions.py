@@ -136,7 +136,6 @@ def test_a_parameter_that_a_call_checks_stays() -> None:
         z = cls.f(x, y)
         return z
     """)
-
     stays(RemoveUnusedParameters(), Checked)
     executable = relaxpy.compile(RemoveUnusedParameters()(Checked), target="numpy")
     with pytest.raises(RelaxpyError):

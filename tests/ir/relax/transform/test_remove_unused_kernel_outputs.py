@@ -1,7 +1,5 @@
 """RemoveUnusedKernelOutputs: kernels do not compute outputs that nothing uses."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import relaxpy
@@ -47,7 +45,6 @@ def test_a_normalisation_has_one_output_if_the_moments_are_not_used() -> None:
         z = R.nn.relu(b[0])
         return z
     """)
-
     after = reduced(Model)
     assert outputs(after) == [1, 1, 1]
     check(Model, floats(2, 3, 4), floats(3), floats(3))
@@ -62,7 +59,6 @@ def test_some_of_several_outputs() -> None:
         y = (a[2], a[0])
         return y
     """)
-
     assert outputs(reduced(Model)) == [2]
     check(Model, floats(3, 6))
 
@@ -74,7 +70,6 @@ def test_outputs_that_are_used_as_a_tuple_stay() -> None:
         y = a[0]
         return (a, y)
     """)
-
     after = transform.LegalizeOps()(Model)
     assert transform.RemoveUnusedKernelOutputs()(after) is after
 
@@ -97,7 +92,6 @@ def test_an_output_that_another_statement_reads_stays() -> None:
         z = pair[1]
         return z
     """)
-
     assert transform.RemoveUnusedKernelOutputs()(Model) is Model
     check(Model, floats(4))
 
@@ -120,5 +114,4 @@ def test_a_kernel_that_may_fail_stays() -> None:
         z = pair[1]
         return z
     """)
-
     assert transform.RemoveUnusedKernelOutputs()(Model) is Model

@@ -1,7 +1,5 @@
 """RewriteCUDAGraph: which storages and calls it moves, and that values stay the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -27,7 +25,7 @@ def enabled() -> Iterator[None]:
         yield
 
 
-Chain = module("""
+DOUBLE = """
 @kernel
 def double(px: T.handle, py: T.handle):
     n = T.int64()
@@ -37,9 +35,12 @@ def double(px: T.handle, py: T.handle):
         with T.block("double"):
             a = T.axis.spatial(n, i)
             y[a] = x[a] * T.float32(2)
+"""
 
+Chain = module(f"""
+{DOUBLE}
 def main(x: f32[4]) -> f32[4]:
-    R.func_attr({"relax.force_pure": True})
+    R.func_attr({{"relax.force_pure": True}})
     s = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
     a = R.memory.alloc_tensor(s, 0, R.shape([4]), "float32")
     cls.double(x, a)
@@ -57,19 +58,10 @@ def main(x: f32[4]) -> f32[4]:
     return d
 """)
 
-TwoSizes = module("""
-@kernel
-def double(px: T.handle, py: T.handle):
-    n = T.int64()
-    x = T.match_buffer(px, (n,), "float32")
-    y = T.match_buffer(py, (n,), "float32")
-    for i in range(n):
-        with T.block("double"):
-            a = T.axis.spatial(n, i)
-            y[a] = x[a] * T.float32(2)
-
+TwoSizes = module(f"""
+{DOUBLE}
 def main(x: f32[n], w: f32[m]):
-    R.func_attr({"relax.force_pure": True, "num_input": 1})
+    R.func_attr({{"relax.force_pure": True, "num_input": 1}})
     s = R.memory.alloc_storage(R.shape([64]), 0, "global", "float32")
     a = R.memory.alloc_tensor(s, 0, R.shape([m]), "float32")
     cls.double(w, a)
@@ -138,7 +130,6 @@ def test_storages_that_results_may_share_stay() -> None:
         b = R.call_packed("vm.builtin.reshape", a, R.shape([2, 2]), sinfo_args=R.Tensor)
         return (b,)
     """)
-
     mod = Normalize()(Returned)
     assert RewriteCUDAGraph()(mod) is mod
 
@@ -157,7 +148,6 @@ def test_storages_of_functions_are_shared_by_size() -> None:
         t = R.memory.alloc_storage(R.shape([32]), 0, "shared", "uint8")
         return R.tuple()
     """)
-
     After = module("""
     @private
     def cuda_graph_alloc():
@@ -190,7 +180,6 @@ def test_storages_of_functions_are_shared_by_size() -> None:
         t = gv[2]
         return R.tuple()
     """)
-
     assert_structural_equal(RewriteCUDAGraph()(Before), After)
 
 

@@ -89,7 +89,6 @@ def test_functions_of_one_name_in_two_modules_stay_different(back_end: BackEnd) 
         a = R.add(x, R.const([5, 5, 5, 5], "float32"))
         return a
     """)
-
     first, second = (
         RunCodegen()(FuseOpsByPattern(PATTERNS[:1], annotate_codegen=True)(mod))
         for mod in (Module, Other)
@@ -129,7 +128,6 @@ def test_functions_of_one_name_in_one_module_stay_different(back_end: BackEnd) -
         a = R.add(x, R.const([5, 5, 5, 5], "float32"))
         return a
     """)
-
     first, second = (
         RunCodegen()(FuseOpsByPattern(PATTERNS[:1], annotate_codegen=True)(mod))
         for mod in (Module, Other)
@@ -174,7 +172,6 @@ def test_tuples_and_unknown_shapes(back_end: BackEnd) -> None:
         z = cls.both((x, y))
         return z
     """)
-
     after = RunCodegen()(Unknown)
     one, other = relaxpy.compile(after)["main"](X[:3], X)
     np.testing.assert_array_equal(one, X[:3] * 2)
@@ -189,7 +186,6 @@ def test_an_impure_function_is_refused(back_end: BackEnd) -> None:
         R.print(x)
         return x
     """)
-
     with pytest.raises(TransformError, match="main is impure"):
         RunCodegen()(Impure)
 

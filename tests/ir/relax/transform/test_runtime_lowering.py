@@ -382,7 +382,6 @@ def test_views_are_created_by_the_runtime() -> None:
         c = R.memory.view(y, dtype=R.dtype("int32"))
         return (a, b, c)
     """)
-
     create = R.ExternFunc(
         "runtime.TVMTensorCreateView",
         R.Callable(derive_func="tvm.relax.struct_info.infer_view_sinfo", purity=True),

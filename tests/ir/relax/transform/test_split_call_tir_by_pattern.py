@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError
 from relaxpy.relax.transform import (
@@ -18,7 +17,7 @@ from relaxpy.relax.transform import (
 )
 from relaxpy.script import from_source
 from tests.ir.relax.texts import graph, module
-from tests.ir.relax.transform.before_after import stays
+from tests.ir.relax.transform.before_after import agree, stays
 
 Patterns = module("""
 @T.prim_func
@@ -90,12 +89,6 @@ def lines_of(matches: list[Any]) -> list[Any]:
     return [function, len(matches), [matches[0].matched_buffers[0]]]
 
 
-def agree(before: IRModule, after: IRModule, *args: Any) -> None:
-    for target in ("numpy", "reference"):
-        one, other = (relaxpy.compile(mod, target=target)["main"](*args) for mod in (before, after))
-        np.testing.assert_array_equal(one, other)
-
-
 X, W = np.arange(4, dtype="float32"), np.array([3, -1, 0, 2], "float32")
 
 
@@ -107,7 +100,6 @@ def test_a_product_of_any_size_is_computed_elsewhere_and_the_rest_is_a_kernel() 
         r = R.nn.relu(q)
         return r
     """)
-
     fused = FuseTIR()(FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(Mod))))
     seen = []
 

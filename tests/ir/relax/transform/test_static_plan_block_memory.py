@@ -52,46 +52,41 @@ class Module:
 
 
 X = 'x: R.Tensor((8,), "float32")'
+#: Four kernels, each of the result of the one before, on vectors of a size.
 CHAIN = """
-a = R.builtin.alloc_tensor(R.shape([8]), "float32", 0)
+a = R.builtin.alloc_tensor(R.shape([{n}]), "float32", 0)
 _1 = cls.exp(x, a)
-b = R.builtin.alloc_tensor(R.shape([8]), "float32", 0)
+b = R.builtin.alloc_tensor(R.shape([{n}]), "float32", 0)
 _2 = cls.exp(a, b)
-c = R.builtin.alloc_tensor(R.shape([8]), "float32", 0)
+c = R.builtin.alloc_tensor(R.shape([{n}]), "float32", 0)
 _3 = cls.exp(b, c)
-d = R.builtin.alloc_tensor(R.shape([8]), "float32", 0)
+d = R.builtin.alloc_tensor(R.shape([{n}]), "float32", 0)
 _4 = cls.exp(c, d)
 return d
 """
+PLANNED = """
+s = R.memory.alloc_storage(R.shape([{size}]), 0, "global", "float32")
+a = R.memory.alloc_tensor(s, 0, R.shape([{n}]), "float32")
+_1 = cls.exp(x, a)
+t = R.memory.alloc_storage(R.shape([{size}]), 0, "global", "float32")
+b = R.memory.alloc_tensor(t, 0, R.shape([{n}]), "float32")
+_2 = cls.exp(a, b)
+c = R.memory.alloc_tensor(s, 0, R.shape([{n}]), "float32")
+_3 = cls.exp(b, c)
+d = R.builtin.alloc_tensor(R.shape([{n}]), "float32", 0)
+_4 = cls.exp(c, d)
+return d
+"""
+STATIC = parse(CHAIN.format(n=8), X)
 
 
 @pytest.mark.rule("OPT-10")
 def test_a_chain_needs_two_storages_and_its_result() -> None:
-    check(
-        StaticPlanBlockMemory(),
-        parse(CHAIN, X),
-        parse(
-            """
-s = R.memory.alloc_storage(R.shape([32]), 0, "global", "float32")
-a = R.memory.alloc_tensor(s, 0, R.shape([8]), "float32")
-_1 = cls.exp(x, a)
-t = R.memory.alloc_storage(R.shape([32]), 0, "global", "float32")
-b = R.memory.alloc_tensor(t, 0, R.shape([8]), "float32")
-_2 = cls.exp(a, b)
-c = R.memory.alloc_tensor(s, 0, R.shape([8]), "float32")
-_3 = cls.exp(b, c)
-d = R.builtin.alloc_tensor(R.shape([8]), "float32", 0)
-_4 = cls.exp(c, d)
-return d
-""",
-            X,
-        ),
-        DATA,
-    )
+    check(StaticPlanBlockMemory(), STATIC, parse(PLANNED.format(n=8, size=32), X), DATA)
 
 
 def test_the_lowered_chain_is_explicit_to_the_last_release() -> None:
-    lowered = KillAfterLastUse()(LowerAllocTensor()(StaticPlanBlockMemory()(parse(CHAIN, X))))
+    lowered = KillAfterLastUse()(LowerAllocTensor()(StaticPlanBlockMemory()(STATIC)))
     expected = parse(
         """
 s = R.memory.alloc_storage(R.shape([32]), 0, "global", "float32")
@@ -209,18 +204,7 @@ def test_what_other_code_uses_keeps_its_allocation(lines: str) -> None:
 
 
 N = 'x: R.Tensor(("n",), "float32")'
-SYMBOLIC = """
-n = T.int64()
-a = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
-_1 = cls.exp(x, a)
-b = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
-_2 = cls.exp(a, b)
-c = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
-_3 = cls.exp(b, c)
-d = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
-_4 = cls.exp(c, d)
-return d
-"""
+SYMBOLIC = "n = T.int64()\n" + CHAIN.format(n="n")
 
 
 @pytest.mark.parametrize(
@@ -228,27 +212,9 @@ return d
 )
 def test_symbolic_sizes_are_compared_or_bounded(bound: str, size: str) -> None:
     attrs = f'{{"relax.force_pure": True{bound}}}'
-    after = f"""
-n = T.int64()
-s = R.memory.alloc_storage(R.shape([{size}]), 0, "global", "float32")
-a = R.memory.alloc_tensor(s, 0, R.shape([n]), "float32")
-_1 = cls.exp(x, a)
-t = R.memory.alloc_storage(R.shape([{size}]), 0, "global", "float32")
-b = R.memory.alloc_tensor(t, 0, R.shape([n]), "float32")
-_2 = cls.exp(a, b)
-c = R.memory.alloc_tensor(s, 0, R.shape([n]), "float32")
-_3 = cls.exp(b, c)
-d = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
-_4 = cls.exp(c, d)
-return d
-"""
-    check(
-        StaticPlanBlockMemory(),
-        parse(SYMBOLIC, N, attrs),
-        parse(after, N, attrs),
-        DATA,
-        name="main",
-    )
+    planned = PLANNED.format(n="n", size=size)
+    before, after = (parse(text, N, attrs) for text in (SYMBOLIC, f"n = T.int64()\n{planned}"))
+    check(StaticPlanBlockMemory(), before, after, DATA)
 
 
 def test_a_result_with_a_bound_may_be_planned_too() -> None:
@@ -291,7 +257,6 @@ def test_calls_of_one_executable_do_not_share_storage() -> None:
         c = R.subtract(b, x)
         return c
     """)
-
     steps = Sequential([PREPARE, StaticPlanBlockMemory(), LowerAllocTensor(), KillAfterLastUse()])
     lowered = relaxpy.compile(steps(Module), relax_pipeline=None)
     vm = relax.VirtualMachine(lowered, relaxpy.cpu())

@@ -1,7 +1,5 @@
 """ToMixedPrecision: contractions in float16, and what follows them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -40,7 +38,6 @@ def test_results_of_the_block_keep_their_datatype() -> None:
         gv = R.nn.conv2d(x, w, out_dtype="float32")
         return gv
     """)
-
     sums32, sums16 = pair(
         """
     def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
@@ -165,7 +162,6 @@ def test_tuples() -> None:
         gv = R.concat((lv2, lv1), axis=0)
         return gv
     """)
-
     found = ToMixedPrecision()(before)
     assert well_formed(found)
     x, w = RANDOM.uniform(-1, 1, (2, 4)), RANDOM.uniform(-1, 1, (2, 3))
@@ -214,7 +210,6 @@ def test_parameters_of_local_functions_keep_their_datatype() -> None:
         z = inner(x)
         return z
     """)
-
     found = ToMixedPrecision(fp16_input_names=["a"])(Local)
     assert_structural_equal(found, ToMixedPrecision()(Local))
 
@@ -228,7 +223,6 @@ def test_results_in_tuples_are_not_rounded() -> None:
         both = (s, y)
         return (alone, both)
     """)
-
     x = RANDOM.uniform(-1, 1, (2, 2)).astype("float32")
     exact, (_, products) = relaxpy.compile(Both)["main"](x)
     for target in ("numpy", "reference"):
@@ -264,7 +258,6 @@ def test_parameters_of_these_names_become_narrow() -> None:
         total = R.sum(w)
         return (gv, total)
     """)
-
     After = module("""
     def main(x: f32[2, 3], w: f16[3, 4]):
         w1 = R.astype(w, "float32")
@@ -274,7 +267,6 @@ def test_parameters_of_these_names_become_narrow() -> None:
         total = R.sum(w1)
         return (gv, total)
     """)
-
     found = ToMixedPrecision(fp16_input_names=["w"])(Before)
     assert_structural_equal(found, After)
     assert well_formed(found)
@@ -297,7 +289,6 @@ def test_parameters_of_functions_that_are_called_keep_their_datatypes() -> None:
         z = R.add(b, w)
         return z
     """)
-
     found = ToMixedPrecision(fp16_input_names=["w"])(Before)
     assert well_formed(found)
     plain = ToMixedPrecision()(Before)
@@ -318,7 +309,6 @@ def test_a_declared_result_becomes_that_of_the_body() -> None:
     def same(x: f32[2, 3]) -> R.Tensor(dtype="float32", ndim=2):
         return x
     """)
-
     expected = relax.TensorStructInfo((2, 4), "float32")
     after = relax.transform.ToMixedPrecision()(Before)
     assert after["main"].ret_struct_info == expected

@@ -1,7 +1,5 @@
 """FuseOps makes primitive functions of calls of operators; DefuseOps takes them apart."""
 
-from __future__ import annotations
-
 import pytest
 
 from relaxpy import relay

@@ -1,7 +1,5 @@
 """PartialEvaluate: what is known disappears, what is not stays, and the pass ends."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """SimplifyExpr merges operators that move or convert elements; results stay bit by bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

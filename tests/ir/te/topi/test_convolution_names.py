@@ -1,7 +1,5 @@
 """Convolutions by the names of their layouts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

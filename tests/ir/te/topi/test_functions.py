@@ -1,7 +1,5 @@
 """Functions of topi that no operator uses, beside their definitions in NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,31 +9,12 @@ import pytest
 from scipy import special
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.compile import compile
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.te import tensor as te, topi
-from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases.case import Array, floats, integers
+from tests.ir.te.topi.test_topi import evaluate_all as evaluate
 from tests.rows import table
-
-
-def evaluate(function: Callable[..., Any], *arrays: Array) -> list[Array]:
-    """The tensors that the kernel of `function` writes, the same on both targets."""
-    inputs = [te.placeholder(a.shape, str(a.dtype), f"x{k}") for k, a in enumerate(arrays)]
-    made = function(*inputs)
-    results = made if isinstance(made, list) else [made]
-    func = create_prim_func([*inputs, *results], "int64")
-    found = []
-    for target in ("reference", "numpy"):
-        outs = [np.zeros([int(n) for n in t.shape], t.dtype.numpy()) for t in results]
-        compile(IRModule({"main": func}), target)["main"](*arrays, *outs)
-        found.append(outs)
-    for first, second in zip(*found, strict=True):
-        np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
-    return found[0]
-
 
 Row = tuple[str, Callable[..., Any], Sequence[Array], Callable[..., Any]]
 

@@ -1,7 +1,5 @@
 """Long short-term memories compute what their equations say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -27,16 +27,23 @@ N, M, K = (tir.Var(name, "int64") for name in ("n", "m", "k"))
 
 def evaluate(function: Callable[..., Tensor], *arrays: Array) -> Array:
     """What the kernel of `function` writes, on either target."""
+    [found] = evaluate_all(function, *arrays)
+    return found
+
+
+def evaluate_all(function: Callable[..., Any], *arrays: Array) -> list[Array]:
+    """The tensors that the kernel of `function` writes, the same on both targets."""
     inputs = [te.placeholder(a.shape, str(a.dtype), f"x{k}") for k, a in enumerate(arrays)]
-    result = function(*inputs)
-    func = create_prim_func([*inputs, result], "int64")
+    made = function(*inputs)
+    results = made if isinstance(made, list) else [made]
+    func = create_prim_func([*inputs, *results], "int64")
     found = []
     for target in ("reference", "numpy"):
-        shape = [int(s.value) for s in result.shape if isinstance(s, tir.IntImm)]
-        out = np.zeros(shape, result.dtype.numpy())
-        compile(IRModule({"main": func}), target)["main"](*arrays, out)
-        found.append(out)
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+        outs = [np.zeros([int(n) for n in t.shape], t.dtype.numpy()) for t in results]
+        compile(IRModule({"main": func}), target)["main"](*arrays, *outs)
+        found.append(outs)
+    for first, second in zip(*found, strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-5)
     return found[0]
 
 

@@ -1,7 +1,5 @@
 """Convolutions, pools and padding that no operator of Relax reaches, and what they refuse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """The row of a comparison: a call of an operator on small inputs, and its value by NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter

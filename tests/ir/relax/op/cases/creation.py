@@ -1,7 +1,5 @@
 """Operators that create tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

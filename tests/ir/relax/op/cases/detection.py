@@ -1,7 +1,5 @@
 """Boxes of objects that were detected."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators that bound differentiation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relaxpy.ir.relax import op

@@ -1,7 +1,5 @@
 """Operators on single elements."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

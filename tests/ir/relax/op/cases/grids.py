@@ -1,7 +1,5 @@
 """Images and volumes at the positions of a grid, and grids of affine maps."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Images and volumes at other sizes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence

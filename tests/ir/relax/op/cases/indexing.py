@@ -1,7 +1,5 @@
 """Operators that select elements."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Products of matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

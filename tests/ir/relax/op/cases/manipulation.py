@@ -1,7 +1,5 @@
 """Operators that move elements."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

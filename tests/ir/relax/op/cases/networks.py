@@ -1,7 +1,5 @@
 """Activations and normalisations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Operators that extend images, or turn their channels into pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Quantisation, its inverse, and parameters in another datatype."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reductions and searches along axes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

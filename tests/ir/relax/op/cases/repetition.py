@@ -1,7 +1,5 @@
 """Operators that repeat, reverse, shift or mask elements."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

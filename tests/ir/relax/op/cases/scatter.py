@@ -1,7 +1,5 @@
 """Operators that gather elements at indices, or store elements there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators that order elements, and running sums and products."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

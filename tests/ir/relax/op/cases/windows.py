@@ -1,7 +1,5 @@
 """Convolutions and pools, from their definitions element by element."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -152,40 +150,27 @@ def _case(
     return Case(full, label, placed, lambda *v: operator(*v, **attrs), expected, **options)
 
 
-def _convolution(
-    label: str,
-    x: Array,
-    w: Array,
-    *,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data: str | None = None,
-    kernel: str | None = None,
-    out: str | None = None,
-    out_dtype: str | None = None,
-    **options: Any,
-) -> Case:
+def _convolution(label: str, x: Array, w: Array, *, transposed: bool = False, **attrs: Any) -> Case:
+    """`attrs` are those of the operator, layouts as `data`, `kernel` and `out`."""
     count = x.ndim - 2
-    named = {
-        "data_layout": data,
-        "kernel_layout": kernel,
-        "out_layout": out,
-        "out_dtype": out_dtype,
-    }
-    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
-    attrs |= {name: value for name, value in named.items() if value is not None}
-    data = data or f"NC{_spatial(count)}"
-    layouts = (f"d{data}", f"w{kernel or 'OI' + _spatial(count)}")
+    data = attrs.get("data", f"NC{_spatial(count)}")
+    kernel = attrs.get("kernel", ("IO" if transposed else "OI") + _spatial(count))
+    out, groups = attrs.get("out", data), attrs.get("groups", 1)
+    names = {name: f"{name}_layout" for name in ("data", "kernel", "out")}
+    given = {names.get(name, name): value for name, value in attrs.items()}
+    how = [attrs.get(name, 1 - (name == "padding")) for name in ("strides", "padding", "dilation")]
 
     def function(v: Array, k: Array) -> Array:
-        return convolve(v, k, strides, padding, dilation, groups)
+        if transposed:
+            return transpose_convolve(v, k, *how, groups, attrs.get("output_padding", 0))
+        return convolve(v, k, *how, groups)
 
     # Whether groups and blocks divide channels is only known of numbers.
-    options = {"needs": ("numbers",) * (groups > 1), **options}
-    name = f"conv{count}d"
-    return _case(name, label, (x, w), function, attrs, layouts, f"d{out or data}", **options)
+    is_number = groups > 1 or (transposed and "c" in out)
+    name = f"conv{count}d{'_transpose' if transposed else ''}"
+    layouts = (f"d{data}", f"{'t' if transposed else 'w'}{kernel}")
+    needs = ("numbers",) * is_number
+    return _case(name, label, (x, w), function, given, layouts, f"d{out}", needs=needs)
 
 
 def _convolutions() -> Iterator[Case]:
@@ -261,40 +246,8 @@ def _convolutions() -> Iterator[Case]:
     yield _convolution("depthwise", cube, kernel.reshape(2, 1, 2, 2, 1), groups=2)
 
 
-def _transposed_case(
-    label: str,
-    x: Array,
-    w: Array,
-    *,
-    strides: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data: str | None = None,
-    kernel: str | None = None,
-    out: str | None = None,
-    out_dtype: str | None = None,
-) -> Case:
-    count = x.ndim - 2
-    named = {
-        "data_layout": data,
-        "kernel_layout": kernel,
-        "out_layout": out,
-        "out_dtype": out_dtype,
-    }
-    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
-    attrs |= {name: value for name, value in named.items() if value is not None}
-    attrs["output_padding"] = output_padding
-    data = data or f"NC{_spatial(count)}"
-    layouts = (f"d{data}", f"t{kernel or 'IO' + _spatial(count)}")
-
-    def function(v: Array, k: Array) -> Array:
-        return transpose_convolve(v, k, strides, padding, dilation, groups, output_padding)
-
-    name = f"conv{count}d_transpose"
-    options: dict[str, Any] = {"needs": ("numbers",) * (groups > 1 or "c" in (out or ""))}
-    return _case(name, label, (x, w), function, attrs, layouts, f"d{out or data}", **options)
+def _transposed_case(label: str, x: Array, w: Array, **attrs: Any) -> Case:
+    return _convolution(label, x, w, transposed=True, **attrs)
 
 
 def _transposed() -> Iterator[Case]:
