@@ -9,6 +9,7 @@ and what is known of the program that NumPy runs:
     # args: n=0 -> index 0 is outside   a call that ends in this error
     # memory: 5: m[:4], m[1:]           arguments within the memory of five numbers
     # methods: elementwise; scatter     how the statements run
+    # reason: calls test.halve          why the only statement runs one element at a time
     # whole: yes                        no statement runs in a loop
     # source: np.add(A, 1.0, out=B)     what the source has
     # not source: rt.take               what it has not
@@ -82,6 +83,8 @@ def run_row(row: str) -> None:
                 assert "; ".join(found) == value
             case "whole":
                 assert not [m for m in found if "loop" in m or "element" in m.split()]
+            case "reason":
+                assert [entry.reason for entry in report.report] == [value]
             case "source":
                 assert value in source
             case "ends":
