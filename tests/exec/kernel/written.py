@@ -53,14 +53,18 @@ def numbers(*shape: int) -> np.ndarray:
     return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
 
 
-def kernel(text: str) -> PrimFunc:
-    """The kernel of a short text."""
-    tree = ast.parse(text)
-    [definition] = tree.body
+def written_out(text: str) -> str:
+    """A short text as a text of TVMScript."""
+    [definition] = ast.parse(text).body
     assert isinstance(definition, ast.FunctionDef)
     _Blocks().visit(definition)
     _match_buffers(definition)
-    func = from_source(f"@T.prim_func\n{ast.unparse(ast.fix_missing_locations(definition))}")
+    return f"@T.prim_func\n{ast.unparse(ast.fix_missing_locations(definition))}"
+
+
+def kernel(text: str) -> PrimFunc:
+    """The kernel of a short text."""
+    func = from_source(written_out(text))
     assert isinstance(func, PrimFunc)
     return func
 
