@@ -1,9 +1,9 @@
 """Kernels written as short texts, and what each of them does on both targets.
 
 `A: f32[n, 4]` is a buffer of a handle that the kernel matches, with `n` of datatype int64; other
-dimensions and scalars are written as ever. A loop `for i, k in SR(n, m):` is a block `B`, the axes
-of which are `vi`, spatial, and `vk`, reduced. Comments after a kernel say what it is called with,
-and what is known of the program that NumPy runs:
+dimensions and scalars are written as ever. A loop `for i, k in SR(n, m):` is a block of the axes
+`vi`, spatial, and `vk`, reduced, whose name is that of the buffer that it stores to first. Comments
+after a kernel say what it is called with, and what is known of the program that NumPy runs:
 
     # args: n=3, at=np.array([0, 2])    arguments and dimensions; other arguments are drawn
     # args: n=0 -> index 0 is outside   a call that ends in this error
@@ -174,7 +174,9 @@ class _Blocks(ast.NodeTransformer):
                 grid = "range" if len(extents) == 1 else "T.grid"
                 head = f"for {loops} in {grid}({', '.join(map(ast.unparse, extents))}):"
                 remap = f"{axes} = T.axis.remap('{kinds}', [{loops}])"
-                [loop] = ast.parse(f"{head}\n with T.block('B'):\n  {remap}").body
+                stores = (n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Assign))
+                name = next(ast.unparse(t) for n in stores for t in n.targets).partition("[")[0]
+                [loop] = ast.parse(f"{head}\n with T.block({name!r}):\n  {remap}").body
                 loop.body[0].body += node.body  # type: ignore[attr-defined]
                 return loop
         return node
