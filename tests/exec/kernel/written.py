@@ -69,6 +69,12 @@ def kernel(text: str) -> PrimFunc:
     return func
 
 
+def native(text: str) -> Callable[..., Any]:
+    """The kernel of a short text, compiled to native code."""
+    executable = relaxpy.compile(kernel(text), "native")
+    return executable[executable.function_names[0]]
+
+
 def run_row(row: str) -> None:
     """Run a kernel on both targets and by the reference, and check what comments say of it.
 
@@ -79,7 +85,7 @@ def run_row(row: str) -> None:
     func = kernel(code)
     said = [tuple(comment.strip().split(": ", 1)) for comment in comments]
     report = compile_kernel(func, "kernel")
-    _run_calls(func, said, [function_of(report), _native(func)])
+    _run_calls(func, said, [function_of(report), native(code)])
     source, found = rendered(report), [entry.method for entry in report.report]
     for key, value in said:
         match key:
@@ -99,11 +105,6 @@ def run_row(row: str) -> None:
                 assert value not in source
             case _:
                 assert key in ("args", "memory", "rtol"), key
-
-
-def _native(func: PrimFunc) -> Callable[..., Any]:
-    executable = relaxpy.compile(func, "native")
-    return executable[executable.function_names[0]]
 
 
 def _run_calls(
@@ -174,8 +175,9 @@ class _Blocks(ast.NodeTransformer):
                 grid = "range" if len(extents) == 1 else "T.grid"
                 head = f"for {loops} in {grid}({', '.join(map(ast.unparse, extents))}):"
                 remap = f"{axes} = T.axis.remap('{kinds}', [{loops}])"
-                stores = (n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Assign))
-                name = next(ast.unparse(t) for n in stores for t in n.targets).partition("[")[0]
+                lines = (n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Assign))
+                stores = (t for n in lines for t in n.targets if isinstance(t, ast.Subscript))
+                name = ast.unparse(next(stores).value)
                 [loop] = ast.parse(f"{head}\n with T.block({name!r}):\n  {remap}").body
                 loop.body[0].body += node.body  # type: ignore[attr-defined]
                 return loop
