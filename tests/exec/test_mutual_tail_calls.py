@@ -1,4 +1,3 @@
-# ruff: noqa: SIM108
 """Tail calls in circles take no stack: of several functions, and of ones that define functions."""
 
 import random
@@ -9,17 +8,16 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError
-from relaxpy.script import from_source, relax as R, tir as T
+from relaxpy.errors import FunctionSignatureError
+from relaxpy.script import from_source
+from tests.exec.graph_rows import run_row
 from tests.ir.relax import texts
+from tests.rows import sections
 
-TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+STEPS = {"numpy": 20_000, "native": 2_000, "reference": 500}
+"""More than Python's stack holds, and as many as the evaluator takes in a moment."""
+TARGETS = pytest.mark.parametrize("target", STEPS)
 QUIET = pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
-
-
-def steps(target: str) -> int:
-    """More than Python's stack holds, and as many as the evaluator takes in a moment."""
-    return {"numpy": 20_000, "native": 2_000, "reference": 500}[target]
 
 
 def depth() -> int:
@@ -30,19 +28,7 @@ def depth() -> int:
     return count
 
 
-def same_error(module: object, name: str, *args: object) -> None:
-    """Both targets refuse a call alike, at the same place."""
-    found = []
-    for target in ("numpy", "reference"):
-        with pytest.raises(RelaxpyError) as caught:
-            relaxpy.compile(module, target)[name](*args)
-        told = caught.value.diagnostic
-        assert told.span is not None
-        found.append((type(caught.value), told.rule, told.message, told.span))
-    assert found[0] == found[1]
-
-
-Parity = texts.module("""
+PARITY = """
 def even(k: i64) -> bool:
     if k > 0:
         found = cls.odd(k - 1)
@@ -56,17 +42,147 @@ def odd(k: i64) -> bool:
     else:
         found = R.const(False)
     return found
+"""
+CIRCLES = sections(f"""
+--- two functions that call each other{PARITY}# holds: even(N) and not odd(N) and odd(N + 1)
+--- each step checks its arguments
+def left(x: f32[4], y: R.Tensor("float32", ndim=1), k: i64) -> R.Object:
+    if k > 0:
+        found = cls.right(y, k - 1, x)
+    else:
+        found = x
+    return found
+
+def right(x: R.Tensor("float32", ndim=1), k: i64, y: R.Tensor("float32", ndim=1)) -> R.Object:
+    if k > 0:
+        found = cls.left(x, y, k - 1)
+    else:
+        found = x
+    return found
+# holds: left(ones(4), zeros(4), 3).tolist() == [1] * 4
+# holds: left(ones(4), zeros(5), 1).tolist() == [0] * 5
+# error: left(ones(4), zeros(5), 2) -> FN-5: parameter x of left
+# error: left(zeros(5), zeros(5), 0) -> FN-5
+--- callers check the result by their own annotations, the last caller first
+def named(x: f32[n], k: i64) -> f32[n]:
+    if k > 0:
+        found = cls.open(R.concat([x, x], axis=0), k - 1)
+    else:
+        found = x
+    return found
+
+def open(x: R.Tensor("float32", ndim=1), k: i64) -> R.Tensor("float32", ndim=1):
+    if k > 0:
+        found = cls.named(x, k - 1)
+    else:
+        found = x
+    return found
+# holds: named(ones(3), 0).shape == (3,)
+# error: named(ones(3), 5) -> FN-8: is 24, but n = 12
+--- a caller checks the result by its constant annotation
+def fixed(x: f32[n], k: i64) -> f32[12]:
+    if k > 0:
+        found = cls.loose(x, k - 1)
+    else:
+        found = R.zeros((12,), "float32")
+    return found
+
+def loose(x: f32[n], k: i64) -> R.Tensor("float32", ndim=1):
+    if k > 0:
+        found = cls.fixed(x, k - 1)
+    else:
+        found = x
+    return found
+# holds: fixed(ones(3), 4).shape == (12,)
+# holds: fixed(ones(12), 5).shape == (12,)
+# error: fixed(ones(3), 5) -> FN-8: the result of fixed
+--- closures of many iterations keep their values
+def collect(k: i64, f: R.Object) -> R.Object:
+    twice = k + k
+
+    def here(y: i64) -> i64:
+        return y + twice
+
+    if R.equal(k, R.const(0, "int64")):
+        found = (f, here)
+    else:
+        found = cls.collect(k - 1, (f, here))
+    return found
+# holds: [int(f(10)) for f in linked(collect(N // 5, ()))] == [*range(10, 11 + N // 5 * 2, 2)]
+--- local functions call themselves and the one around them
+def outer(k: i64, acc: i64) -> i64:
+    def inner(j: i64) -> i64:
+        if j > 0:
+            found = inner(j - R.const(1, "int64"))
+        else:
+            if k > 0:
+                back = cls.outer(k - 1, acc + k)
+            else:
+                back = acc
+            found = back
+        return found
+
+    done = inner(R.const(3, "int64"))
+    return done
+# holds: outer(N // 5, 0) == N // 5 * (N // 5 + 1) // 2
+--- a local loop that defines functions
+def main(x: f32[n], count: i64):
+    def step(k: i64, acc: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
+        def add(y: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
+            return y + x
+
+        if k > 0:
+            found = step(k - 1, add(acc))
+        else:
+            found = acc
+        return found
+
+    return step(count, R.zeros_like(x)), step
+# holds: main(ones(2), N // 2)[0].tolist() == [N // 2] * 2
+# holds: main(ones(2), N // 2)[1](3, zeros(2)).tolist() == [3, 3]
+--- circles that no path leaves are refused
+def first(k: i64) -> i64:
+    found = cls.second(k)
+    return found
+
+def second(k: i64) -> i64:
+    found = cls.first(k)
+    return found
+# error: first(1) -> -: nest deeper than Python allows
+--- calls in a circle that are not tail calls nest
+def first(k: i64) -> i64:
+    if k > 0:
+        inner = cls.second(k - 1)
+        found = inner + k
+    else:
+        found = k
+    return found
+
+def second(k: i64) -> i64:
+    if k > 10:
+        found = cls.third(k)
+    else:
+        found = cls.first(k)
+    return found
+
+def third(k: i64) -> i64:
+    if R.equal(k, R.const(21, "int64")):
+        found = cls.second(k - 1)
+    else:
+        found = cls.first(k)
+    return found
+# holds: first(4) == 4 + 3 + 2 + 1
+# holds: first(30) == sum(range(31)) - 21
+# error: first(100_000) -> -: nest deeper than Python allows
 """)
+Parity = texts.module(PARITY)
 
 
-@TARGETS
+@QUIET
 @pytest.mark.rule("SC-1")
-def test_two_functions_that_call_each_other(target: str) -> None:
-    parity = relaxpy.compile(Parity, target)
-    count = steps(target)
-    assert bool(parity["even"](count))
-    assert not parity["odd"](count)
-    assert bool(parity["odd"](count + 1))
+@pytest.mark.parametrize("fact", CIRCLES)
+def test_tail_calls_in_circles(fact: str) -> None:
+    run_row(CIRCLES[fact], STEPS)
 
 
 def test_the_text_says_what_is_called_next() -> None:
@@ -148,87 +264,6 @@ def test_three_functions_of_different_parameters(target: str) -> None:
 
 
 @QUIET
-def test_each_step_checks_its_arguments() -> None:
-    Swap = texts.module("""
-    def left(x: f32[4], y: R.Tensor("float32", ndim=1), k: i64) -> R.Object:
-        if k > 0:
-            found = cls.right(y, k - 1, x)
-        else:
-            found = x
-        return found
-
-    def right(
-        x: R.Tensor("float32", ndim=1), k: i64, y: R.Tensor("float32", ndim=1)
-    ) -> R.Object:
-        if k > 0:
-            found = cls.left(x, y, k - 1)
-        else:
-            found = x
-        return found
-    """)
-
-    fits, other = np.ones(4, "float32"), np.zeros(5, "float32")
-    for target in ("numpy", "reference"):
-        run = relaxpy.compile(Swap, target)["left"]
-        assert run(fits, np.zeros(4, "float32"), 3).tolist() == [1] * 4
-        assert run(fits, other, 1).tolist() == [0] * 5
-        with pytest.raises(FunctionSignatureError, match="parameter x of left") as caught:
-            run(fits, other, 2)
-        assert caught.value.diagnostic.rule == "FN-5"
-        with pytest.raises(FunctionSignatureError, match="FN-"):
-            run(other, other, 0)
-    same_error(Swap, "left", fits, other, 2)
-
-
-@QUIET
-def test_callers_check_the_result_by_their_own_annotations() -> None:
-    Grow = texts.module("""
-    def named(x: f32[n], k: i64) -> f32[n]:
-        if k > 0:
-            found = cls.open(R.concat([x, x], axis=0), k - 1)
-        else:
-            found = x
-        return found
-
-    def open(x: R.Tensor("float32", ndim=1), k: i64) -> R.Tensor("float32", ndim=1):
-        if k > 0:
-            found = cls.named(x, k - 1)
-        else:
-            found = x
-        return found
-
-    def fixed(x: f32[n], k: i64) -> f32[12]:
-        if k > 0:
-            found = cls.loose(x, k - 1)
-        else:
-            found = R.zeros((12,), "float32")
-        return found
-
-    def loose(x: f32[n], k: i64) -> R.Tensor("float32", ndim=1):
-        if k > 0:
-            found = cls.fixed(x, k - 1)
-        else:
-            found = x
-        return found
-    """)
-
-    three = np.ones(3, "float32")
-    for target in ("numpy", "reference"):
-        run = relaxpy.compile(Grow, target)
-        assert run["named"](three, 0).shape == (3,)
-        # The last caller, for which n is 12, comes first.
-        with pytest.raises(FunctionSignatureError, match="is 24, but n = 12") as caught:
-            run["named"](three, 5)
-        assert caught.value.diagnostic.rule == "FN-8"
-        assert run["fixed"](three, 4).shape == (12,)
-        assert run["fixed"](np.ones(12, "float32"), 5).shape == (12,)
-        with pytest.raises(FunctionSignatureError, match="the result of fixed"):
-            run["fixed"](three, 5)
-    for name in ("named", "fixed"):
-        same_error(Grow, name, three, 5)
-
-
-@QUIET
 @TARGETS
 def test_a_shape_that_differs_between_steps_is_checked_by_each(target: str) -> None:
     module = from_source("""
@@ -258,34 +293,6 @@ def turn(
         run(four, three, x, np.array(1))
     with pytest.raises(FunctionSignatureError, match=r"the result of turn.*but s is"):
         run(three, four, x, np.array(2))
-
-
-@TARGETS
-def test_closures_of_many_iterations_keep_their_values(target: str) -> None:
-    @R.function
-    def collect(k: R.Tensor((), "int64"), f: R.Object) -> R.Object:
-        twice = k + k
-
-        @R.function
-        def here(y: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            return y + twice
-
-        if R.equal(k, R.const(0, "int64")):
-            found = (f, here)
-        else:
-            found = collect(k - 1, (f, here))
-        return found
-
-    count = steps(target) // 5
-    found = relaxpy.compile(collect, target)["collect"](count, ())
-    values = []
-    while found:
-        found, function = found
-        if len(values) < 5:
-            assert int(function(10)) == 10 + 2 * len(values)
-        values.append(function)
-    assert len(values) == count + 1
-    assert int(values[-1](10)) == 10 + 2 * count
 
 
 def test_arguments_die_with_their_step() -> None:
@@ -318,106 +325,6 @@ def test_arguments_die_with_their_step() -> None:
     relaxpy.compile(Turns)["left"](np.ones(2, "float32"), 5)
     assert len(counts) == 11
     assert max(counts) == 2  # what the caller gave, and what the step was given
-
-
-@TARGETS
-def test_local_functions_call_themselves_and_the_one_around_them(target: str) -> None:
-    @R.function
-    def outer(k: R.Tensor((), "int64"), acc: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-        @R.function
-        def inner(j: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            if j > 0:
-                found = inner(j - R.const(1, "int64"))
-            else:
-                if k > 0:
-                    back = outer(k - 1, acc + k)
-                else:
-                    back = acc
-                found = back
-            return found
-
-        done = inner(R.const(3, "int64"))
-        return done
-
-    count = steps(target) // 5
-    assert relaxpy.compile(outer, target)["outer"](count, 0) == count * (count + 1) // 2
-
-
-@TARGETS
-def test_a_local_loop_that_defines_functions(target: str) -> None:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), count: R.Tensor((), "int64")):
-        n = T.int64()
-
-        @R.function
-        def step(k: R.Tensor((), "int64"), acc: R.Tensor((n,), "float32")) -> R.Tensor(
-            (n,), "float32"
-        ):
-            @R.function
-            def add(y: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
-                return y + x
-
-            if k > 0:
-                found = step(k - 1, add(acc))
-            else:
-                found = acc
-            return found
-
-        return step(count, R.zeros_like(x)), step
-
-    count = steps(target) // 2
-    found, step = relaxpy.compile(main, target)["main"](np.ones(2, "float32"), count)
-    assert found.tolist() == [count, count]
-    assert step(3, np.zeros(2, "float32")).tolist() == [3, 3]
-
-
-@TARGETS
-def test_circles_that_no_path_leaves_are_refused(target: str) -> None:
-    Endless = texts.module("""
-    def first(k: i64) -> i64:
-        found = cls.second(k)
-        return found
-
-    def second(k: i64) -> i64:
-        found = cls.first(k)
-        return found
-    """)
-
-    with pytest.raises(RuntimeCheckError, match="nest deeper than Python allows"):
-        relaxpy.compile(Endless, target)["first"](1)
-
-
-@TARGETS
-def test_calls_in_a_circle_that_are_not_tail_calls_nest(target: str) -> None:
-    Mixed = texts.module("""
-    def first(k: i64) -> i64:
-        if k > 0:
-            inner = cls.second(k - 1)
-            found = inner + k
-        else:
-            found = k
-        return found
-
-    def second(k: i64) -> i64:
-        if k > 10:
-            found = cls.third(k)
-        else:
-            found = cls.first(k)
-        return found
-
-    def third(k: i64) -> i64:
-        if R.equal(k, R.const(21, "int64")):
-            found = cls.second(k - 1)
-        else:
-            found = cls.first(k)
-        return found
-    """)
-
-    run = relaxpy.compile(Mixed, target)["first"]
-    assert int(run(4)) == 4 + 3 + 2 + 1
-    assert int(run(30)) == sum(range(31)) - 21
-    with pytest.raises(RuntimeCheckError, match="nest deeper than Python allows"):
-        relaxpy.compile(Mixed, target)["first"](100_000)
 
 
 def test_a_function_under_two_names_calls_what_it_names() -> None:

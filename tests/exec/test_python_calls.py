@@ -10,6 +10,7 @@ from relaxpy import relax
 from relaxpy.errors import ParseError, RuntimeCheckError, StructInfoError, UnknownPackedFuncError
 from relaxpy.ir import load_json, save_json, structural_equal
 from relaxpy.script import from_source, relax as R, tir as T
+from tests.script.marked import check_line
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
@@ -82,10 +83,7 @@ def main(x: R.Tensor((4,), "float32")) -> R.Object:
     y = {call}
     return y
 """
-    with pytest.raises(ParseError, match=message) as caught:
-        from_source(text)
-    assert caught.value.diagnostic.span is not None
-    assert caught.value.diagnostic.span.line == 4
+    check_line(text, 4, message, ParseError)
 
 
 def test_a_call_by_hand_needs_its_parts() -> None:

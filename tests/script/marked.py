@@ -67,3 +67,13 @@ def rejected(
         for d in caught.value.diagnostics
     ]
     assert any(re.search(pattern, text) for text in texts), texts
+
+
+def check_line(
+    text: str, line: int, pattern: str, kind: type[RelaxpyError] | tuple[type[RelaxpyError], ...]
+) -> None:
+    """Read a program that is wrong in this line, with a message like `pattern`."""
+    with pytest.raises(kind, match=pattern) as caught:
+        from_source(text)
+    assert caught.value.diagnostic.span is not None
+    assert caught.value.diagnostic.span.line == line

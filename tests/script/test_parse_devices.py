@@ -13,7 +13,7 @@ from relaxpy.ir.core.device import Device
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.script.marked import rejected
+from tests.script.marked import check_line, rejected
 
 
 def same_again(program: IRModule | relax.Function) -> None:
@@ -107,10 +107,7 @@ class Module:
         y = {body}
         return y
 """
-    with pytest.raises((ParseError, relaxpy.errors.StructInfoError), match=message) as caught:
-        from_source(text)
-    assert caught.value.diagnostic.span is not None
-    assert caught.value.diagnostic.span.line == 7
+    check_line(text, 7, message, (ParseError, relaxpy.errors.StructInfoError))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from relaxpy.relax.distributed import (
 )
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.printer import metadata
-from tests.script.marked import rejected
+from tests.script.marked import check_line, rejected
 
 MESH = DeviceMesh((2, 2), (0, 1, 2, 3))
 MESH_OF_ONE = DeviceMesh((1,), (0,))
@@ -167,10 +167,7 @@ class Module:
     def main(x: {annotation}) -> R.Object:
         return x
 """
-    with pytest.raises(ParseError, match=message) as caught:
-        from_source(text)
-    assert caught.value.diagnostic.span is not None
-    assert caught.value.diagnostic.span.line == 8
+    check_line(text, 8, message, ParseError)
 
 
 def test_another_placement_is_not_accepted() -> None:
@@ -273,10 +270,7 @@ class Module:
         cls = Module
         return {call}
 """
-    with pytest.raises((ParseError, StructInfoError), match=message) as caught:
-        from_source(text)
-    assert caught.value.diagnostic.span is not None
-    assert caught.value.diagnostic.span.line == 11
+    check_line(text, 11, message, (ParseError, StructInfoError))
 
 
 def test_literals_can_be_spread_over_devices() -> None:

@@ -8,7 +8,7 @@ from relaxpy import tir
 from relaxpy.errors import MisuseError, ParseError
 from relaxpy.ir import structural_equal
 from relaxpy.script import from_source, tir as T
-from tests.script.marked import check_marks
+from tests.script.marked import check_line, check_marks
 
 
 def test_buffer_store_is_an_assignment() -> None:
@@ -56,10 +56,7 @@ def test_wrong_stores_are_located(statement: str, message: str) -> None:
 def main(A: T.Buffer((4, 4), "float32")):
     {statement}
 """
-    with pytest.raises(ParseError, match=message) as caught:
-        from_source(text)
-    assert caught.value.diagnostic.span is not None
-    assert caught.value.diagnostic.span.line == 4
+    check_line(text, 4, message, ParseError)
 
 
 def test_loops_and_branches_as_contexts() -> None:
@@ -206,10 +203,7 @@ def main(A: T.Buffer((4,), "float32")):
     T.attr({reducer}, "reduce_scope", 0)
     A[0] = T.float32(1)
 """
-    with pytest.raises(ParseError, match=message) as caught:
-        from_source(text)
-    assert caught.value.diagnostic.span is not None
-    assert caught.value.diagnostic.span.line == 4
+    check_line(text, 4, message, ParseError)
 
 
 def test_buffers_and_pointers_between_brackets() -> None:

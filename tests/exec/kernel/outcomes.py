@@ -11,6 +11,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.script import from_source
+from tests.exec.kernel.written import written_out
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
@@ -38,7 +39,7 @@ class Program:
 
 
 def written(name: str, text: str) -> Program:
-    """A kernel that says in comments after it what it is called with, and its outcome.
+    """A short text, which says in comments after it what it is called with, and its outcome.
 
     `# args: 1, np.zeros((0,), "bool")`, and `# error: PATTERN` or `# result: {1: [True]}`; long
     comments go on in lines that begin with more spaces.
@@ -48,7 +49,7 @@ def written(name: str, text: str) -> Program:
     args = told.get("args", "")
     return Program(
         name,
-        f"@T.prim_func\n{code}",
+        written_out(code),
         lambda: eval(f"[{args}]"),
         told["error"] if "error" in told else eval(told.get("result", "{}")),
     )

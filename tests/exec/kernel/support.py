@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,23 +38,33 @@ def load(func: PrimFunc, name: str = "kernel") -> Callable[..., Any]:
     return function_of(compile_kernel(func, name))
 
 
-def check(func: PrimFunc, *args: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
-    """Run `func` compiled and by the reference on copies of `args`; all arrays must agree after."""
-    ours = [a.copy(order="K") if isinstance(a, np.ndarray) else a for a in args]
+def check(
+    func: PrimFunc,
+    *args: Any,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    compiled: Sequence[Callable[..., Any]] = (),
+) -> None:
+    """Run `func` by the reference and by NumPy, or as it is `compiled`, on copies of `args`.
+
+    All arrays must agree after.
+    """
     theirs = [a.copy(order="K") if isinstance(a, np.ndarray) else a for a in args]
-    result = load(func)(*ours)
     expected = run_prim_func(func, theirs, "kernel")
-    if expected is not None:
-        np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol)
-    for found, wanted in zip(ours, theirs, strict=True):
-        if isinstance(found, np.ndarray):
-            assert found.dtype == wanted.dtype
-            if found.dtype.kind in "biu":
-                np.testing.assert_array_equal(found, wanted)
-            else:
-                np.testing.assert_allclose(
-                    found.astype(np.float64), wanted.astype(np.float64), rtol=rtol, atol=atol
-                )
+    for run in compiled or [load(func)]:
+        ours = [a.copy(order="K") if isinstance(a, np.ndarray) else a for a in args]
+        result = run(*ours)
+        if expected is not None:
+            np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol)
+        for found, wanted in zip(ours, theirs, strict=True):
+            if isinstance(found, np.ndarray):
+                assert found.dtype == wanted.dtype
+                if found.dtype.kind in "biu":
+                    np.testing.assert_array_equal(found, wanted)
+                else:
+                    np.testing.assert_allclose(
+                        found.astype(np.float64), wanted.astype(np.float64), rtol=rtol, atol=atol
+                    )
 
 
 def methods(func: PrimFunc) -> list[str]:

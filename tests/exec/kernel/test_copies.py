@@ -6,64 +6,41 @@ import numpy as np
 import pytest
 
 from relaxpy import te, tir
-from relaxpy.errors import RuntimeCheckError
-from relaxpy.script import tir as T
-from tests.exec.kernel.support import check, load, source_of
+from tests.exec.kernel.support import check, source_of
+from tests.exec.kernel.written import floats, kernel, run_row
+from tests.rows import sections
 
-rng = np.random.default_rng(5)
-
-
-def floats(*shape: int) -> np.ndarray:
-    return rng.standard_normal(shape, dtype="float32")
-
-
-@T.prim_func
-def overwritten(x: T.Buffer((8,), "float32"), y: T.Buffer((4,), "float32")):
+COPIES = sections("""
+--- the original is overwritten
+def f(x: f32[8], y: f32[4]):
     first = T.alloc_buffer((4,), "float32")
-    for i in range(4):
-        with T.block("first"):
-            p = T.axis.spatial(4, i)
-            first[p] = x[p + 2]
-    for i in range(8):
-        with T.block("x"):
-            p = T.axis.spatial(8, i)
-            x[p] = x[p] * T.float32(2)
-    for i in range(4):
-        with T.block("y"):
-            p = T.axis.spatial(4, i)
-            y[p] = first[p] + T.float32(1)
-
-
-@T.prim_func
-def exchanged(x: T.Buffer((8,), "float32")):
+    for i in S(4):
+        first[vi] = x[vi + 2]
+    for i in S(8):
+        x[vi] = x[vi] * T.float32(2)
+    for i in S(4):
+        y[vi] = first[vi] + T.float32(1)
+# body: y[...] = x[2:6]
+--- the original is replaced by its reverse
+def f(x: f32[8]):
     old = T.alloc_buffer((8,), "float32")
-    for i in range(8):
-        with T.block("old"):
-            p = T.axis.spatial(8, i)
-            old[p] = x[p] + T.float32(1)
-    for i in range(8):
-        with T.block("x"):
-            p = T.axis.spatial(8, i)
-            x[p] = old[7 - p]
-
-
-@T.prim_func
-def accumulated(x: T.Buffer((6,), "float32"), y: T.Buffer((5,), "float32")):
+    for i in S(8):
+        old[vi] = x[vi] + T.float32(1)
+    for i in S(8):
+        x[vi] = old[7 - vi]
+# body: np.add(x, 1.0, out=old)
+--- rows that are added
+def f(x: f32[6], y: f32[5]):
     wide = T.alloc_buffer((5, 6), "float32")
-    for i, j in T.grid(5, 6):
-        with T.block("wide"):
-            p, q = T.axis.remap("SS", [i, j])
-            wide[p, q] = x[q]
-    for i, j in T.grid(5, 6):
-        with T.block("y"):
-            p, q = T.axis.remap("SR", [i, j])
-            with T.init():
-                y[p] = T.float32(0)
-            y[p] = y[p] + wide[p, q]
-
-
-@T.prim_func
-def within_a_loop(x: T.Buffer((3, 8), "float32"), y: T.Buffer((8,), "float32")):
+    for i, j in SS(5, 6):
+        wide[vi, vj] = x[vj]
+    for i, j in SR(5, 6):
+        with T.init():
+            y[vi] = T.float32(0)
+        y[vi] = y[vi] + wide[vi, vj]
+# body: wide[...] = x
+--- within a loop
+def f(x: f32[3, 8], y: f32[8]):
     part = T.alloc_buffer((8,), "float32")
     for k in range(3):
         for i in range(8):
@@ -74,69 +51,42 @@ def within_a_loop(x: T.Buffer((3, 8), "float32"), y: T.Buffer((8,), "float32")):
             with T.block("y"):
                 p, q = T.axis.remap("SS", [k, i])
                 y[q] = part[7 - q]
-
-
-@pytest.mark.parametrize(
-    ("func", "shapes", "copy"),
-    [
-        (overwritten, [(8,), (4,)], "y[...] = x[2:6]"),
-        (exchanged, [(8,)], "np.add(x, 1.0, out=old)"),
-        (accumulated, [(6,), (5,)], "wide[...] = x"),
-        (within_a_loop, [(3, 8), (8,)], "np.add(x[k], y, out=part)"),
-    ],
-)
-def test_copies_that_something_depends_on_remain(
-    func: tir.PrimFunc, shapes: list[tuple[int, ...]], copy: str
-) -> None:
-    check(func, *(floats(*shape) for shape in shapes))
-    assert copy in source_of(func).rpartition("return\n")[2]
-
-
-@T.prim_func
-def outside(x: T.Buffer((8,), "float32"), y: T.Buffer((3,), "float32"), n: T.int64):
+# body: np.add(x[k], y, out=part)
+--- an index outside the original still stops the program
+def f(x: f32[8], y: f32[3], n: T.int64):
     part = T.alloc_buffer((3,), "float32")
-    for i in range(3):
-        with T.block("part"):
-            p = T.axis.spatial(3, i)
-            part[p] = x[T.int64(p) + n]
-    for i in range(3):
-        with T.block("y"):
-            p = T.axis.spatial(3, i)
-            y[p] = part[p]
+    for i in S(3):
+        part[vi] = x[T.int64(vi) + n]
+    for i in S(3):
+        y[vi] = part[vi]
+# args: n=5
+# args: n=6 -> dimension 0
+""")
 
 
-def test_an_index_outside_the_original_still_stops_the_program() -> None:
-    check(outside, floats(8), floats(3), 5)
-    with pytest.raises(RuntimeCheckError, match="dimension 0"):
-        load(outside)(floats(8), floats(3), 6)
-
-
-@T.prim_func
-def reshaped_in_blocks(x: T.handle, y: T.handle):
-    n = T.int64()
-    X = T.match_buffer(x, (n, 8), "float32")
-    Y = T.match_buffer(y, (n, 2, 4), "float32")
-    R = T.alloc_buffer((n, 2, 4), "float32")
-    E = T.alloc_buffer((n, 2, 4), "float32")
-    for i, j, k in T.grid(n, 2, 4):
-        with T.block("e"):
-            p, q, r = T.axis.remap("SSS", [i, j, k])
-            E[p, q, r] = T.exp(Y[p, q, r]) + T.float32(1)
-    for i, j, k in T.grid(n, 2, 4):
-        with T.block("r"):
-            p, q, r = T.axis.remap("SSS", [i, j, k])
-            R[p, q, r] = X[p, q * 4 + r]
-    for i, j, k in T.grid(n, 2, 4):
-        with T.block("y"):
-            p, q, r = T.axis.remap("SSS", [i, j, k])
-            Y[p, q, r] = T.exp(R[p, q, r]) * E[p, q, r] + R[p, q, r]
+@pytest.mark.parametrize("fact", COPIES)
+def test_copies_that_something_depends_on_remain(fact: str) -> None:
+    run_row(COPIES[fact])
 
 
 def test_a_reshaped_parameter_exists_before_the_blocks_that_read_it() -> None:
-    for rows in (0, 1, 5):
-        check(reshaped_in_blocks, floats(rows, 8), floats(rows, 2, 4))
-    text = source_of(reshaped_in_blocks).rpartition("return\n")[2]
-    assert "rt.blocks" in text
+    row = """
+def f(X: f32[n, 8], Y: f32[n, 2, 4]):
+    R = T.alloc_buffer((n, 2, 4), "float32")
+    E = T.alloc_buffer((n, 2, 4), "float32")
+    for i, j, k in SSS(n, 2, 4):
+        E[vi, vj, vk] = T.exp(Y[vi, vj, vk]) + T.float32(1)
+    for i, j, k in SSS(n, 2, 4):
+        R[vi, vj, vk] = X[vi, vj * 4 + vk]
+    for i, j, k in SSS(n, 2, 4):
+        Y[vi, vj, vk] = T.exp(R[vi, vj, vk]) * E[vi, vj, vk] + R[vi, vj, vk]
+# args: n=0
+# args: n=1
+# args: n=5
+# body: rt.blocks
+"""
+    run_row(row)
+    text = source_of(kernel(row)).rpartition("return\n")[2]
     assert text.index("R = X.reshape((n, 2, 4))") < text.index("def rows")
 
 

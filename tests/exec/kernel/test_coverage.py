@@ -19,12 +19,10 @@ from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import ir as I, tir as T
 from tests.exec.kernel.support import check, load, methods, source_of
+from tests.exec.kernel.written import floats, run_row
+from tests.rows import sections
 
 rng = np.random.default_rng(3)
-
-
-def floats(*shape: int) -> np.ndarray:
-    return rng.standard_normal(shape).astype(np.float32)
 
 
 @pytest.fixture
@@ -218,82 +216,75 @@ def test_a_constant_is_memory_that_is_filled(size: int, written: bool) -> None:
         check(func, np.zeros(size, np.float32))
 
 
-@T.prim_func
-def flat_view(A: T.Buffer((4, 6), "float32"), B: T.Buffer((12,), "float32")):
+COVERAGE = sections("""
+--- a buffer may lie anywhere in the memory of another
+def f(A: f32[4, 6], B: f32[12]):
     F = T.decl_buffer((10,), "float32", data=A.data, elem_offset=3)
     S = T.decl_buffer((3, 4), "float32", data=A.data, strides=[6, 1], elem_offset=2)
     for i in range(10):
         B[i] = F[i] + T.float32(1)
     for i, j in T.grid(3, 4):
         S[i, j] = S[i, j] * T.float32(2)
-
-
-def test_a_buffer_may_lie_anywhere_in_the_memory_of_another() -> None:
-    check(flat_view, floats(4, 6), floats(12))
-
-
-@T.prim_func
-def moving_view(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32")):
+--- a view whose offset depends on a loop is an access of the memory
+def f(A: f32[4, 6], B: f32[4, 6]):
     for i in range(4):
         R = T.decl_buffer((6,), "float32", data=A.data, elem_offset=i * 6)
         for j in range(6):
             B[i, j] = R[5 - j] + T.float32(1)
-
-
-def test_a_view_whose_offset_depends_on_a_loop_is_an_access_of_the_memory() -> None:
-    check(moving_view, floats(4, 6), floats(4, 6))
-    assert methods(moving_view) == ["elementwise"]
-
-
-@T.prim_func
-def growing(A: T.Buffer((5,), "float32"), B: T.Buffer((5,), "float32")):
-    for i in range(5):
-        with T.block("row"):
-            vi = T.axis.spatial(5, i)
-            row = T.alloc_buffer((vi + 1,), "float32")
-            for j in range(vi + 1):
-                row[j] = A[j] + T.float32(1)
-            B[vi] = row[vi] + row[0]
-
-
-def test_memory_whose_shape_depends_on_a_loop_is_allocated_in_the_loop() -> None:
-    check(growing, floats(5), floats(5))
-    [entry] = compile_kernel(growing, "growing").report
-    assert entry.reason == "the shape of row is known only here"
-
-
-@T.prim_func
-def early(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")) -> T.int32:
+# methods: elementwise
+--- memory whose shape depends on a loop is allocated in the loop
+def f(A: f32[5], B: f32[5]):
+    for i in S(5):
+        row = T.alloc_buffer((vi + 1,), "float32")
+        for j in range(vi + 1):
+            row[j] = A[j] + T.float32(1)
+        B[vi] = row[vi] + row[0]
+# reason: the shape of row is known only here
+--- a return inside a loop ends the kernel there
+def f(A: f32[6], B: f32[6]) -> T.int32:
     for i in range(6):
         B[i] = A[i]
         if A[i] > T.float32(0):
             T.evaluate(T.ret(i))
     T.evaluate(T.ret(-1))
-
-
-def test_a_return_inside_a_loop_ends_the_kernel_there() -> None:
-    check(early, np.array([-1, -2, 3, 4, -5, 6], np.float32), floats(6))
-    check(early, -np.ones(6, np.float32), floats(6))
-
-
-@T.prim_func
-def computed_places(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+# args: A=np.float32([-1, -2, 3, 4, -5, 6])
+# args: A=-np.ones(6, "float32")
+--- an index may be computed by any arithmetic
+def f(A: f32[8], B: f32[8]):
     for i in range(8):
         B[i] = A[T.Cast("int32", T.floor(T.Cast("float32", i) * T.float32(0.5)))]
     for i in range(8):
         B[T.bitwise_and(i, 3)] = A[T.shift_right(i, 1)] + T.float32(1)
+# args: A=floats(8), B=floats(8)
+# memory: 8: m, m
+--- an index counted from the end leaves its operand alone
+def f(x: i32[5], out: i32[5]):
+    for i in S(5):
+        out[vi] = T.Select(x[vi] < 0, x[vi] + 7, x[vi]) * 2 + 1
+# args: x=ints(-3, -2, -1, 0, 1)
+# args: x=ints(0, 1, 2, 3, 4)
+# source: rt.wrapped
+--- a choice between other sums is not an index
+def f(x: i32[5], y: i32[5], out: i32[5]):
+    for i in S(5):
+        out[vi] = T.Select(x[vi] < 0, y[vi] + 7, x[vi])
+# args: x=ints(-2, -1, 0, 1, 2), y=ints(0, 1, 2, 3, 4)
+# not source: rt.wrapped
+--- rows at several indices are gathered whole
+def f(x: f32[4, 5, 6], a: i32[3, 1], b: i64[2], out: f32[3, 2, 6], own: f32[3, 6], to: f32[6, 3]):
+    for i, j, k in SSS(3, 2, 6):
+        out[vi, vj, vk] = x[a[vi, 0], b[vj], vk] * T.float32(2)
+    for i, k in SS(3, 6):
+        own[vi, vk] = x[b[0], a[vi, 0], vk]
+    for k, i in SS(6, 3):
+        to[vk, vi] = x[a[vi, 0], b[1], vk]
+# args: a=ints(3, 0, 2).reshape(3, 1), b=np.array([1, 3])
+""")
 
 
-def test_an_index_may_be_computed_by_any_arithmetic() -> None:
-    check(computed_places, floats(8), floats(8))
-    memory = floats(8)
-    wanted = memory.copy()
-    for i in range(8):
-        wanted[i] = wanted[i // 2]
-    for i in range(8):
-        wanted[i & 3] = wanted[i >> 1] + 1
-    load(computed_places)(memory, memory)
-    np.testing.assert_array_equal(memory, wanted)
+@pytest.mark.parametrize("fact", COVERAGE)
+def test_kernels_run_compiled(fact: str) -> None:
+    run_row(COVERAGE[fact])
 
 
 def realized() -> PrimFunc:
@@ -371,31 +362,6 @@ def test_kernels_of_a_module_call_each_other(target: str) -> None:
     assert array.tolist() == [0, 9, 18, 27]
 
 
-@pytest.mark.parametrize("first", [-3, 0])
-def test_an_index_counted_from_the_end_leaves_its_operand_alone(first: int) -> None:
-    @T.prim_func
-    def func(x: T.Buffer((5,), "int32"), out: T.Buffer((5,), "int32")):
-        for i in range(5):
-            with T.block("double"):
-                v = T.axis.spatial(5, i)
-                out[v] = T.Select(x[v] < 0, x[v] + 7, x[v]) * 2 + 1
-
-    assert "rt.wrapped" in source_of(func)
-    check(func, np.arange(first, first + 5, dtype="int32"), np.zeros(5, "int32"))
-
-
-def test_a_choice_between_other_sums_is_not_an_index() -> None:
-    @T.prim_func
-    def func(x: T.Buffer((5,), "int32"), y: T.Buffer((5,), "int32"), out: T.Buffer((5,), "int32")):
-        for i in range(5):
-            with T.block("choose"):
-                v = T.axis.spatial(5, i)
-                out[v] = T.Select(x[v] < 0, y[v] + 7, x[v])
-
-    assert "rt.wrapped" not in source_of(func)
-    check(func, np.arange(-2, 3, dtype="int32"), np.arange(5, dtype="int32"), np.zeros(5, "int32"))
-
-
 @pytest.mark.parametrize("count", [3, 2000])
 def test_columns_in_blocks_are_those_of_the_definition(count: int) -> None:
     @T.prim_func
@@ -455,35 +421,6 @@ def test_a_negative_zero_is_stored_as_it_is() -> None:
     out = np.zeros(2, "float32")
     load(func)(np.array([1, -1], "float32"), out)
     np.testing.assert_array_equal(np.signbit(out), [False, True])
-
-
-def test_rows_at_several_indices_are_gathered_whole() -> None:
-    @T.prim_func
-    def func(
-        x: T.Buffer((4, 5, 6), "float32"),
-        a: T.Buffer((3, 1), "int32"),
-        b: T.Buffer((2,), "int64"),
-        out: T.Buffer((3, 2, 6), "float32"),
-        own: T.Buffer((3, 6), "float32"),
-        turned: T.Buffer((6, 3), "float32"),
-    ):
-        for i, j, k in T.grid(3, 2, 6):
-            with T.block("both"):
-                p, q, r = T.axis.remap("SSS", [i, j, k])
-                out[p, q, r] = x[a[p, 0], b[q], r] * T.float32(2)
-        for i, k in T.grid(3, 6):
-            with T.block("one"):
-                p, r = T.axis.remap("SS", [i, k])
-                own[p, r] = x[b[0], a[p, 0], r]
-        for k, i in T.grid(6, 3):
-            with T.block("turned"):
-                r, p = T.axis.remap("SS", [k, i])
-                turned[r, p] = x[a[p, 0], b[1], r]
-
-    x = np.arange(120, dtype="float32").reshape(4, 5, 6)
-    a, b = np.array([[3], [0], [2]], "int32"), np.array([1, 3])
-    shapes = (3, 2, 6), (3, 6), (6, 3)
-    check(func, x, a, b, *(np.zeros(shape, "float32") for shape in shapes))
 
 
 @T.prim_func

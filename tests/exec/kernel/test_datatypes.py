@@ -17,7 +17,9 @@ from relaxpy.ir.tir.expr import FloorDiv, FloorMod, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind
 from relaxpy.script import from_source, tir as T
-from tests.exec.kernel.support import check, load, methods
+from tests.exec.kernel.support import check, load
+from tests.exec.kernel.written import run_row
+from tests.rows import sections
 
 TARGETS = ["numpy", "native"] if obstacle() is None else ["numpy"]
 
@@ -61,68 +63,58 @@ def test_an_integer_divided_by_zero_stops_the_program() -> None:
         load(divide)(np.ones(4, np.int8), np.array([1, 0, 1, 1], np.int8), c)
 
 
-@T.prim_func
-def guarded_division(
-    A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")
-):
+DATATYPES = sections("""
+--- a division that is not taken does not stop the program
+def f(A: i32[4], B: i32[4], C: i32[4]):
     for i in range(4):
         C[i] = T.if_then_else(B[i] != 0, A[i] // B[i], -1)
-
-
-def test_a_division_that_is_not_taken_does_not_stop_it() -> None:
-    a, b = np.array([9, 9, -9, 9], np.int32), np.array([2, 0, 2, 0], np.int32)
-    check(guarded_division, a, b, np.zeros(4, np.int32))
-
-
-@T.prim_func
-def wrap(
-    A: T.Buffer((3,), "int8"),
-    B: T.Buffer((3,), "int8"),
-    S: T.Buffer((), "int8"),
-    P: T.Buffer((), "int8"),
-):
+# args: A=ints(9, 9, -9, 9), B=ints(2, 0, 2, 0)
+--- integers wrap without a warning
+def f(A: i8[3], B: i8[3], S: T.Buffer((), "int8"), P: T.Buffer((), "int8")):
     for i in range(3):
         B[i] = A[i] * A[i] + A[i]
-    for i in range(3):
-        with T.block("sum"):
-            k = T.axis.reduce(3, i)
-            with T.init():
-                S[()] = T.int8(0)
-            S[()] = S[()] + A[k]
-    for i in range(3):
-        with T.block("product"):
-            k = T.axis.reduce(3, i)
-            with T.init():
-                P[()] = T.int8(1)
-            P[()] = P[()] * A[k]
+    for i in R(3):
+        with T.init():
+            S[()] = T.int8(0)
+        S[()] = S[()] + A[vi]
+    for i in R(3):
+        with T.init():
+            P[()] = T.int8(1)
+        P[()] = P[()] * A[vi]
+# args: A=np.int8([100, 27, 127])
+--- truth values are reduced
+def f(A: bool[4, 3], some: bool[4], every: bool[4]):
+    for i, j in SR(4, 3):
+        with T.init():
+            some[vi] = False
+        some[vi] = some[vi] or A[vi, vj]
+    for i, j in SR(4, 3):
+        with T.init():
+            every[vi] = True
+        every[vi] = every[vi] and A[vi, vj]
+# args: A=np.array([[0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 1, 1]], bool)
+# methods: or reduction over j; and reduction over j
+--- extremes pass nan on and start from the given value
+def f(A: f32[4, 3], low: f32[4], high: f32[4]):
+    for i, j in SR(4, 3):
+        with T.init():
+            low[vi] = T.max_value("float32")
+            high[vi] = T.min_value("float32")
+        low[vi] = T.min(low[vi], A[vi, vj])
+        high[vi] = T.max(high[vi], A[vi, vj])
+# args: A=np.float32([[1, np.nan, 2], [-np.inf] * 3, [np.inf] * 3, [-0.0, 0.0, -0.0]])
+--- truth values that are divided by the ones before them
+def f(A: bool[6], B: bool[6]):
+    for i in range(1, 6):
+        B[i] = T.bitwise_not(T.FloorDiv(B[i - 1], A[i])) | T.truncmod(A[i - 1], A[i])
+# args: A=np.ones(6, bool), B=np.zeros(6, bool)
+# args: A=np.zeros(6, bool), B=np.zeros(6, bool) -> PX-3
+""")
 
 
-def test_integers_wrap_without_a_warning() -> None:
-    a = np.array([100, 27, 127], np.int8)
-    check(wrap, a, np.zeros(3, np.int8), np.zeros((), np.int8), np.zeros((), np.int8))
-
-
-@T.prim_func
-def logic(A: T.Buffer((4, 3), "bool"), some: T.Buffer((4,), "bool"), every: T.Buffer((4,), "bool")):
-    for i, j in T.grid(4, 3):
-        with T.block("any"):
-            vi, vj = T.axis.remap("SR", [i, j])
-            with T.init():
-                some[vi] = False
-            some[vi] = some[vi] or A[vi, vj]
-    for i, j in T.grid(4, 3):
-        with T.block("all"):
-            vi, vj = T.axis.remap("SR", [i, j])
-            with T.init():
-                every[vi] = True
-            every[vi] = every[vi] and A[vi, vj]
-
-
-def test_truth_values_are_reduced() -> None:
-    a = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 1, 1]], bool)
-    check(logic, a, np.zeros(4, bool), np.zeros(4, bool))
-    found = [m.removeprefix("in row blocks, ") for m in methods(logic)]
-    assert found == ["or reduction over j", "and reduction over j"]
+@pytest.mark.parametrize("fact", DATATYPES)
+def test_arithmetic_of_datatypes(fact: str) -> None:
+    run_row(DATATYPES[fact])
 
 
 @T.prim_func
@@ -134,12 +126,6 @@ def shares(A: T.Buffer((6, 2), "bool"), C: T.Buffer((6, 2), "bool"), B: T.Buffer
         B[i, j] = T.bitwise_not(T.Div(total[i, j], T.bool(True))) | T.floormod(A[i, j], C[i, j])
 
 
-@T.prim_func
-def chained(A: T.Buffer((6,), "bool"), B: T.Buffer((6,), "bool")):
-    for i in range(1, 6):
-        B[i] = T.bitwise_not(T.FloorDiv(B[i - 1], A[i])) | T.truncmod(A[i - 1], A[i])
-
-
 def test_truth_values_are_divided() -> None:
     a = np.array([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0], [0, 0]], bool)
     out = np.zeros_like(a)
@@ -148,28 +134,6 @@ def test_truth_values_are_divided() -> None:
     np.testing.assert_array_equal(out, ~a)
     with pytest.raises(RuntimeCheckError, match="PX-3"):
         load(shares)(a, a, out)
-    check(chained, np.ones(6, bool), np.zeros(6, bool))
-    with pytest.raises(RuntimeCheckError, match="PX-3"):
-        load(chained)(np.zeros(6, bool), np.zeros(6, bool))
-
-
-@T.prim_func
-def extremes(
-    A: T.Buffer((4, 3), "float32"), low: T.Buffer((4,), "float32"), high: T.Buffer((4,), "float32")
-):
-    for i, j in T.grid(4, 3):
-        with T.block("min"):
-            vi, vj = T.axis.remap("SR", [i, j])
-            with T.init():
-                low[vi] = T.max_value("float32")
-                high[vi] = T.min_value("float32")
-            low[vi] = T.min(low[vi], A[vi, vj])
-            high[vi] = T.max(high[vi], A[vi, vj])
-
-
-def test_extremes_pass_nan_on_and_start_from_the_given_value() -> None:
-    a = np.array([[1, np.nan, 2], [-np.inf] * 3, [np.inf] * 3, [-0.0, 0.0, -0.0]], np.float32)
-    check(extremes, a, np.zeros(4, np.float32), np.zeros(4, np.float32))
 
 
 def test_the_error_function_is_accurate_in_double_precision() -> None:

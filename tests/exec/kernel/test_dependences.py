@@ -7,67 +7,45 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from relaxpy import te, tir
-from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel import compile_kernel
-from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import from_source, tir as T
+from relaxpy.script import from_source
 from tests.counting import calls
 from tests.exec.kernel.support import check, load, methods
+from tests.exec.kernel.written import kernel, numbers, run_row
+from tests.rows import sections
 
-
-def numbers(*shape: int) -> np.ndarray:
-    return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
-
-
-@T.prim_func
-def halves_of_rows(A: T.Buffer((24,), "float32"), B: T.Buffer((4, 8), "float32")):
+DEPENDENCES = sections("""
+--- digits with different extents in two statements do not determine a number
+def f(A: f32[24], B: f32[4, 8]):
     for i, j in T.grid(4, 8):
         if j < 4:
             A[4 * i + j] = B[i, j]
         else:
             B[i, j] = A[4 * i + j]
-
-
-def test_digits_with_different_extents_in_two_statements_do_not_determine_a_number() -> None:
-    check(halves_of_rows, numbers(24), numbers(4, 8))
-
-
-@T.prim_func
-def strided(
-    A: T.Buffer((8,), "float32"),
-    B: T.Buffer((4,), "float32"),
-    C: T.Buffer((4,), "float32"),
-    step: T.int64,
-):
+--- a stride may be zero
+def f(A: f32[8], B: f32[4], C: f32[4], step: T.int64):
     for i in range(4):
         A[i * step] = B[i]
         C[i] = A[i * step]
-
-
-@pytest.mark.parametrize("step", [0, 1, 2])
-def test_a_stride_may_be_zero(step: int) -> None:
-    check(strided, numbers(8), numbers(4) * 3, numbers(4), step)
-
-
-@T.prim_func
-def condition_on_a_view(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")):
+# args: step=0
+# args: step=1
+# args: step=2
+--- a condition on a view
+def f(A: f32[6], B: f32[6]):
     F = T.decl_buffer((6,), "float32", data=A.data)
     for i in range(6):
         if F[i] > T.float32(2):
             A[i] = T.float32(0)
             B[i] = T.float32(9)
-
-
-@T.prim_func
-def running_over_a_view(C: T.Buffer((7,), "float32")):
+# args: A=numbers(6)
+--- a running sum over a view
+def f(C: f32[7]):
     V = T.decl_buffer((7,), "float32", data=C.data)
     for i in range(6):
         C[i + 1] = C[i] + V[i]
-
-
-@T.prim_func
-def start_overwritten_by_a_view(Y: T.Buffer((3,), "float32"), X: T.Buffer((3, 4), "float32")):
+--- the start of a sum is overwritten by a view
+def f(Y: f32[3], X: f32[3, 4]):
     V = T.decl_buffer((3,), "float32", data=Y.data)
     for i in range(3):
         Y[i] = T.float32(0)
@@ -75,12 +53,8 @@ def start_overwritten_by_a_view(Y: T.Buffer((3,), "float32"), X: T.Buffer((3, 4)
         V[i] = T.float32(5)
     for i, k in T.grid(3, 4):
         Y[i] = Y[i] + X[i, k]
-
-
-@T.prim_func
-def start_read_before_a_view_changes_it(
-    Z: T.Buffer((3,), "float32"), X: T.Buffer((3, 4), "float32")
-):
+--- the start of a sum is read before a view changes it
+def f(Z: f32[3], X: f32[3, 4]):
     V = T.decl_buffer((3,), "float32", data=Z.data)
     Y = T.alloc_buffer((3,), "float32")
     for i in range(3):
@@ -91,114 +65,50 @@ def start_read_before_a_view_changes_it(
         Y[i] = Y[i] + X[i, k]
     for i in range(3):
         Z[i] = Y[i]
-
-
-@T.prim_func
-def extreme_of_a_view(best: T.Buffer((6,), "float32"), place: T.Buffer((6,), "int64")):
+--- an extreme may be sought in its own memory
+def f(best: f32[6], place: i64[6]):
     V = T.decl_buffer((6,), "float32", data=best.data)
     for k in range(6):
         if V[k] * T.float32(2) > best[3]:
             best[3] = V[k] * T.float32(2)
             place[0] = k
-
-
-@T.prim_func
-def later_rows_through_a_view(
-    X: T.Buffer((40000, 6), "float32"),
-    Y: T.Buffer((40000, 6), "float32"),
-    Z: T.Buffer((40000, 3), "float32"),
-):
-    V = T.decl_buffer((40000, 3), "float32", data=Y.data, elem_offset=120000)
-    for i, j in T.grid(40000, 6):
-        Y[i, j] = T.exp(X[i, j]) * T.float32(2) + T.float32(1) + X[i, j]
-    for i, j in T.grid(40000, 3):
-        Z[i, j] = T.exp(-V[i, j]) + V[i, j] * T.float32(3)
-
-
-@pytest.mark.parametrize(
-    ("func", "shapes"),
-    [
-        (condition_on_a_view, [(6,), (6,)]),
-        (running_over_a_view, [(7,)]),
-        (start_overwritten_by_a_view, [(3,), (3, 4)]),
-        (start_read_before_a_view_changes_it, [(3,), (3, 4)]),
-    ],
-)
-def test_a_buffer_and_a_view_are_one_memory(func: PrimFunc, shapes: list[tuple[int, ...]]) -> None:
-    check(func, *(numbers(*s) for s in shapes))
-
-
-def test_rows_of_a_view_are_not_those_of_its_memory() -> None:
-    x = np.linspace(-1, 1, 240000, dtype=np.float32).reshape(40000, 6)
-    y, z = np.empty_like(x), np.empty((40000, 3), np.float32)
-    load(later_rows_through_a_view)(x, y, z)
-    later = y.reshape(-1)[120000:].reshape(40000, 3)
-    np.testing.assert_allclose(z, np.exp(-later) + later * 3, rtol=1e-6)
-
-
-def test_an_extreme_may_be_sought_in_its_own_memory() -> None:
-    check(extreme_of_a_view, np.array([1, 7, 3, 2, 9, 8], np.float32), np.zeros(6, np.int64))
-
-
-@T.prim_func
-def bound_before(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+# args: best=np.float32([1, 7, 3, 2, 9, 8])
+--- a bound load stays before stores in memory that overlaps
+def f(A: f32[4], B: f32[4]):
     x: T.float32 = A[0]
     B[0] = T.float32(50)
     B[1] = x
-
-
-@T.prim_func
-def vectors(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+# memory: 8: m[:4], m[0:4]
+# memory: 8: m[:4], m[1:5]
+# memory: 8: m[:4], m[2:6]
+# memory: 8: m[:4], m[3:7]
+--- the lanes of a load stay before stores in memory that overlaps
+def f(A: f32[4], B: f32[4]):
     B[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 1, 4)] + T.Broadcast(T.float32(1), 4)
-
-
-@pytest.mark.parametrize("offset", range(4))
-@pytest.mark.parametrize("func", [bound_before, vectors])
-def test_loads_stay_before_stores_in_memory_that_overlaps(func: PrimFunc, offset: int) -> None:
-    found = []
-    for run in (load(func), lambda *args: run_prim_func(func, args)):
-        memory = numbers(8)
-        run(memory[:4], memory[offset : offset + 4])
-        found.append(memory)
-    np.testing.assert_array_equal(*found)
-
-
-@T.prim_func
-def vector_from_a_region(A: T.Buffer((8,), "float32")):
+# memory: 8: m[:4], m[0:4]
+# memory: 8: m[:4], m[1:5]
+# memory: 8: m[:4], m[2:6]
+# memory: 8: m[:4], m[3:7]
+--- lanes are read before they are stored through a matched region
+def f(A: f32[8]):
     with T.block("b"):
         R = T.match_buffer(A[1:5], (4,), "float32", offset_factor=1)
         R[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 1, 4)]
-
-
-def test_lanes_are_read_before_they_are_stored_through_a_matched_region() -> None:
-    check(vector_from_a_region, numbers(8))
-
-
-@T.prim_func
-def is_number(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
+--- a law of indices does not apply to data: a number equals itself
+def f(X: f32[4], Y: f32[4]):
     for i in range(4):
         if X[i] <= X[i]:
             Y[i] = T.float32(1)
         else:
             Y[i] = T.float32(2)
-
-
-@T.prim_func
-def has_a_successor(X: T.Buffer((4,), "int8"), Y: T.Buffer((4,), "float32")):
+# args: X=np.float32([1, np.nan, 3, np.inf])
+--- a law of indices does not apply to data: a successor is greater
+def f(X: i8[4], Y: f32[4]):
     for i in range(4):
         Y[i] = T.if_then_else(X[i] + T.int8(1) > X[i], T.float32(1), T.float32(2))
-
-
-def test_laws_of_indices_do_not_apply_to_data() -> None:
-    check(is_number, np.array([1, np.nan, 3, np.inf], np.float32), numbers(4))
-    check(has_a_successor, np.array([1, 127, 3, -5], np.int8), numbers(4))
-
-
-@T.prim_func
-def scratch_in_a_loop(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    B = T.match_buffer(b, (n,), "float32")
+# args: X=np.int8([1, 127, 3, -5])
+--- a loop with a negative extent has no iteration
+def f(A: f32[n], B: f32[n]):
     rest = T.alloc_buffer((n - 5,), "float32")
     for i in range(n - 5):
         rest[i] = A[i]
@@ -209,80 +119,42 @@ def scratch_in_a_loop(a: T.handle, b: T.handle):
             for j in range(4):
                 row[j] = A[vi] + T.float32(1)
             B[vi] = row[3] + rest[vi]
-
-
-@pytest.mark.parametrize("n", [0, 3, 5, 7])
-def test_a_loop_with_a_negative_extent_has_no_iteration(n: int) -> None:
-    check(scratch_in_a_loop, numbers(n), numbers(n))
-
-
-@T.prim_func
-def if_asked(
-    X: T.Buffer((3, 4), "float32"), F: T.Buffer((1,), "float32"), Y: T.Buffer((3,), "float32")
-):
+# args: n=0
+# args: n=3
+# args: n=5
+# args: n=7
+--- an initial value stays if a condition excludes all terms
+def f(X: f32[3, 4], F: f32[1], Y: f32[3]):
     for i in range(3):
         Y[i] = T.float32(0)
     for i, k in T.grid(3, 4):
         if F[0] > T.float32(0):
             Y[i] = Y[i] + X[i, k]
-
-
-@T.prim_func
-def where_it_fits(x: T.handle, y: T.handle, g: T.handle):
-    n = T.int64()
-    m = T.int64()
-    X = T.match_buffer(x, (n, 4), "float32")
-    Y = T.match_buffer(y, (m,), "float32")
-    G = T.match_buffer(g, (n,), "float32")
+# args: F=numbers(1)
+# args: F=-numbers(1)
+--- an initial value stays where a condition excludes all terms of a row
+def f(X: f32[n, 4], Y: f32[m], G: f32[n]):
     for i in range(n):
         Y[i] = T.float32(7)
     for i, k in T.grid(n, 4):
         if G[i] > T.float32(2):
             Y[i] = Y[i] + X[i, k]
-
-
-def test_an_initial_value_stays_if_a_condition_excludes_all_terms() -> None:
-    check(if_asked, numbers(3, 4), numbers(1), numbers(3))
-    check(if_asked, numbers(3, 4), -numbers(1), numbers(3))
-    check(where_it_fits, numbers(3, 4), numbers(5), numbers(3))
-
-
-@T.prim_func
-def rows_of(
-    P: T.Buffer((4,), "int64"), A: T.Buffer((6, 3), "float32"), B: T.Buffer((4, 3), "float32")
-):
+# args: n=3, m=5, G=numbers(3)
+--- an index of a row is read outside its buffer
+def f(P: i64[4], A: f32[6, 3], B: f32[4, 3]):
     for t in range(4):
         for j in range(3):
             A[t + 1, j] = A[P[t - 1], j] + B[t, j]
-
-
-@T.prim_func
-def stretches(
-    P: T.Buffer((4,), "int64"), D: T.Buffer((9,), "float32"), Y: T.Buffer((4,), "float32")
-):
+# args: P=np.arange(4) -> index -1 is outside .* buffer P, .* size 4
+--- the end of a loop is read outside its buffer
+def f(P: i64[4], D: f32[9], Y: f32[4]):
     for i in range(4):
         Y[i] = T.float32(0)
         for k in range(P[i], P[i + 1]):
             Y[i] = Y[i] + D[k]
-
-
-@pytest.mark.parametrize(
-    ("func", "shapes", "index"), [(rows_of, [(6, 3), (4, 3)], -1), (stretches, [(9,), (4,)], 4)]
-)
-def test_an_index_that_is_read_outside_its_buffer_is_refused(
-    func: PrimFunc, shapes: list[tuple[int, ...]], index: int
-) -> None:
-    with pytest.raises(RuntimeCheckError, match=f"index {index} is outside .* buffer P, .* size 4"):
-        load(func)(np.arange(4), *(numbers(*s) for s in shapes))
-
-
-@T.prim_func
-def hashed(
-    X: T.Buffer((5,), "uint32"),
-    N: T.Buffer((5,), "int8"),
-    A: T.Buffer((1000,), "float32"),
-    Y: T.Buffer((5,), "float32"),
-):
+# args: P=np.arange(4) -> index 4 is outside .* buffer P, .* size 4
+--- indices from memory and in few bits wrap as they are computed
+def f(X: u32[5], N: i8[5], A: f32[1000], Y: f32[5]):
     for i in range(5):
         for k in range(T.Cast("int32", N[i] + N[i]) + 100):
             Y[i] = Y[i] + A[k]
@@ -290,30 +162,55 @@ def hashed(
             Y[i] = Y[i] + A[T.Cast("int32", X[i] * T.uint32(2654435761) % T.uint32(1000))]
             Y[i] = Y[i] + A[T.Cast("int32", T.Cast("uint8", i * 100))]
             Y[i] = Y[i] + A[T.Cast("int32", N[i] + N[i]) + 128]
+# args: X=np.uint32([1, 2, 3, 4, 10**6]), N=np.int8([-50, -51, 100, -100, -60]), A=numbers(1000),
+#   Y=np.zeros(5, "float32")
+--- bounds use the one iteration that is left of the outer loop
+def f(A: i32[8], B: i32[8]):
+    for i in range(6):
+        for j in range(i + 2):
+            for k in range(j, j + 1):
+                if i == 1:
+                    B[j + k] = A[j] + i
+--- bounds use the one iteration of each loop
+def f(A: i32[8], B: i32[8]):
+    for i in range(2, 3):
+        for j in range(i, i + 1):
+            for k in range(j, 5):
+                B[k] = A[k] + j
+""")
 
 
-def test_indices_from_memory_and_in_few_bits_wrap_as_they_are_computed() -> None:
-    x = np.array([1, 2, 3, 4, 1000000], np.uint32)
-    n = np.array([-50, -51, 100, -100, -60], np.int8)
-    check(hashed, x, n, numbers(1000), np.zeros(5, np.float32))
+@pytest.mark.parametrize("fact", DEPENDENCES)
+def test_dependences_that_are_easily_overlooked(fact: str) -> None:
+    run_row(DEPENDENCES[fact])
 
 
-@T.prim_func
-def unsigned(
-    A: T.Buffer((8,), "float32"),
-    B: T.Buffer((8,), "float32"),
-    C: T.Buffer((8,), "float32"),
-    D: T.Buffer((8,), "float32"),
-):
+def test_rows_of_a_view_are_not_those_of_its_memory() -> None:
+    later_rows_through_a_view = kernel("""
+def f(X: f32[40000, 6], Y: f32[40000, 6], Z: f32[40000, 3]):
+    V = T.decl_buffer((40000, 3), "float32", data=Y.data, elem_offset=120000)
+    for i, j in T.grid(40000, 6):
+        Y[i, j] = T.exp(X[i, j]) * T.float32(2) + T.float32(1) + X[i, j]
+    for i, j in T.grid(40000, 3):
+        Z[i, j] = T.exp(-V[i, j]) + V[i, j] * T.float32(3)
+""")
+    x = np.linspace(-1, 1, 240000, dtype=np.float32).reshape(40000, 6)
+    y, z = np.empty_like(x), np.empty((40000, 3), np.float32)
+    load(later_rows_through_a_view)(x, y, z)
+    later = y.reshape(-1)[120000:].reshape(40000, 3)
+    np.testing.assert_allclose(z, np.exp(-later) + later * 3, rtol=1e-6)
+
+
+def test_differences_without_sign_wrap_around() -> None:
+    unsigned = kernel("""
+def f(A: f32[8], B: f32[8], C: f32[8], D: f32[8]):
     for i in T.serial(T.uint32(0), T.uint32(8)):
         if i - T.uint32(5) > T.uint32(10):
             B[i] = A[i]
         C[T.min(i - T.uint32(3), T.uint32(7))] = A[i]
     for i in T.serial(T.uint64(1), T.uint64(8)):
         D[i] = D[i - T.uint64(1)] + T.Select(i - T.uint64(3) > T.uint64(4), A[i], T.float32(1))
-
-
-def test_differences_without_sign_wrap_around() -> None:
+""")
     zeros = np.zeros((3, 8), np.float32)
     args = [numbers(8), *zeros]
     check(unsigned, *args)
@@ -367,28 +264,6 @@ def side_by_side(count: int, *, symbolic: bool) -> PrimFunc:
     found = from_source("\n".join(lines))
     assert isinstance(found, PrimFunc)
     return found
-
-
-@T.prim_func
-def one_iteration_of_the_outer(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
-    for i in range(6):
-        for j in range(i + 2):
-            for k in range(j, j + 1):
-                if i == 1:
-                    B[j + k] = A[j] + i
-
-
-@T.prim_func
-def all_of_one_iteration(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
-    for i in range(2, 3):
-        for j in range(i, i + 1):
-            for k in range(j, 5):
-                B[k] = A[k] + j
-
-
-@pytest.mark.parametrize("func", [one_iteration_of_the_outer, all_of_one_iteration])
-def test_bounds_use_the_one_iteration_that_is_left_of_a_loop(func: PrimFunc) -> None:
-    check(func, np.arange(8, dtype="int32"), np.zeros(8, "int32"))
 
 
 @pytest.mark.parametrize("symbolic", [False, True])

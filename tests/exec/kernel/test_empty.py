@@ -6,35 +6,24 @@ import pytest
 import relaxpy
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.script import from_source, tir as T
-from tests.exec.kernel.support import check, load, methods, source_of
+from tests.exec.kernel.support import source_of
+from tests.exec.kernel.written import run_row
+from tests.rows import sections
 
-rng = np.random.default_rng(11)
-
-
-def floats(*shape: int) -> np.ndarray:
-    return rng.standard_normal(shape).astype(np.float32)
-
-
-@T.prim_func
-def less_first(x: T.handle, y: T.handle, z: T.handle):
-    n = T.int64()
-    m = T.int64()
-    X = T.match_buffer(x, (n, m), "float32")
-    Y = T.match_buffer(y, (n, m), "float32")
-    Z = T.match_buffer(z, (n, m), "float32")
+EMPTY = sections("""
+--- what is read in every iteration is not read in none
+def f(X: f32[n, m], Y: f32[n, m], Z: f32[n, m]):
     for i, j in T.grid(n, m):
         Y[i, j] = X[i, j] - X[0, j]
     for i, j in T.grid(n, m):
         Z[i, j] = X[i, j] * X[0, 0]
-
-
-@T.prim_func
-def scaled_sums(x: T.handle, y: T.handle, z: T.handle):
-    n = T.int64()
-    m = T.int64()
-    X = T.match_buffer(x, (n, m), "float32")
-    Y = T.match_buffer(y, (n,), "float32")
-    Z = T.match_buffer(z, (n, n), "float32")
+# args: n=0, m=2
+# args: n=2, m=0
+# args: n=0, m=0
+# args: n=3, m=2
+# whole: yes
+--- what is read in every iteration of a sum is not read in none
+def f(X: f32[n, m], Y: f32[n], Z: f32[n, n]):
     for i in range(n):
         Y[i] = T.float32(3)
         for k in range(m):
@@ -43,39 +32,20 @@ def scaled_sums(x: T.handle, y: T.handle, z: T.handle):
         Z[i, j] = T.float32(3)
         for k in range(m):
             Z[i, j] = Z[i, j] + X[i, k] * X[j, k] * X[0, 0]
-
-
-@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (0, 0), (3, 2)])
-def test_what_is_read_in_every_iteration_is_not_read_in_none(shape: tuple[int, int]) -> None:
-    check(less_first, floats(*shape), floats(*shape), floats(*shape))
-    n = shape[0]
-    check(scaled_sums, floats(*shape), floats(n), floats(n, n), rtol=1e-4)
-    assert not [m for m in methods(less_first) + methods(scaled_sums) if "loop" in m]
-
-
-@T.prim_func
-def quotients(x: T.handle, D: T.Buffer((1,), "int32")):
-    n = T.int64()
-    X = T.match_buffer(x, (n,), "int32")
+# args: n=0, m=2
+# args: n=2, m=0
+# args: n=0, m=0
+# args: n=3, m=2
+# whole: yes
+# rtol: 1e-4
+--- nothing is divided by zero in no iteration
+def f(X: i32[n], D: i32[1]):
     for i in range(n):
         X[i] = X[i] // D[0]
-
-
-def test_nothing_is_divided_by_zero_in_no_iteration() -> None:
-    zero = np.zeros(1, np.int32)
-    check(quotients, np.zeros(0, np.int32), zero)
-    with pytest.raises(RuntimeCheckError, match="division by zero"):
-        load(quotients)(np.ones(2, np.int32), zero)
-
-
-@T.prim_func
-def tails(a: T.handle, x: T.handle, y: T.handle, z: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    X = T.match_buffer(x, (m, 4), "float32")
-    Y = T.match_buffer(y, (m,), "float32")
-    Z = T.match_buffer(z, (m, m), "float32")
+# args: n=0, D=ints(0)
+# args: n=2, D=ints(0) -> division by zero
+--- a loop may end before it begins
+def f(A: f32[n], X: f32[m, 4], Y: f32[m], Z: f32[m, m]):
     for i in range(m):
         Y[i] = T.float32(2)
         for k in range(n - 3):
@@ -86,26 +56,42 @@ def tails(a: T.handle, x: T.handle, y: T.handle, z: T.handle):
             Z[i, j] = Z[i, j] + X[i, k] * X[j, k]
     for i in range(n - 3):
         A[i] = A[i] + T.float32(1)
-
-
-@pytest.mark.parametrize("n", [0, 1, 3, 5])
-def test_a_loop_may_end_before_it_begins(n: int) -> None:
-    check(tails, floats(n), floats(2, 4), floats(2), floats(2, 2), rtol=1e-4)
-
-
-@T.prim_func
-def looked_up(a: T.handle, at: T.handle, n: T.int32):
-    m = T.int64()
-    A = T.match_buffer(a, (m,), "int32")
-    at_ = T.match_buffer(at, (m,), "int32")
+# args: n=0, m=2
+# args: n=1, m=2
+# args: n=3, m=2
+# args: n=5, m=2
+# rtol: 1e-4
+--- a place that is looked up outside stops the program
+def f(A: i32[m], at: i32[m], n: T.int32):
     for i in range(n):
-        A[i + 1] = A[at_[i - 1]] + A[i]
+        A[i + 1] = A[at[i - 1]] + A[i]
+# args: m=3, n=0
+# args: m=3, n=1 -> index -1 is outside
+--- PX-3: bounds stop the program also around loops without iterations
+def f(X: f32[n], c: T.int32):
+    for i in range(c // c):
+        for k in range(n):
+            X[k] = X[k] + T.min(T.log1p(T.Cast("float32", k)), T.Cast("float32", i))
+# args: n=0, c=0 -> division by zero
+# args: n=3, c=0 -> division by zero
+--- PX-1: two loops of negative extent are not one of their product
+def f(k: T.int32, m: T.int32, B: f32[2]):
+    for j, p, q in SRR(2, k, m):
+        with T.init():
+            B[vj] = T.float32(0)
+        B[vj] = B[vj] + T.float32(1)
+# args: k=-3, m=-2
+# args: k=-3, m=2
+# args: k=3, m=-2
+# args: k=0, m=-2
+# args: k=3, m=2
+""")
 
 
-def test_a_place_that_is_looked_up_outside_stops_the_program() -> None:
-    with pytest.raises(RuntimeCheckError, match="index -1 is outside"):
-        load(looked_up)(np.ones(3, np.int32), np.zeros(3, np.int32), 1)
-    check(looked_up, np.ones(3, np.int32), np.zeros(3, np.int32), 0)
+@pytest.mark.rule("PX-1", "PX-3")
+@pytest.mark.parametrize("fact", EMPTY)
+def test_loops_without_iterations(fact: str) -> None:
+    run_row(EMPTY[fact])
 
 
 @T.prim_func(check_well_formed=False)
@@ -121,43 +107,6 @@ def unbound(x: T.handle):
 def test_a_variable_that_nothing_binds_is_refused_before_anything_runs() -> None:
     with pytest.raises(CompileError, match="the variable q is not bound"):
         source_of(unbound)
-
-
-@pytest.mark.parametrize(("k", "m"), [(-3, -2), (-3, 2), (3, -2), (0, -2), (3, 2)])
-@pytest.mark.rule("PX-1")
-def test_two_loops_of_negative_extent_are_not_one_of_their_product(k: int, m: int) -> None:
-    @T.prim_func
-    def count(K: T.int32, M: T.int32, B: T.Buffer((2,), "float32")):
-        for j in range(2):
-            for k, m in T.grid(K, M):
-                with T.block("count"):
-                    vj, _vk, _vm = T.axis.remap("SRR", [j, k, m])
-                    with T.init():
-                        B[vj] = T.float32(0)
-                    B[vj] = B[vj] + T.float32(1)
-
-    for target in ("numpy", "reference"):
-        result = np.full(2, 7, np.float32)
-        relaxpy.compile(count, target=target)["count"](k, m, result)
-        assert result.tolist() == [max(k, 0) * max(m, 0)] * 2
-
-
-@T.prim_func
-def repeated(x: T.handle, c: T.int32):
-    n = T.int64()
-    X = T.match_buffer(x, (n,), "float32")
-    for i in range(c // c):
-        for k in range(n):
-            X[k] = X[k] + T.min(T.log1p(T.Cast("float32", k)), T.Cast("float32", i))
-
-
-@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
-@pytest.mark.rule("PX-3")
-def test_bounds_stop_the_program_also_around_loops_without_iterations(target: str) -> None:
-    kernel = relaxpy.compile(repeated, target=target)["repeated"]
-    for n in (0, 3):
-        with pytest.raises(RuntimeCheckError, match="division by zero"):
-            kernel(np.ones(n, np.float32), 0)
 
 
 ACCUMULATIONS = {

@@ -3,31 +3,38 @@
 from collections.abc import Callable
 
 from tests.exec.kernel.support import source_of
-from tests.exec.kernel.test_kinds import collatz, conv, cumsum
-from tests.exec.kernel.test_model_kernels import argmax, dense, softmax
+from tests.exec.kernel.test_kinds import KINDS
+from tests.exec.kernel.test_model_kernels import CLASSIFIER
+from tests.exec.kernel.written import kernel
 
 Golden = Callable[[str], None]
 
 
 def test_dense(golden: Golden) -> None:
-    golden(source_of(dense, "dense"))
+    golden(source_of(kernel(CLASSIFIER["a dense layer"]), "dense"))
 
 
 def test_softmax(golden: Golden) -> None:
-    golden(source_of(softmax, "softmax"))
+    golden(source_of(kernel(CLASSIFIER["softmax"]), "softmax"))
 
 
 def test_argmax(golden: Golden) -> None:
-    golden(source_of(argmax, "argmax"))
+    golden(
+        source_of(
+            kernel(CLASSIFIER["an argmax takes the first of equals and passes over nan"]), "argmax"
+        )
+    )
 
 
 def test_conv(golden: Golden) -> None:
-    golden(source_of(conv, "conv"))
+    golden(source_of(kernel(KINDS["a convolution"]), "conv"))
 
 
 def test_cumsum(golden: Golden) -> None:
-    golden(source_of(cumsum, "cumsum"))
+    golden(source_of(kernel(KINDS["a running sum accumulates over all rows at once"]), "cumsum"))
 
 
 def test_collatz(golden: Golden) -> None:
-    golden(source_of(collatz, "collatz"))
+    golden(
+        source_of(kernel(KINDS["a while loop runs one element at a time and says so"]), "collatz")
+    )

@@ -11,20 +11,14 @@ import relaxpy
 from relaxpy.errors import CompileError
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source, tir as T
-from tests.exec.kernel.support import check, methods, source_of
+from tests.exec.kernel.support import check
+from tests.exec.kernel.written import floats, run_row
 from tests.fuzz.tiled import Tiled
+from tests.rows import sections
 
-rng = np.random.default_rng(2)
-
-
-def floats(*shape: int) -> np.ndarray:
-    return rng.standard_normal(shape).astype(np.float32)
-
-
-@T.prim_func
-def tiled(
-    A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 4), "float32"), C: T.Buffer((8, 4), "float32")
-):
+SCHEDULES = sections("""
+--- tiles
+def f(A: f32[8, 12], B: f32[12, 4], C: f32[8, 4]):
     for i0, j0, k0, i1, j1, k1 in T.grid(2, 2, 3, 4, 2, 4):
         with T.block("C"):
             vi = T.axis.spatial(8, i0 * 4 + i1)
@@ -33,16 +27,11 @@ def tiled(
             with T.init():
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-
-
-@T.prim_func
-def with_tails(a: T.handle, b: T.handle, c: T.handle):
-    n = T.int64()
-    m = T.int64()
-    h = T.int64()
-    A = T.match_buffer(a, (n, m))
-    B = T.match_buffer(b, (m, h))
-    C = T.match_buffer(c, (n, h))
+# source: rt.dot(A, B, C)
+# whole: yes
+# rtol: 1e-4
+--- tiles with tails
+def f(A: f32[n, m], B: f32[m, h], C: f32[n, h]):
     for i0, j0, k0, i1, j1, k1 in T.grid((n + 7) // 8, (h + 7) // 8, (m + 3) // 4, 8, 8, 4):
         with T.block("C"):
             T.where(i0 * 8 + i1 < n and j0 * 8 + j1 < h and k0 * 4 + k1 < m)
@@ -52,27 +41,23 @@ def with_tails(a: T.handle, b: T.handle, c: T.handle):
             with T.init():
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-
-
-@T.prim_func
-def fused(a: T.handle, b: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, m))
-    B = T.match_buffer(b, (n, m))
+# args: n=9, m=5, h=10
+# args: n=9, m=0, h=10
+# source: np.matmul(A, B, out=C)
+# whole: yes
+# rtol: 1e-4
+--- fused loops
+def f(A: f32[n, m], B: f32[n, m]):
     for f in range(n * m):
         with T.block("B"):
             vi = T.axis.spatial(n, f // m)
             vj = T.axis.spatial(m, f % m)
             B[vi, vj] = A[vi, vj] + T.float32(1)
-
-
-@T.prim_func
-def threads(a: T.handle, b: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, m))
-    B = T.match_buffer(b, (n, m))
+# args: n=3, m=4
+# source: np.add(A, 1.0, out=B)
+# whole: yes
+--- threads
+def f(A: f32[n, m], B: f32[n, m]):
     for bx in T.thread_binding((n * m + 255) // 256, thread="blockIdx.x"):
         for tx in T.thread_binding(256, thread="threadIdx.x"):
             with T.block("B"):
@@ -80,6 +65,42 @@ def threads(a: T.handle, b: T.handle):
                 vi = T.axis.spatial(n, (bx * 256 + tx) // m)
                 vj = T.axis.spatial(m, (bx * 256 + tx) % m)
                 B[vi, vj] = A[vi, vj] + T.float32(1)
+# args: n=13, m=31
+# args: n=0, m=3
+# source: np.add(A, 1.0, out=B)
+# whole: yes
+--- another shape
+def f(A: f32[4, 6], B: f32[3, 8]):
+    for i, j in SS(3, 8):
+        B[vi, vj] = A[(vi * 8 + vj) // 6, (vi * 8 + vj) % 6]
+# args: A=floats(4, 6)
+# args: A=floats(6, 4).T, B=floats(3, 16)[:, ::2]
+# source: B[...] = A.reshape(3, 8)
+# whole: yes
+--- a flat copy
+def f(A: f32[n, m, k], B: f32[n * m * k]):
+    for i in S(n * m * k):
+        B[vi] = A[vi // k // m % n, vi // k % m, vi % k]
+# args: n=2, m=3, k=4
+# args: n=2, m=0, k=4
+# args: n=2, m=3, k=4, A=floats(4, 3, 2).T, B=floats(48)[::2]
+# source: B.reshape(n, m, k)[...] = A
+# whole: yes
+--- three levels
+def f(A: f32[60], B: f32[60]):
+    for i0, i1, i2 in T.grid(2, 4, 8):
+        with T.block("B"):
+            T.where((i0 * 4 + i1) * 8 + i2 < 60)
+            vi = T.axis.spatial(60, i0 * 32 + i1 * 8 + i2)
+            B[vi] = A[vi] + T.float32(1)
+# source: np.add(A, 1.0, out=B)
+# whole: yes
+""")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_schedule_leaves_no_trace_in_the_source(schedule: str) -> None:
+    run_row(SCHEDULES[schedule])
 
 
 @T.prim_func
@@ -124,59 +145,6 @@ def staged(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
     return cast("PrimFunc", from_source(text))
 
 
-@T.prim_func
-def reshape(A: T.Buffer((4, 6), "float32"), B: T.Buffer((3, 8), "float32")):
-    for i, j in T.grid(3, 8):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[(vi * 8 + vj) // 6, (vi * 8 + vj) % 6]
-
-
-@T.prim_func
-def flatten(a: T.handle, b: T.handle):
-    n = T.int64()
-    m = T.int64()
-    k = T.int64()
-    A = T.match_buffer(a, (n, m, k))
-    B = T.match_buffer(b, (n * m * k,))
-    for i in range(n * m * k):
-        with T.block("B"):
-            vi = T.axis.spatial(n * m * k, i)
-            B[vi] = A[vi // k // m % n, vi // k % m, vi % k]
-
-
-@T.prim_func
-def three_levels(A: T.Buffer((60,), "float32"), B: T.Buffer((60,), "float32")):
-    for i0, i1, i2 in T.grid(2, 4, 8):
-        with T.block("B"):
-            T.where((i0 * 4 + i1) * 8 + i2 < 60)
-            vi = T.axis.spatial(60, i0 * 32 + i1 * 8 + i2)
-            B[vi] = A[vi] + T.float32(1)
-
-
-PLAIN = [
-    (tiled, [(8, 12), (12, 4), (8, 4)], "rt.dot(A, B, C)"),
-    (with_tails, [(9, 5), (5, 10), (9, 10)], "np.matmul(A, B, out=C)"),
-    (with_tails, [(9, 0), (0, 10), (9, 10)], "np.matmul(A, B, out=C)"),
-    (fused, [(3, 4), (3, 4)], "np.add(A, 1.0, out=B)"),
-    (threads, [(13, 31), (13, 31)], "np.add(A, 1.0, out=B)"),
-    (threads, [(0, 3), (0, 3)], "np.add(A, 1.0, out=B)"),
-    (reshape, [(4, 6), (3, 8)], "B[...] = A.reshape(3, 8)"),
-    (flatten, [(2, 3, 4), (24,)], "B.reshape(n, m, k)[...] = A"),
-    (flatten, [(2, 0, 4), (0,)], "B.reshape(n, m, k)[...] = A"),
-    (three_levels, [(60,), (60,)], "np.add(A, 1.0, out=B)"),
-]
-
-
-@pytest.mark.parametrize(("func", "shapes", "line"), PLAIN)
-def test_a_schedule_leaves_no_trace_in_the_source(
-    func: PrimFunc, shapes: list[tuple[int, ...]], line: str
-) -> None:
-    assert line in source_of(func)
-    assert not any("loop" in m for m in methods(func))
-    check(func, *(floats(*s) for s in shapes), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("target", ["reference", "numpy", "native"])
 def test_threads_that_run_one_after_another_cannot_wait(target: str) -> None:
     a, b = floats(6, 4), floats(6, 4)
@@ -219,11 +187,6 @@ def test_a_local_buffer_that_no_thread_writes_is_one_of_all(target: str) -> None
     a, b = floats(8), np.zeros(8, "float32")
     relaxpy.compile(bounded, target)["bounded"](a, np.array([4, 3], "int32"), b)
     np.testing.assert_array_equal(b, [*a[3::-1], 0, a[6], a[5], 0])
-
-
-def test_a_flattened_array_may_have_any_layout() -> None:
-    check(flatten, floats(4, 3, 2).T, floats(48)[::2])
-    check(reshape, floats(6, 4).T, floats(3, 16)[:, ::2])
 
 
 @settings(max_examples=40)

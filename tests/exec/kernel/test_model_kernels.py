@@ -11,115 +11,95 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, LetStmt, SeqStmt
-from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, methods
+from tests.exec.kernel.written import floats, kernel, run_row
+from tests.rows import sections
 
-rng = np.random.default_rng(7)
-
-
-def floats(*shape: int) -> np.ndarray:
-    return rng.standard_normal(shape).astype(np.float32)
-
-
-@T.prim_func
-def dense(x: T.handle, w: T.handle, b: T.handle, y: T.handle):
-    n = T.int64()
-    m = T.int64()
-    h = T.int64()
-    X = T.match_buffer(x, (n, m), "float32")
-    W = T.match_buffer(w, (m, h), "float32")
-    B = T.match_buffer(b, (h,), "float32")
-    Y = T.match_buffer(y, (n, h), "float32")
+DENSE = """
+def dense(X: f32[n, m], W: f32[m, h], B: f32[h], Y: f32[n, h]):
     acc = T.alloc_buffer((n, h), "float32")
-    for i, j, k in T.grid(n, h, m):
-        with T.block("matmul"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                acc[vi, vj] = T.float32(0)
-            acc[vi, vj] = acc[vi, vj] + X[vi, vk] * W[vk, vj]
-    for i, j in T.grid(n, h):
-        with T.block("bias"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            Y[vi, vj] = acc[vi, vj] + B[vj]
-
-
-@T.prim_func
-def relu(x: T.handle, y: T.handle):
-    n = T.int64()
-    X = T.match_buffer(x, (n, 6), "float32")
-    Y = T.match_buffer(y, (n, 6), "float32")
-    for i, j in T.grid(n, 6):
-        with T.block("relu"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
-
-
-@T.prim_func
-def softmax(x: T.handle, y: T.handle):
-    n = T.int64()
-    X = T.match_buffer(x, (n, 10), "float32")
-    Y = T.match_buffer(y, (n, 10), "float32")
+    for i, j, k in SSR(n, h, m):
+        with T.init():
+            acc[vi, vj] = T.float32(0)
+        acc[vi, vj] = acc[vi, vj] + X[vi, vk] * W[vk, vj]
+    for i, j in SS(n, h):
+        Y[vi, vj] = acc[vi, vj] + B[vj]
+"""
+RELU = """
+def kernel(X: f32[n, 6], Y: f32[n, 6]):
+    for i, j in SS(n, 6):
+        Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+"""
+CLASSIFIER = sections(f"""
+--- a dense layer{DENSE}# args: n=3, m=5, h=4
+# whole: yes
+--- rectification{RELU}# args: n=0
+# args: n=1
+# args: n=5
+# whole: yes
+--- softmax
+def f(X: f32[n, 10], Y: f32[n, 10]):
     highest = T.alloc_buffer((n,), "float32")
     powers = T.alloc_buffer((n, 10), "float32")
     total = T.alloc_buffer((n,), "float32")
-    for i, k in T.grid(n, 10):
-        with T.block("max"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                highest[vi] = T.min_value("float32")
-            highest[vi] = T.max(highest[vi], X[vi, vk])
-    for i, j in T.grid(n, 10):
-        with T.block("exp"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            powers[vi, vj] = T.exp(X[vi, vj] - highest[vi])
-    for i, k in T.grid(n, 10):
-        with T.block("sum"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                total[vi] = T.float32(0)
-            total[vi] = total[vi] + powers[vi, vk]
-    for i, j in T.grid(n, 10):
-        with T.block("norm"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            Y[vi, vj] = powers[vi, vj] / total[vi]
-
-
-@T.prim_func
-def argmax(x: T.handle, y: T.handle):
-    n = T.int64()
-    X = T.match_buffer(x, (n, 10), "float32")
-    Y = T.match_buffer(y, (n,), "int64")
+    for i, k in SR(n, 10):
+        with T.init():
+            highest[vi] = T.min_value("float32")
+        highest[vi] = T.max(highest[vi], X[vi, vk])
+    for i, j in SS(n, 10):
+        powers[vi, vj] = T.exp(X[vi, vj] - highest[vi])
+    for i, k in SR(n, 10):
+        with T.init():
+            total[vi] = T.float32(0)
+        total[vi] = total[vi] + powers[vi, vk]
+    for i, j in SS(n, 10):
+        Y[vi, vj] = powers[vi, vj] / total[vi]
+# args: n=0
+# args: n=1
+# args: n=5
+# whole: yes
+--- an argmax takes the first of equals and passes over nan
+def f(X: f32[n, 10], Y: i64[n]):
     best = T.alloc_buffer((n,), "float32")
-    for i, k in T.grid(n, 10):
-        with T.block("argmax"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                best[vi] = T.min_value("float32")
-                Y[vi] = T.int64(0)
-            if X[vi, vk] > best[vi]:
-                best[vi] = X[vi, vk]
-                Y[vi] = vk
+    for i, k in SR(n, 10):
+        with T.init():
+            best[vi] = T.min_value("float32")
+            Y[vi] = T.int64(0)
+        if X[vi, vk] > best[vi]:
+            best[vi] = X[vi, vk]
+            Y[vi] = vk
+# args: n=0
+# args: n=1
+# args: n=5
+# args: n=4, X=np.where(np.eye(4, 10), np.nan, [[1], [2], [np.nan], [-np.inf]]).astype("float32")
+# whole: yes
+--- an argmin by selection takes the last of equals and lets nan win
+def f(X: f32[n, 10], Y: i32[n]):
+    best = T.alloc_buffer((n,), "float32")
+    for i, k in SR(n, 10):
+        with T.init():
+            best[vi] = T.max_value("float32")
+            Y[vi] = -1
+        place = T.Select(best[vi] < X[vi, vk], Y[vi], T.Cast("int32", vk))
+        value = T.Select(best[vi] < X[vi, vk], best[vi], X[vi, vk])
+        Y[vi] = place
+        best[vi] = value
+# args: n=5, X=np.round(floats(5, 10))
+# args: n=4, X=np.where(np.eye(4, 10), np.nan, [[1], [2], [np.nan], [np.inf]]).astype("float32")
+# methods: elementwise; elementwise; argmin over k
+--- the place of an extreme may depend on its row
+def f(X: f32[3, 4], best: f32[3], place: i32[3]):
+    for i, k in T.grid(3, 4):
+        if X[i, k] > best[i]:
+            best[i] = X[i, k]
+            place[i] = i * 4 + k
+# args: best=np.full(3, -9, "float32")
+""")
 
 
-@pytest.mark.parametrize("n", [0, 1, 5])
-def test_relu_softmax_and_argmax_agree_with_the_reference(n: int) -> None:
-    check(relu, floats(n, 6), floats(n, 6))
-    check(softmax, floats(n, 10), floats(n, 10))
-    check(argmax, floats(n, 10), np.full(n, -1))
-
-
-def test_nothing_in_a_model_runs_one_element_at_a_time() -> None:
-    found = [m for func in (dense, relu, softmax, argmax) for m in methods(func)]
-    assert not [m for m in found if "scalar" in m or "loop" in m]
-
-
-def test_an_argmax_takes_the_first_of_equals_and_passes_over_nan() -> None:
-    x = floats(4, 10)
-    x[0] = 1.0
-    x[1, 3] = np.nan
-    x[2] = np.nan
-    x[3] = -np.inf
-    check(argmax, x, np.full(4, -1))
+@pytest.mark.parametrize("kind", CLASSIFIER)
+def test_kernels_of_a_classifier(kind: str) -> None:
+    run_row(CLASSIFIER[kind])
 
 
 @pytest.mark.parametrize(
@@ -135,42 +115,15 @@ def test_an_argmax_takes_the_first_of_equals_and_passes_over_nan() -> None:
 )
 def test_arguments_that_do_not_fit_are_named(args: tuple[object, ...], found: str) -> None:
     with pytest.raises(RuntimeCheckError, match=found):
-        load(relu)(*args)
+        load(kernel(RELU))(*args)
 
 
 def test_a_datatype_object_that_is_another_but_equal_is_accepted() -> None:
     x = floats(2, 6)
     odd = np.dtype("float32").newbyteorder("=")
     y = np.zeros((2, 6), odd)
-    load(relu)(x, y)
+    load(kernel(RELU))(x, y)
     np.testing.assert_array_equal(y, np.maximum(x, 0))
-
-
-@T.prim_func
-def argmin_by_selection(x: T.handle, y: T.handle):
-    n = T.int64()
-    X = T.match_buffer(x, (n, 10), "float32")
-    Y = T.match_buffer(y, (n,), "int32")
-    best = T.alloc_buffer((n,), "float32")
-    for i, k in T.grid(n, 10):
-        with T.block("argmin"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                best[vi] = T.max_value("float32")
-                Y[vi] = -1
-            place = T.Select(best[vi] < X[vi, vk], Y[vi], T.Cast("int32", vk))
-            value = T.Select(best[vi] < X[vi, vk], best[vi], X[vi, vk])
-            Y[vi] = place
-            best[vi] = value
-
-
-def test_an_argmin_by_selection_takes_the_last_of_equals_and_lets_nan_win() -> None:
-    x = np.round(floats(5, 10))
-    x[1, 3] = np.nan
-    x[2] = np.nan
-    x[3] = np.inf
-    check(argmin_by_selection, x, np.zeros(5, np.int32))
-    assert methods(argmin_by_selection)[-1].endswith("argmin over k")
 
 
 def two_conditions(*, greatest: bool, last: bool) -> PrimFunc:
@@ -211,22 +164,8 @@ def test_of_equal_extremes_the_places_decide(greatest: bool, last: bool) -> None
         check(func, x, best, np.full(40, start, np.int32))
 
 
-@T.prim_func
-def flat_places(
-    X: T.Buffer((3, 4), "float32"), best: T.Buffer((3,), "float32"), place: T.Buffer((3,), "int32")
-):
-    for i, k in T.grid(3, 4):
-        if X[i, k] > best[i]:
-            best[i] = X[i, k]
-            place[i] = i * 4 + k
-
-
-def test_the_place_of_an_extreme_may_depend_on_its_row() -> None:
-    check(flat_places, floats(3, 4), np.full(3, -9, np.float32), np.zeros(3, np.int32))
-
-
 def test_a_dense_layer_is_stored_where_memory_is_not_contiguous() -> None:
     x, w, b, out = floats(3, 5), floats(5, 4), floats(4), np.zeros((3, 8), np.float32)
-    relaxpy.compile(dense, "numpy")["dense"](x, w, b, out[:, ::2])
+    relaxpy.compile(kernel(DENSE), "numpy")["dense"](x, w, b, out[:, ::2])
     np.testing.assert_allclose(out[:, ::2], x @ w + b, rtol=1e-5, atol=1e-6)
     assert not out[:, 1::2].any()

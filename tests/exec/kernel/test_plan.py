@@ -20,8 +20,9 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import And, FloorDiv, Not, Or, PrimExpr, Var
 from relaxpy.script import relax as R, tir as T
 from tests.exec.kernel.support import check
-from tests.exec.kernel.test_kinds import cumsum, jacobi, split_loop
-from tests.exec.kernel.test_model_kernels import dense, softmax
+from tests.exec.kernel.test_kinds import KINDS
+from tests.exec.kernel.test_model_kernels import CLASSIFIER
+from tests.exec.kernel.written import kernel
 
 n, i, j = Var("n", "int64"), Var("i", "int64"), Var("j", "int64")
 
@@ -92,7 +93,7 @@ def test_a_condition_over_two_axes_divides_nothing() -> None:
 
 
 def test_a_dense_layer_is_a_product_into_the_result_and_an_addition_there() -> None:
-    found = make_plan(dense, "dense")
+    found = make_plan(kernel(CLASSIFIER["a dense layer"]), "dense")
     product, bias = found.trees
     assert isinstance(product, Run)
     assert isinstance(product.idiom, Contraction)
@@ -104,7 +105,7 @@ def test_a_dense_layer_is_a_product_into_the_result_and_an_addition_there() -> N
 
 
 def test_the_stages_of_a_softmax_share_their_rows() -> None:
-    [block] = in_tiles(make_plan(softmax, "softmax")).trees
+    [block] = in_tiles(make_plan(kernel(CLASSIFIER["softmax"]), "softmax")).trees
     assert isinstance(block, Tile)
     assert [len(run.over) for run in block.body] == [1, 0, 1, 0]
     assert all(isinstance(run.statement, Assignment) for run in block.body)
@@ -112,13 +113,15 @@ def test_the_stages_of_a_softmax_share_their_rows() -> None:
 
 
 def test_only_the_axis_that_carries_a_dependence_is_serial() -> None:
-    first, rest = make_plan(cumsum, "cumsum").trees
+    first, rest = make_plan(
+        kernel(KINDS["a running sum accumulates over all rows at once"]), "cumsum"
+    ).trees
     assert isinstance(first, Run)
     assert first.store is not None
     assert isinstance(rest, Run)
     assert isinstance(rest.idiom, Scan)
     assert [axis.var.name for axis in rest.ordered] == ["j"]
-    [sweep] = make_plan(jacobi, "jacobi").trees
+    [sweep] = make_plan(kernel(KINDS["a sweep runs step by step over whole grids"]), "jacobi").trees
     assert isinstance(sweep, For)
     assert sweep.axis.var.name == "_sweep"
 
@@ -138,7 +141,7 @@ def test_a_loop_is_not_moved_outward_past_what_it_would_reverse() -> None:
 def test_a_plan_names_no_library() -> None:
     for module in (plan, planner, schedule, dependence):
         assert "numpy" not in inspect.getsource(module).lower()
-    assert make_plan(split_loop, "split").name == "split"
+    assert make_plan(kernel(KINDS["a loop that is split"]), "split").name == "split"
 
 
 @T.prim_func

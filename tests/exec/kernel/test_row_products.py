@@ -4,42 +4,32 @@ import numpy as np
 import pytest
 
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import from_source
 from tests.exec.kernel.support import check, load, source_of
+from tests.exec.kernel.written import kernel
+from tests.ir.relax.texts import DTYPES
 
 TEXT = """
-@T.prim_func
-def kernel(x: T.handle, s: T.handle, p: T.handle):
-    n, m = T.int64(), T.int64()
-    X = T.match_buffer(x, (n, m), "DTYPE")
-    S = T.match_buffer(s, (n,), "DTYPE")
-    P = T.match_buffer(p, (n, m), "DTYPE")
-    Q = T.alloc_buffer((n, m), "DTYPE")
-    for i, j in T.grid(n, m):
-        with T.block("product"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            Q[vi, vj] = X[vi, vj] * X[vi, vj]
+def f(X: DTYPE[n, m], S: DTYPE[n], P: DTYPE[n, m]):
+    Q = T.alloc_buffer((n, m), "LONG")
+    for i, j in SS(n, m):
+        Q[vi, vj] = X[vi, vj] * X[vi, vj]
     BETWEEN
-    for i, j in T.grid(n, m):
-        with T.block("sum"):
-            vi, vj = T.axis.remap("SR", [i, j])
-            with T.init():
-                S[vi] = START
-            S[vi] = S[vi] + Q[vi, vj]
+    for i, j in SR(n, m):
+        with T.init():
+            S[vi] = T.Cast("LONG", START)
+        S[vi] = S[vi] + Q[vi, vj]
     AFTER
 """
+SHORT = {long: short for short, long in DTYPES.items()}
 
 
-def kernel(
+def product(
     between: str = "", after: str = "", dtype: str = "float32", start: str = "0", **changed: str
 ) -> PrimFunc:
-    text = TEXT.replace("BETWEEN", between).replace("AFTER", after)
-    text = text.replace("START", f'T.Cast("DTYPE", {start})')
+    text = TEXT.replace("BETWEEN", between).replace("AFTER", after).replace("START", start)
     for old, new in changed.items():
         text = text.replace(old, new)
-    func = from_source(text.replace("DTYPE", dtype))
-    assert isinstance(func, PrimFunc)
-    return func
+    return kernel(text.replace("DTYPE", SHORT[dtype]).replace("LONG", dtype))
 
 
 def arguments(n: int = 5, m: int = 7, dtype: str = "float32") -> tuple[np.ndarray, ...]:
@@ -51,7 +41,7 @@ def arguments(n: int = 5, m: int = 7, dtype: str = "float32") -> tuple[np.ndarra
 @pytest.mark.parametrize("start", ["0", "3"])
 @pytest.mark.parametrize(("n", "m"), [(5, 7), (0, 3), (3, 0), (1, 1), (700, 1000)])
 def test_a_sum_of_squares_is_a_product_of_vectors(n: int, m: int, start: str, dtype: str) -> None:
-    func = kernel(start=start, dtype=dtype)
+    func = product(start=start, dtype=dtype)
     assert "np.vecdot" in source_of(func)
     assert "multiply" not in source_of(func)
     x, s, p = arguments(n, m, dtype)
@@ -61,19 +51,18 @@ def test_a_sum_of_squares_is_a_product_of_vectors(n: int, m: int, start: str, dt
     np.testing.assert_allclose(s, expected, rtol=(m + 1) * np.finfo(dtype).eps)
 
 
-READS = 'for i, j in T.grid(n, m):\n        with T.block("r"):\n            '
-READS += 'vi, vj = T.axis.remap("SS", [i, j])\n            '
+READS = "for i, j in SS(n, m):\n        "
 
 
 @pytest.mark.parametrize(
     "func",
     [
-        kernel(after=f"{READS}P[vi, vj] = Q[vi, vj]"),
-        kernel(between=f"{READS}X[vi, vj] = T.float32(2)"),
-        kernel(between="Q[0, 0] = T.float32(1)"),
-        kernel(dtype="float16"),
-        kernel(dtype="int32"),
-        kernel(**{"Q = T.alloc": "R = T.alloc", "Q[": "P["}),
+        product(after=f"{READS}P[vi, vj] = Q[vi, vj]"),
+        product(between=f"{READS}X[vi, vj] = T.float32(2)"),
+        product(between="Q[0, 0] = T.float32(1)"),
+        product(dtype="float16"),
+        product(dtype="int32"),
+        product(**{"Q = T.alloc": "R = T.alloc", "Q[": "P["}),
     ],
     ids=["read twice", "operand overwritten", "written twice", "float16", "int32", "an argument"],
 )
@@ -84,26 +73,17 @@ def test_products_with_another_use_are_stored(func: PrimFunc) -> None:
 
 
 def test_a_column_is_not_a_row() -> None:
-    func = kernel(**{"Q[vi, vj] = X[vi, vj] * X[vi, vj]": "Q[vi, vj] = X[vj, vi] * X[vi, vj]"})
+    func = product(**{"Q[vi, vj] = X[vi, vj] * X[vi, vj]": "Q[vi, vj] = X[vj, vi] * X[vi, vj]"})
     assert "np.vecdot" not in source_of(func)
     check(func, *arguments(6, 6))
 
 
 IN_PLACE = """
-@T.prim_func
-def kernel(x: T.handle, w: T.handle, y: T.handle):
-    n, m = T.int64(), T.int64()
-    X = T.match_buffer(x, (n, m), "float32")
-    W = T.match_buffer(w, (m,), "float32")
-    Y = T.match_buffer(y, (n, m), "float32")
-    for i, j in T.grid(n, m):
-        with T.block("shifted"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            Y[vi, vj] = X[vi, vj] - W[vj]
-    for i, j in T.grid(n, m):
-        with T.block("scaled"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            Y[vi, vj] = VALUE
+def f(X: f32[n, m], W: f32[m], Y: f32[n, m]):
+    for i, j in SS(n, m):
+        Y[vi, vj] = X[vi, vj] - W[vj]
+    for i, j in SS(n, m):
+        Y[vi, vj] = VALUE
 """
 
 
@@ -120,8 +100,7 @@ def kernel(x: T.handle, w: T.handle, y: T.handle):
     ],
 )
 def test_a_target_is_scratch_memory_after_its_last_read(value: str, temporaries: int) -> None:
-    func = from_source(IN_PLACE.replace("VALUE", value))
-    assert isinstance(func, PrimFunc)
+    func = kernel(IN_PLACE.replace("VALUE", value))
     lines = source_of(func).split("def rows")[-1].splitlines()
     assert sum(line.strip().startswith("t") and " = " in line for line in lines) == temporaries
     x, w, y = np.random.default_rng(0).standard_normal((3, 6, 6), dtype=np.float32)
@@ -129,18 +108,11 @@ def test_a_target_is_scratch_memory_after_its_last_read(value: str, temporaries:
 
 
 BATCHES = """
-@T.prim_func
-def kernel(x: T.handle, y: T.handle, z: T.handle):
-    b, n, m = T.int64(), T.int64(), T.int64()
-    X = T.match_buffer(x, (b, m), "DTYPE")
-    Y = T.match_buffer(y, (b, n, m), "DTYPE")
-    Z = T.match_buffer(z, (b, n), "DTYPE")
-    for i, j, k in T.grid(b, n, m):
-        with T.block("product"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                Z[vi, vj] = T.Cast("DTYPE", START)
-            Z[vi, vj] = Z[vi, vj] + FACTORS
+def f(X: DTYPE[b, m], Y: DTYPE[b, n, m], Z: DTYPE[b, n]):
+    for i, j, k in SSR(b, n, m):
+        with T.init():
+            Z[vi, vj] = T.Cast("LONG", START)
+        Z[vi, vj] = Z[vi, vj] + FACTORS
 """
 
 
@@ -148,9 +120,8 @@ def kernel(x: T.handle, y: T.handle, z: T.handle):
 @pytest.mark.parametrize("start", ["0", "2"])
 @pytest.mark.parametrize("factors", ["X[vi, vk] * Y[vi, vj, vk]", "Y[vi, vj, vk] * X[vi, vk]"])
 def test_a_matrix_times_a_vector_of_each_batch(factors: str, start: str, dtype: str) -> None:
-    text = BATCHES.replace("FACTORS", factors).replace("START", start).replace("DTYPE", dtype)
-    func = from_source(text)
-    assert isinstance(func, PrimFunc)
+    text = BATCHES.replace("FACTORS", factors).replace("START", start)
+    func = kernel(text.replace("DTYPE", SHORT[dtype]).replace("LONG", dtype))
     random = np.random.default_rng(0)
     for b, n, m in [(2, 3, 4), (1, 1, 1), (3, 2, 0), (2, 1, 5)]:
         x, y = (random.integers(-4, 5, shape).astype(dtype) for shape in ((b, m), (b, n, m)))

@@ -12,88 +12,62 @@ from relaxpy.exec.kernel.emit import short_axes
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import from_source, tir as T
-from tests.exec.kernel.support import check, load, methods, source_of
+from relaxpy.script import from_source
+from tests.exec.kernel.support import load, methods
+from tests.exec.kernel.written import kernel, run_row
 from tests.fuzz.seed import COUNT, SEED
+from tests.rows import sections
 
-rng = np.random.default_rng(7)
-
-
-@T.prim_func
-def repeated(A: T.Buffer((2, 600), "float32"), B: T.Buffer((2, 1800), "float32")):
-    for i, j, k in T.grid(2, 600, 3):
-        with T.block("B"):
-            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
-            B[vi, vj * 3 + vk] = A[vi, vj]
-
-
-@T.prim_func
-def channels_last(a: T.handle, b: T.handle):
-    n, m = T.int64(), T.int64()
-    A = T.match_buffer(a, (3, n, m), "uint8")
-    B = T.match_buffer(b, (n, m, 3), "float32")
-    for i, j, k in T.grid(n, m, 3):
-        with T.block("B"):
-            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
-            B[vi, vj, vk] = T.Cast("float32", A[vk, vi, vj])
-
-
-@T.prim_func
-def pairs(A: T.Buffer((2, 2, 1200), "float32"), B: T.Buffer((1200, 2, 2), "float32")):
-    for i, j, k in T.grid(1200, 2, 2):
-        with T.block("B"):
-            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
-            B[vi, vj, vk] = A[vk, vj, vi]
-
-
-@T.prim_func
-def shifted(a: T.handle, c: T.handle, b: T.handle):
-    n = T.int64()
-    A, B = T.match_buffer(a, (n, 3), "float32"), T.match_buffer(b, (n, 3), "float32")
-    C = T.match_buffer(c, (3,), "float32")
-    for i, j in T.grid(n, 3):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] + C[vj]
+SHORT = sections("""
+--- rows of three
+def f(A: f32[2, 600], B: f32[2, 1800]):
+    for i, j, k in SSS(2, 600, 3):
+        B[vi, vj * 3 + vk] = A[vi, vj]
+# methods: loop over k, elementwise
+# source: for k in range(3):\n        B[:, k:k + 1800:3] = A\n
+--- channels last
+def f(A: u8[3, n, m], B: f32[n, m, 3]):
+    for i, j, k in SSS(n, m, 3):
+        B[vi, vj, vk] = T.Cast("float32", A[vk, vi, vj])
+# args: n=0, m=5
+# args: n=1, m=1
+# args: n=2, m=3
+# args: n=20, m=30
+# methods: loop over k, elementwise
+--- several short axes
+def f(A: f32[2, 2, 1200], B: f32[1200, 2, 2]):
+    for i, j, k in SSS(1200, 2, 2):
+        B[vi, vj, vk] = A[vk, vj, vi]
+# methods: loop over k, loop over j, elementwise
+--- a vector added to rows
+def f(A: f32[n, 3], C: f32[3], B: f32[n, 3]):
+    for i, j in SS(n, 3):
+        B[vi, vj] = A[vi, vj] + C[vj]
+# args: n=0
+# args: n=1
+# args: n=2
+# args: n=20
+# methods: loop over j, elementwise
+--- axes in another order are not read several times
+def f(A: f32[50, 60, 3], B: f32[60, 50, 3]):
+    for i, j, k in SSS(60, 50, 3):
+        B[vi, vj, vk] = A[vj, vi, vk]
+# methods: elementwise
+""")
 
 
-def test_a_short_innermost_axis_is_a_loop() -> None:
-    for func in (repeated, channels_last, shifted):
-        assert [m.split()[-1] for m in methods(func)] == ["elementwise"]
-        assert methods(func)[0].startswith("loop over ")
-    assert "for k in range(3):\n        B[:, k:k + 1800:3] = A\n" in source_of(repeated)
-
-
-def test_several_short_axes_are_loops() -> None:
-    assert methods(pairs) == ["loop over k, loop over j, elementwise"]
-
-
-def test_results_are_those_of_the_text() -> None:
-    check(repeated, rng.random((2, 600), np.float32), np.zeros((2, 1800), np.float32))
-    check(pairs, rng.random((2, 2, 1200), np.float32), np.zeros((1200, 2, 2), np.float32))
-    for n, m in ((0, 5), (1, 1), (2, 3), (20, 30)):
-        images = rng.integers(0, 255, (3, n, m), np.uint8)
-        check(channels_last, images, np.zeros((n, m, 3), np.float32))
-        check(
-            shifted,
-            rng.random((n, 3), np.float32),
-            rng.random(3, np.float32),
-            np.zeros((n, 3), np.float32),
-        )
+@pytest.mark.parametrize("fact", SHORT)
+def test_a_short_innermost_axis_is_a_loop(fact: str) -> None:
+    run_row(SHORT[fact])
 
 
 def simple(store: str, n: int, k: int, source: str, target: str) -> PrimFunc:
     """A kernel with a store over n x k elements."""
-    func = from_source(f"""
-@T.prim_func
-def kernel(A: T.Buffer({source}, "float32"), B: T.Buffer({target}, "float32")):
-    for i, j in T.grid({n}, {k}):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            {store}
+    return kernel(f"""
+def f(A: f32{[*source]}, B: f32{[*target]}):
+    for i, j in SS({n}, {k}):
+        {store}
 """)
-    assert isinstance(func, PrimFunc)
-    return func
 
 
 @pytest.mark.parametrize(
@@ -111,19 +85,6 @@ def test_other_stores_run_at_once(
     reason: str, store: str, n: int, k: int, source: tuple[int, ...], target: tuple[int, ...]
 ) -> None:
     assert methods(simple(store, n, k, source, target)) == ["elementwise"], reason
-
-
-def test_axes_in_another_order_are_not_read_several_times() -> None:
-    func = from_source("""
-@T.prim_func
-def kernel(A: T.Buffer((50, 60, 3), "float32"), B: T.Buffer((60, 50, 3), "float32")):
-    for i, j, k in T.grid(60, 50, 3):
-        with T.block("B"):
-            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
-            B[vi, vj, vk] = A[vj, vi, vk]
-""")
-    assert isinstance(func, PrimFunc)
-    assert methods(func) == ["elementwise"]
 
 
 # ---- random stores
@@ -224,7 +185,7 @@ def compare(number: int) -> bool:
     draw = Draw(Random(f"{SEED}/{number}"))
     func = from_source(draw.text)
     assert isinstance(func, PrimFunc)
-    kernel = load(func)
+    compiled = load(func)
     for n in (draw.random.choice((0, 1, 2)), draw.random.choice((3, 7))):
         args = [*draw.arguments(n)]
         same = [(a, b) for a in args for b in args if a is not b and a.dtype == b.dtype]
@@ -234,7 +195,7 @@ def compare(number: int) -> bool:
                 for a in args
             ]
         ours, theirs = _copies(args), _copies(args)
-        kernel(*ours)
+        compiled(*ours)
         run_prim_func(func, theirs, "kernel")
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b, err_msg=f"{number}\n{draw.text}")

@@ -9,38 +9,31 @@ from tests.rows import sections
 
 SHORTENED = sections("""
 --- a let that nothing uses reads an empty buffer
-def f(y_handle: T.handle):
-    Y = T.match_buffer(y_handle, ((0 // 2),), "float32")
+def f(Y: f32[0 // 2]):
     t = Y[0]
 # args: np.zeros((0,), "float32")
 # error: index 0 is outside dimension 0 of buffer Y
 --- a matched region is larger than its buffer
-def f(Y: T.Buffer((2, 2), "float32")):
+def f(Y: f32[2, 2]):
     with T.block("b4"):
         vv = T.axis.spatial(1, 0)
-        M = T.match_buffer(Y[vv, 0:0 + 8], (8,), "float32")
+        M = T.match_buffer(Y[vv, 0 : 0 + 8], (8,), "float32")
         T.evaluate(0)
 # args: np.array([[1.0, 1.0], [1.0, 1.0]], "float32")
 # error: the region .* of M lies outside its buffer
 --- an index is a remainder by a size of 0
-def f(g_handle: T.handle):
-    n = T.int64()
-    G = T.match_buffer(g_handle, (n,), "bool")
-    G[(T.int32(1) % n)] = T.bool(True)
+def f(G: bool[n]):
+    G[T.int32(1) % n] = T.bool(True)
 # args: np.zeros((0,), "bool")
 # error: division by zero
 --- the first element of a buffer of a computed size of 0
-def f(n: T.int64, g_handle: T.handle):
-    G = T.match_buffer(g_handle, ((n + 1),), "float32")
+def f(n: T.int64, G: f32[n + 1]):
     Y = T.alloc_buffer((), "float32")
     Y[()] = G[0]
 # args: -1, np.zeros((0,), "float32")
 # error: index 0 is outside dimension 0 of buffer G
 --- a block stores a pair under a loop of one iteration
-def f(y_handle: T.handle, b_handle: T.handle, q_handle: T.handle):
-    Y = T.match_buffer(y_handle, (), "float32")
-    B = T.match_buffer(b_handle, (1,), "float32")
-    Q = T.match_buffer(q_handle, (), "float32")
+def f(Y: f32[()], B: f32[1], Q: f32[()]):
     for i in range(T.int64(1)):
         for j in range(2):
             with T.block("b3"):
@@ -48,9 +41,9 @@ def f(y_handle: T.handle, b_handle: T.handle, q_handle: T.handle):
                 vi = T.axis.spatial(T.int64(1), i)
                 vv = T.axis.reduce(1, T.int64(0))
                 with T.init():
-                    Q[()] = T.float32(0.0)
-                t = T.Select((Y[()] < B[vi]), T.float32(1.0), Q[()])
-                tmp = T.Select((Y[()] < B[vi]), Y[()], B[vi])
+                    Q[()] = T.float32(0)
+                t = T.Select(Y[()] < B[vi], T.float32(1), Q[()])
+                tmp = T.Select(Y[()] < B[vi], Y[()], B[vi])
                 Q[()] = t
                 B[vi] = tmp
 # args: np.array(1.0, "float32"), np.array([1.0], "float32"), np.array(1.0, "float32")
@@ -58,112 +51,90 @@ def f(y_handle: T.handle, b_handle: T.handle, q_handle: T.handle):
 --- a view is larger than the empty memory that no iteration meets
 def f():
     Y = T.alloc_buffer((0, 2), "float32")
-    B = T.decl_buffer((2,), "float32", data=Y.data, elem_offset=(0 * 4))
+    B = T.decl_buffer((2,), "float32", data=Y.data, elem_offset=0 * 4)
     for i in range(T.int64(0)):
         Y[T.int64(1), 0] = B[0]
 --- an array of no elements that cannot be written
-def f(g_handle: T.handle):
-    n = T.int64()
-    G = T.match_buffer(g_handle, (n,), "float32")
+def f(G: f32[n]):
     for i in range(n):
-        G[i] = T.float32(1.0)
+        G[i] = T.float32(1)
 # args: frozen(np.zeros((0,), "float32"))
 --- what `or` has decided reads outside
-def stop(z: T.handle):
-    ndarray = T.match_buffer(z, (), "int32")
+def stop(ndarray: i32[()]):
     max = T.alloc_buffer((2,), "int32")
     bfloat16 = T.alloc_buffer((), "bool")
     bfloat16[()] = T.bool(True)
     for a in range(2):
-        bfloat16[()] = (bfloat16[()] or T.Cast("bool", max[ndarray[()]]))
+        bfloat16[()] = bfloat16[()] or T.Cast("bool", max[ndarray[()]])
 # args: np.array(3, "int32")
 --- a gather beside a loop without iterations
-def f(w_handle: T.handle, B: T.Buffer(((1 * 3),), "int32")):
-    n = T.int64()
-    W = T.match_buffer(w_handle, (n,), "float32")
+def f(W: f32[n], B: i32[1 * 3]):
     G = T.alloc_buffer((n,), "float32")
-    D = T.alloc_buffer(((1 * 3), n), "float32")
+    D = T.alloc_buffer((1 * 3, n), "float32")
     for j in range(2):
         for k in range(n):
             D[j, k] = G[B[j]]
 # args: np.zeros((0,), "float32"), np.array([0, 0, 0], "int32")
 --- a sum of a gather over no iterations
-def f(d_handle: T.handle, a_handle: T.handle, H: T.Buffer((2,), "int32")):
-    n = T.int64()
-    D = T.match_buffer(d_handle, (2,), "int32")
-    A = T.match_buffer(a_handle, (n,), "float32")
+def f(D: i32[2], A: f32[n], H: i32[2]):
     Y = T.alloc_buffer((), "int32")
     for i in range(n):
         for j in range(2):
-            Y[()] = (Y[()] + H[D[j]])
+            Y[()] = Y[()] + H[D[j]]
 # args: np.array([4, 1], "int32"), np.zeros((0,), "float32"), np.array([1, 1], "int32")
 --- a computed size of 0 allocates and loops over nothing
 def f(reversed: T.handle, where_: T.int64, math: T.handle):
-    work = T.match_buffer(reversed, ((where_ + 1),), "float32")
-    stop = T.match_buffer(math, ((5 + 1),), "float32")
-    scan = T.alloc_buffer(((where_ + 1),), "float32")
-    for blocks in range((where_ + 1)):
-        scan[blocks] = stop[(0 - 1)]
+    work = T.match_buffer(reversed, (where_ + 1,), "float32")
+    stop = T.match_buffer(math, (5 + 1,), "float32")
+    scan = T.alloc_buffer((where_ + 1,), "float32")
+    for blocks in range(where_ + 1):
+        scan[blocks] = stop[0 - 1]
     for bfloat16 in range(T.int64(0)):
-        work[T.int64(1)] = T.float32(1.0)
+        work[T.int64(1)] = T.float32(1)
 # args: np.zeros((0,), "float32"), -1, np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0], "float32")
 --- a branch that no iteration takes reads outside
-def f(rx: T.handle, b_handle: T.handle):
-    k1 = T.int64()
+def f(rx: T.handle, b: f32[k1]):
     job = T.match_buffer(rx, (k1, k1), "float32")
-    b = T.match_buffer(b_handle, (k1,), "float32")
     F = T.alloc_buffer((k1, k1), "float32")
     for zero in range(k1):
         for enumerate in range(k1):
-            F[zero, enumerate] = T.float32(1.0)
-            job[zero, enumerate] = T.if_then_else(
-                zero >= 1, b[1], T.float32(0.0)
-            ) + T.Cast("float32", T.int64(1))
+            F[zero, enumerate] = T.float32(1)
+            job[zero, enumerate] = T.if_then_else(zero >= 1, b[1], T.float32(0)) + T.Cast(
+                "float32", T.int64(1)
+            )
 # args: np.array([[1.0]], "float32"), np.array([1.0], "float32")
 # result: {0: [[1.0]]}
 --- a sum over no iterations, of a scalar extent
-def f(m: T.int64, h_handle: T.handle, c_handle: T.handle, x_handle: T.handle):
-    H = T.match_buffer(h_handle, (2,), "int32")
-    C = T.match_buffer(c_handle, ((m * 2),), "float32")
-    X = T.match_buffer(x_handle, (2,), "float32")
+def f(m: T.int64, H: i32[2], C: f32[m * 2], X: f32[2]):
     Y = T.alloc_buffer((), "float32")
     for i in range(2):
         for j in range(m):
-            Y[()] = (Y[()] + X[H[i]])
+            Y[()] = Y[()] + X[H[i]]
     for j in range(T.int64(0)):
-        C[T.int64(1)] = T.float32(1.0)
+        C[T.int64(1)] = T.float32(1)
 # args: 0, np.array([3, 3], "int32"), np.zeros((0,), "float32"), np.array([1.0, 1.0], "float32")
 --- a let in the value of a let
-def f(y_handle: T.handle):
+def f(Y: f32[2]):
     lv = T.float32()
     let = T.float32()
-    Y = T.match_buffer(y_handle, (2,), "float32")
     F = T.alloc_buffer((), "float32")
     with T.block("rows"):
         vx = T.axis.spatial(T.int64(1), 0)
-        F[()] = T.Let(
-            T.float32(1.0),
-            where={lv: T.Let(T.float32(1.0), where={let: Y[T.min(vx, 1)]})},
-        )
+        F[()] = T.Let(T.float32(1), where={lv: T.Let(T.float32(1), where={let: Y[T.min(vx, 1)]})})
 # args: np.array([1.0, 1.0], "float32")
 --- a let that nothing uses reads past the end
-def f(y_handle: T.handle):
-    Y = T.match_buffer(y_handle, (0,), "int32")
+def f(Y: i32[0]):
     t = Y[T.int32(1)]
 # args: np.zeros((0,), "int32")
 # error: index 1 is outside dimension 0 of buffer Y
 --- a scatter into memory that cannot be written
-def f(y_handle: T.handle, b_handle: T.handle):
-    Y = T.match_buffer(y_handle, (2,), "float32")
-    B = T.match_buffer(b_handle, (), "int32")
+def f(Y: f32[2], B: i32[()]):
     for i in range(2):
-        Y[B[()]] = (Y[B[()]] + T.float32(1.0))
+        Y[B[()]] = Y[B[()]] + T.float32(1)
 # args: frozen(np.array([1.0, 1.0], "float32")), np.array(1, "int32")
 # error: the memory of buffer Y is read-only
 --- a scalar makes a buffer empty that is read
-def f(g_handle: T.handle, b_handle: T.handle, n: T.int64):
-    G = T.match_buffer(g_handle, (), "float32")
-    B = T.match_buffer(b_handle, ((n + 2),), "float32")
+def f(G: f32[()], B: f32[n + 2], n: T.int64):
     G[()] = B[T.int64(1)]
 # args: np.array(1.0, "float32"), np.zeros((0,), "float32"), -2
 # error: index 1 is outside dimension 0 of buffer B
@@ -185,77 +156,63 @@ def f():
     Y = T.alloc_buffer((), "uint64")
     Y[()] = T.uint64(0)
     for i in range(2):
-        Y[()] = (Y[()] ^ T.uint64(0))
+        Y[()] = Y[()] ^ T.uint64(0)
 --- an index divides by a computed size of 0
-def f(g_handle: T.handle, b_handle: T.handle, Q: T.Buffer((), "float32")):
-    n = T.int64()
-    G = T.match_buffer(g_handle, (n,), "float32")
-    B = T.match_buffer(b_handle, ((n - 1),), "float32")
-    for i in range((4 * 4)):
-        Q[()] = B[((i % 4) % (n - 1))]
+def f(G: f32[n], B: f32[n - 1], Q: f32[()]):
+    for i in range(4 * 4):
+        Q[()] = B[i % 4 % (n - 1)]
 # args: np.array([1.0], "float32"), np.zeros((0,), "float32"), np.array(1.0, "float32")
 # error: division by zero
 --- a computed size below 0 allocates nothing
-def f(g_handle: T.handle):
-    n = T.int64()
-    G = T.match_buffer(g_handle, (n,), "float32")
-    Y = T.alloc_buffer((n, ((n - 3) + 1)), "float32")
+def f(G: f32[n]):
+    Y = T.alloc_buffer((n, n - 3 + 1), "float32")
     Q = T.alloc_buffer((n,), "float32")
     Z = T.alloc_buffer((n,), "float32")
     for i in range(n):
-        for j in range((n - 1)):
-            Y[i, T.int64(1)] = (Y[i, T.int64(1)] + T.float32(1.0))
+        for j in range(n - 1):
+            Y[i, T.int64(1)] = Y[i, T.int64(1)] + T.float32(1)
     for i in range(n):
-        Q[i] = T.float32(1.0)
+        Q[i] = T.float32(1)
     for i in range(n):
-        Z[i] = ((T.float32(1.0) + Q[i]) + T.float32(1.0))
+        Z[i] = T.float32(1) + Q[i] + T.float32(1)
 # args: np.array([1.0], "float32")
 --- a divisor of 0 in a loop without iterations
-def f(g_handle: T.handle, n: T.int64):
-    G = T.match_buffer(g_handle, ((n + 1),), "float32")
+def f(G: f32[n + 1], n: T.int64):
     Y = T.alloc_buffer((), "float32")
-    for i in range((n + 1)):
-        Y[()] = (Y[()] + G[((i + 1) % (n + 1))])
+    for i in range(n + 1):
+        Y[()] = Y[()] + G[(i + 1) % (n + 1)]
 # args: np.zeros((0,), "float32"), -1
 --- `or` is decided before the read outside
-def f(y_handle: T.handle):
-    Y = T.match_buffer(y_handle, (2,), "bool")
+def f(Y: bool[2]):
     Q = T.alloc_buffer((), "bool")
     Q[()] = T.bool(False)
     for i in range(2):
-        Q[()] = (Q[()] or (T.Cast("int32", Y[(i + 1)]) >= T.int32(1)))
+        Q[()] = Q[()] or T.Cast("int32", Y[i + 1]) >= T.int32(1)
 # args: np.array([True, True], "bool")
 --- a table of no elements is looked up in no iteration
-def f(n: T.int64, g_handle: T.handle, b_handle: T.handle, q_handle: T.handle):
-    G = T.match_buffer(g_handle, ((0 + n),), "float32")
-    B = T.match_buffer(b_handle, (0,), "bool")
-    Q = T.match_buffer(q_handle, (T.int32(2),), "int32")
-    X = T.alloc_buffer((T.int32(2), (0 + n)), "bool")
+def f(n: T.int64, G: f32[0 + n], B: bool[0], Q: i32[T.int32(2)]):
+    X = T.alloc_buffer((T.int32(2), 0 + n), "bool")
     for i in range(T.int32(2)):
         for j in range(n):
             X[i, j] = B[Q[i]]
     for i in range(T.int32(0)):
-        G[T.int32(1)] = T.float32(1.0)
+        G[T.int32(1)] = T.float32(1)
 # args: 0, np.zeros((0,), "float32"), np.zeros((0,), "bool"), np.array([0, 0], "int32")
 --- a read outside, of a value in a branch not taken
-def f(g_handle: T.handle):
-    n = T.int64()
-    G = T.match_buffer(g_handle, (n,), "float32")
+def f(G: f32[n]):
     Y = T.alloc_buffer((n, n), "float32")
     Q = T.alloc_buffer((n,), "float32")
     for i in range(n):
-        Y[i, 0] = T.float32(1.0)
-    for i in range(n):
-        with T.block("b1"):
-            vi = T.axis.remap("S", [i])
-            D = T.alloc_buffer((n,), "float32")
-            for j in range(n):
-                for k in range(3):
-                    if (((j * 3) + k) < n):
-                        D[j * 3 + k] = T.Cast("float32", T.int64(1)) + T.if_then_else(
-                            vi + 1 < n, Y[j * 3 + k, 1], T.float32(0.0)
-                        )
-            Q[vi] = T.float32(1.0)
+        Y[i, 0] = T.float32(1)
+    for i in S(n):
+        D = T.alloc_buffer((n,), "float32")
+        for j in range(n):
+            for k in range(3):
+                if j * 3 + k < n:
+                    D[j * 3 + k] = T.Cast("float32", T.int64(1)) + T.if_then_else(
+                        vi + 1 < n, Y[j * 3 + k, 1], T.float32(0)
+                    )
+        Q[vi] = T.float32(1)
 # args: np.array([1.0], "float32")
 """)
 

@@ -5,35 +5,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel import runtime
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import from_source, tir as T
 from tests.exec.kernel.support import check, load, source_of
+from tests.exec.kernel.written import floats, kernel, run_row
+from tests.ir.relax.texts import DTYPES
+from tests.rows import sections
 
 rng = np.random.default_rng(5)
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, 3.0]
 
 
-def floats(*shape: int) -> np.ndarray:
-    return rng.standard_normal(shape).astype(np.float32)
-
-
 def elementwise(value: str, dtype: str = "float32") -> PrimFunc:
     """B[i] = `value`, which mentions A[vi]."""
-    func = from_source(f"""
-@T.prim_func
-def kernel(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "{dtype}")
-    B = T.match_buffer(b, (n,), "{dtype}")
-    for i in range(n):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = {value}
+    short = next(short for short, long in DTYPES.items() if long == dtype)
+    return kernel(f"""
+def f(A: {short}[n], B: {short}[n]):
+    for i in S(n):
+        B[vi] = {value}
 """)
-    assert isinstance(func, PrimFunc)
-    return func
 
 
 # ---- limits
@@ -69,72 +59,87 @@ def test_limits_by_numbers(value: str, function: str, dtype: str, repeats: int) 
         assert function in source_of(func)
 
 
-# ---- choices
+SINGLE = sections("""
+--- a triangle
+def f(A: f32[n, m], B: f32[n, m]):
+    for i, j in SS(n, m):
+        B[vi, vj] = T.Select(vi <= vj, A[vi, vj] * T.float32(2), T.float32(7))
+# args: n=0, m=3
+# args: n=3, m=0
+# args: n=4, m=6
+# args: n=6, m=4
+# source: np.copyto
+--- two triangles
+def f(A: f32[n, n], B: f32[n, n]):
+    for i, j in SS(n, n):
+        B[vi, vj] = T.if_then_else(vi < vj, A[vj, vi], A[vi, vj])
+# args: n=0
+# args: n=4
+# args: n=6
+# not source: np.copyto
+--- slices of a view
+def f(A: f32[2, n, m, 3], at: i64[k], B: f32[n, k, 2]):
+    for i, j, c in SSS(n, k, 2):
+        B[vi, vj, vc] = A[1, vi, at[vj], vc + 1]
+# args: n=0, m=3, k=2, at=np.array([2, 0])
+# args: n=2, m=3, k=0
+# args: n=4, m=5, k=2, at=np.array([4, 1])
+# args: n=4, m=5, k=11, at=np.arange(11) % 5
+# args: n=4, m=5, k=11, at=(np.arange(11) % 5)[::-1], A=np.asfortranarray(floats(2, 4, 5, 3))
+# args: n=4, m=5, k=2, at=np.array([4, 1]), B=np.asfortranarray(floats(4, 2, 2))
+# args: n=4, m=5, k=3, at=np.array([0, -1, 4]) -> index -1 is outside dimension 2 of buffer
+# args: n=4, m=5, k=3, at=np.array([0, 5, 4]) -> index 5 is outside dimension 2 of buffer
+# args: n=4, m=5, k=3, at=np.array([0, 1 << 40, 4]) -> index 1099511627776 is outside dimension 2
+# args: n=4, m=5, k=3, at=np.array([0, -(1 << 40), 4]) -> index -1099511627776 is outside
+# source: rt.take
+--- single elements
+def f(A: f32[n, m, 3], at: i32[n, 2], B: f32[n, 2]):
+    for i, j in SS(n, 2):
+        B[vi, vj] = A[vi, T.Cast("int64", at[vi, vj]), vj]
+# args: n=2, m=5, at=ints(0, 4, 3, 1).reshape(2, 2)
+# args: n=2, m=5, at=ints(0, 4, 3, 1).reshape(2, 2), A=np.asfortranarray(floats(2, 5, 3))
+# args: n=2, m=5, at=ints(0, 4, 3, -1).reshape(2, 2) -> index -1 is outside dimension 1 of buffer
+--- an extreme that is needed is computed too
+def f(A: i32[n, m], B: i32[m], C: i64[m]):
+    for j, i in SR(m, n):
+        with T.init():
+            B[vj] = T.int32(-(2**31))
+        B[vj] = T.max(B[vj], A[vi, vj])
+    for j, i in SR(m, n):
+        with T.init():
+            C[vj] = T.int64(2**63 - 1)
+        C[vj] = T.min(C[vj], T.Select(A[vi, vj] == B[vj], vi, T.int64(2**63 - 1)))
+# args: n=6, m=9
+# args: n=0, m=9
+# source: rt.first_extreme
+# source: np.maximum.reduce
+""")
 
 
-@T.prim_func
-def diagonal(a: T.handle, b: T.handle, k: T.int64):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n,), "int32")
-    B = T.match_buffer(b, (n, m), "float32")
-    for i, j in T.grid(n, m):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = T.Select(vi + k == vj, T.float32(3), T.float32(-1))
+@pytest.mark.parametrize("fact", SINGLE)
+def test_patterns_of_one_function(fact: str) -> None:
+    run_row(SINGLE[fact])
 
 
-@T.prim_func
-def chosen(a: T.handle, b: T.handle, k: T.int64):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n,), "int32")
-    B = T.match_buffer(b, (n, m), "float32")
-    for i, j in T.grid(n, m):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = T.Select(T.Cast("int64", A[vi]) == vj, T.float32(1), T.Cast("float32", k))
+POSITIONS = {
+    "of a diagonal": "T.Select(vi + k == vj, T.float32(3), T.float32(-1))",
+    "looked up": 'T.Select(T.Cast("int64", A[vi]) == vj, T.float32(1), T.Cast("float32", k))',
+}
 
 
-@pytest.mark.parametrize("func", [diagonal, chosen])
-@pytest.mark.parametrize(("n", "m"), [(0, 4), (4, 0), (1, 1), (5, 7), (7, 5)])
-@pytest.mark.parametrize("k", [-9, -2, 0, 3, 9])
-def test_one_position_that_differs_may_be_out_of_bounds(
-    func: PrimFunc, n: int, m: int, k: int
-) -> None:
-    check(func, rng.integers(-3, 9, n).astype(np.int32), floats(n, m), k)
-    assert "rt.store_at" in source_of(func)
-
-
-@T.prim_func
-def triangle(a: T.handle, b: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (n, m), "float32")
-    for i, j in T.grid(n, m):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = T.Select(vi <= vj, A[vi, vj] * T.float32(2), T.float32(7))
-
-
-@T.prim_func
-def triangles(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n, n), "float32")
-    B = T.match_buffer(b, (n, n), "float32")
-    for i, j in T.grid(n, n):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = T.if_then_else(vi < vj, A[vj, vi], A[vi, vj])
-
-
-@pytest.mark.parametrize(("n", "m"), [(0, 3), (3, 0), (4, 6), (6, 4)])
-def test_choices_by_position(n: int, m: int) -> None:
-    check(triangle, floats(n, m), floats(n, m))
-    check(triangles, floats(n, n), floats(n, n))
-    assert "np.copyto" in source_of(triangle)
-    assert "np.copyto" not in source_of(triangles)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_one_position_that_differs_may_be_out_of_bounds(position: str) -> None:
+    sizes = [(0, 4), (4, 0), (1, 1), (5, 7), (7, 5)]
+    calls = [f"n={n}, m={m}, k={k}" for n, m in sizes for k in (-9, -2, 0, 3, 9)]
+    run_row(
+        f"""
+def f(A: i32[n], B: f32[n, m], k: T.int64):
+    for i, j in SS(n, m):
+        B[vi, vj] = {POSITIONS[position]}
+# source: rt.store_at
+"""
+        + "".join(f"# args: {call}, A=rng.integers(-3, 9, {call[2]}, np.int32)\n" for call in calls)
+    )
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "float64", "int64"])
@@ -204,78 +209,17 @@ def test_where_takes_truths_of_python(size: int, plain: bool) -> None:
 )
 @pytest.mark.parametrize("value", ["{}", "A[vi] > T.int32(3) or {}", "not {}"])
 def test_choices_between_truths_of_scalars(choice: str, value: str) -> None:
-    func = from_source(f"""
-@T.prim_func
-def kernel(a: T.handle, m: T.int64, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "int32")
-    B = T.match_buffer(b, (2, n), "bool")
-    for j, i in T.grid(2, n):
-        with T.block("B"):
-            vj, vi = T.axis.remap("SS", [j, i])
-            B[vj, vi] = {value.format(choice)}
+    run_row(f"""
+def f(A: i32[n], m: T.int64, B: bool[2, n]):
+    for j, i in SS(2, n):
+        B[vj, vi] = {value.format(choice)}
+# args: n=5, m=0
+# args: n=5, m=1
+# args: n=5, m=2
 """)
-    assert isinstance(func, PrimFunc)
-    x = rng.integers(-9, 9, 5).astype(np.int32)
-    for m in range(3):
-        check(func, x, m, np.zeros((2, 5), bool))
 
 
 # ---- slices at computed positions
-
-
-@T.prim_func
-def columns(a: T.handle, at: T.handle, b: T.handle):
-    n = T.int64()
-    m = T.int64()
-    k = T.int64()
-    A = T.match_buffer(a, (2, n, m, 3), "float32")
-    at_ = T.match_buffer(at, (k,), "int64")
-    B = T.match_buffer(b, (n, k, 2), "float32")
-    for i, j, c in T.grid(n, k, 2):
-        with T.block("B"):
-            vi, vj, vc = T.axis.remap("SSS", [i, j, c])
-            B[vi, vj, vc] = A[1, vi, at_[vj], vc + 1]
-
-
-@pytest.mark.parametrize(("n", "m", "k"), [(0, 3, 2), (2, 3, 0), (4, 5, 2), (4, 5, 11)])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_slices_of_a_view(n: int, m: int, k: int, order: Any) -> None:
-    x = np.asarray(floats(2, n, m, 3), order=order)
-    at = rng.integers(0, m, k)
-    check(columns, x, at, floats(n, k, 2))
-    check(columns, x, at[::-1], np.asfortranarray(floats(n, k, 2)))
-    assert "rt.take" in source_of(columns)
-
-
-@pytest.mark.parametrize("wrong", [-1, 5, 1 << 40, -(1 << 40)])
-def test_positions_of_slices_are_checked(wrong: int) -> None:
-    at = np.array([0, wrong, 4])
-    with pytest.raises(RuntimeCheckError, match=f"index {wrong} is outside dimension 2 of buffer"):
-        load(columns)(floats(2, 4, 5, 3), at, floats(4, 3, 2))
-
-
-@T.prim_func
-def along(a: T.handle, at: T.handle, b: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, m, 3), "float32")
-    at_ = T.match_buffer(at, (n, 2), "int32")
-    B = T.match_buffer(b, (n, 2), "float32")
-    for i, j in T.grid(n, 2):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, T.Cast("int64", at_[vi, vj]), vj]
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_single_elements(order: Any) -> None:
-    at = rng.integers(0, 5, (4, 2)).astype(np.int32)
-    x = np.asarray(floats(4, 5, 3), order=order)
-    check(along, x, at, floats(4, 2))
-    at[2, 1] = -1
-    with pytest.raises(RuntimeCheckError, match="index -1 is outside dimension 1 of buffer"):
-        load(along)(x, at, floats(4, 2))
 
 
 # ---- stores at computed positions
@@ -293,51 +237,33 @@ def test_single_elements(order: Any) -> None:
 )
 @pytest.mark.parametrize("update", ["X[vi, vj]", "B[{index}] + X[vi, vj]"])
 def test_whole_rows_are_stored_at_once(index: str, columns: int, whole: bool, update: str) -> None:
-    func = from_source(f"""
-@T.prim_func
-def kernel(a: T.handle, x: T.handle, b: T.handle):
-    A = T.match_buffer(a, (4,), "int64")
-    X = T.match_buffer(x, (4, 3), "float32")
-    B = T.match_buffer(b, (6, {columns}), "float32")
-    for i, j in T.grid(4, 3):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[{index}] = {update.format(index=index)}
-""")
-    assert isinstance(func, PrimFunc)
-    check(func, np.array([5, 0, 5, 2]), floats(4, 3), floats(6, columns))
-    assert ("(4,)" in source_of(func).partition("rt.scatter")[2]) is whole
-    with pytest.raises(RuntimeCheckError, match="index 6 is outside dimension 0 of buffer"):
-        load(func)(np.array([5, 0, 6, 2]), floats(4, 3), floats(6, columns))
+    row = f"""
+def f(A: i64[4], X: f32[4, 3], B: f32[6, {columns}]):
+    for i, j in SS(4, 3):
+        B[{index}] = {update.format(index=index)}
+# args: A=np.array([5, 0, 5, 2])
+# args: A=np.array([5, 0, 6, 2]) -> index 6 is outside dimension 0 of buffer
+"""
+    run_row(row)
+    assert ("(4,)" in source_of(kernel(row)).partition("rt.scatter")[2]) is whole
 
 
 # ---- positions of extremes
 
 
 def search(condition: str, init: str = "-inf", combine: str = "max") -> PrimFunc:
-    func = from_source(f"""
-@T.prim_func
-def kernel(a: T.handle, c: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, m), "float32")
-    C = T.match_buffer(c, (n,), "int64")
+    return kernel(f"""
+def f(A: f32[n, m], C: i64[n]):
     best = T.alloc_buffer((n, 1), "float32")
-    for i, j in T.grid(n, m):
-        with T.block("best"):
-            vi, vj = T.axis.remap("SR", [i, j])
-            with T.init():
-                best[vi, 0] = T.float32("{init}")
-            best[vi, 0] = T.{combine}(best[vi, 0], A[vi, vj])
-    for i, j in T.grid(n, m):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SR", [i, j])
-            with T.init():
-                C[vi] = T.int64({(1 << 63) - 1})
-            C[vi] = T.min(C[vi], T.Select({condition}, vj, T.int64({(1 << 63) - 1})))
+    for i, j in SR(n, m):
+        with T.init():
+            best[vi, 0] = T.float32("{init}")
+        best[vi, 0] = T.{combine}(best[vi, 0], A[vi, vj])
+    for i, j in SR(n, m):
+        with T.init():
+            C[vi] = T.int64({(1 << 63) - 1})
+        C[vi] = T.min(C[vi], T.Select({condition}, vj, T.int64({(1 << 63) - 1})))
 """)
-    assert isinstance(func, PrimFunc)
-    return func
 
 
 WHOLE = "A[vi, vj] == best[vi, 0] or T.isnan(A[vi, vj])"
@@ -369,32 +295,3 @@ def test_searches_for_extremes(func: PrimFunc, is_search: bool) -> None:
     check(func, x[:, :0], np.zeros(9, np.int64))
     assert ("rt.first_extreme" in source_of(func)) is is_search
     assert ("best" in source_of(func)) is not is_search
-
-
-@T.prim_func
-def both(a: T.handle, b: T.handle, c: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n, m), "int32")
-    B = T.match_buffer(b, (m,), "int32")
-    C = T.match_buffer(c, (m,), "int64")
-    for j, i in T.grid(m, n):
-        with T.block("B"):
-            vj, vi = T.axis.remap("SR", [j, i])
-            with T.init():
-                B[vj] = T.int32(-(2**31))
-            B[vj] = T.max(B[vj], A[vi, vj])
-    for j, i in T.grid(m, n):
-        with T.block("C"):
-            vj, vi = T.axis.remap("SR", [j, i])
-            with T.init():
-                C[vj] = T.int64(2**63 - 1)
-            C[vj] = T.min(C[vj], T.Select(A[vi, vj] == B[vj], vi, T.int64(2**63 - 1)))
-
-
-def test_an_extreme_that_is_needed_is_computed_too() -> None:
-    x = rng.integers(-2, 3, (6, 9)).astype(np.int32)
-    check(both, x, np.zeros(9, np.int32), np.zeros(9, np.int64))
-    check(both, x[:0], np.zeros(9, np.int32), np.zeros(9, np.int64))
-    assert "rt.first_extreme" in source_of(both)
-    assert "np.maximum.reduce" in source_of(both)

@@ -1,5 +1,6 @@
 """Sums of products with elements of which several iterations read the same one."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,26 @@ from numpy.typing import NDArray
 
 import relaxpy
 from relaxpy import IRModule, te, tir
-from relaxpy.script import from_source
+from tests.exec.kernel.written import native
+from tests.ir.relax.texts import DTYPES
 
 Array = NDArray[Any]
+INIT = "with T.init(): O[vi, vj] = T.float32(2)"
+
+
+def packed(integers: Array, bits: int, stored: str) -> Array:
+    """Rows of integers of few bits, several in each word of a datatype, the first one lowest."""
+    rows, size = integers.shape
+    word = per_word(bits, stored)
+    found = np.zeros((rows, -(-size // word)), stored)
+    for k in range(size):
+        found[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
+    return found
+
+
+def per_word(bits: int, stored: str) -> int:
+    """How many integers of so many bits a word has."""
+    return int(stored.strip("uint")) // bits
 
 
 def kernel(
@@ -18,7 +36,7 @@ def kernel(
 ) -> tir.PrimFunc:
     """`o[i] = 1 + sum(x[k] * (integer(i, k) - zero) * s[i, k // group])`."""
     n, size = shape
-    word = int(stored.removeprefix("uint")) // bits
+    word = per_word(bits, stored)
     x = te.placeholder((size,), "float32", "x")
     q = te.placeholder((n, -(-size // word)), stored, "q")
     s = te.placeholder((n, -(-size // group)), scales, "s")
@@ -60,12 +78,9 @@ def test_packed_weights_give_the_sums_of_their_integers(
     x = rng.integers(-2, 3, size).astype("float32")
     integers = rng.integers(0, 1 << bits, (rows, size))
     scale = np.ldexp(1.0, rng.integers(-2, 2, (rows, -(-size // group)))).astype(scales)
-    word = int(stored.removeprefix("uint")) // bits
-    packed = np.zeros((rows, -(-size // word)), stored)
-    for k in range(size):
-        packed[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
-    found = np.empty(rows, "float32")
-    relaxpy.compile(IRModule({"main": func}), target="native")["main"](x, packed, scale, found)
+    found, stored_weights = np.empty(rows, "float32"), packed(integers, bits, stored)
+    run = relaxpy.compile(IRModule({"main": func}), target="native")["main"]
+    run(x, stored_weights, scale, found)
     weights = (integers - 1.0) * np.repeat(scale.astype("float64"), group, 1)[:, :size]
     np.testing.assert_array_equal(found, weights @ x + 1)
 
@@ -73,30 +88,52 @@ def test_packed_weights_give_the_sums_of_their_integers(
 @pytest.mark.parametrize("zero", [0.0, 0.5, -3.0, 1e30, np.inf, np.nan])
 def test_zero_points_may_be_any_floats(zero: float) -> None:
     func = kernel((3, 64), 4, 32, "uint32", "float32", zero).with_attr("global_symbol", "main")
-    packed = np.full((3, 8), 0x76543210, "uint32")
+    weights = np.full((3, 8), 0x76543210, "uint32")
     x, scale = np.ones(64, "float32"), np.ones((3, 2), "float32")
     found = np.empty(3, "float32")
-    relaxpy.compile(IRModule({"main": func}), target="native")["main"](x, packed, scale, found)
+    relaxpy.compile(IRModule({"main": func}), target="native")["main"](x, weights, scale, found)
     expected = 1 + 8 * (np.arange(8.0) - np.float32(zero)).sum()
     np.testing.assert_allclose(found, np.full(3, expected), rtol=1e-6)
 
 
-PRODUCT = """
-@T.prim_func
-def main(x: T.handle, q: T.handle, s: T.handle, o: T.handle):
-    n = T.int64()
-    X = T.match_buffer(x, (n, {size}), "float32")
-    Q = T.match_buffer(q, ({columns}, {size} // {word}), "{stored}")
-    S = T.match_buffer(s, ({columns}, {size} // {group}), "float32")
-    O = T.match_buffer(o, (n, {columns}), "float32")
-    for i, j, k in T.grid(n, {columns}, {size}):
-        with T.block("o"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            {init}
-            weight = T.Cast("float32", {integer}) * S[vj, vk // {group}]
-            O[vi, vj] = O[vi, vj] + X[vi, vk] * weight
-"""
-INIT = "with T.init(): O[vi, vj] = T.float32(2)"
+def product(
+    shape: tuple[int, int, int],
+    bits: int,
+    stored: str,
+    *,
+    init: str = INIT,
+    x: str = "f32",
+    weights: str = "float32",
+    zero: float | None = None,
+) -> Callable[..., None]:
+    """`o[i, j] += sum(x[i, k] * (integer(j, k) - zero) * s[j, k // group])`, after `init`."""
+    size, columns, group = shape
+    word = per_word(bits, stored)
+    integer = "Q[vj, vk]"
+    if word > 1:
+        shift = f'T.Cast("{stored}", vk % {word} * {bits})'
+        mask = f"T.{stored}({(1 << bits) - 1})"
+        integer = f"T.bitwise_and(T.shift_right(Q[vj, vk // {word}], {shift}), {mask})"
+    number = f'T.Cast("{weights}", {integer})'
+    if zero is not None:
+        number = f"({number} - T.{weights}({zero}))"
+    factors = [
+        value if dtype in ("f32", "float32") else f'T.Cast("float32", {value})'
+        for value, dtype in (("X[vi, vk]", x), ("weight", weights))
+    ]
+    short = {long: name for name, long in DTYPES.items()}
+    return native(f"""
+def main(
+    X: {x}[n, {size}],
+    Q: {short[stored]}[{columns}, {size} // {word}],
+    S: {short[weights]}[{columns}, {size} // {group}],
+    O: f32[n, {columns}],
+):
+    for i, j, k in SSR(n, {columns}, {size}):
+        {init}
+        weight = {number} * S[vj, vk // {group}]
+        O[vi, vj] = O[vi, vj] + {" * ".join(factors)}
+""")
 
 
 @pytest.mark.parametrize("init", [INIT, ""], ids=["alone", "added"])
@@ -116,38 +153,20 @@ INIT = "with T.init(): O[vi, vj] = T.float32(2)"
 def test_rows_have_decoded_weights_in_common(
     bits: int, group: int, stored: str, size: int, columns: int, init: str
 ) -> None:
-    word = int(stored.strip("uint")) // bits
-    integer = "Q[vj, vk]"
-    if word > 1:
-        shift = f'T.Cast("{stored}", vk % {word} * {bits})'
-        mask = f"T.{stored}({(1 << bits) - 1})"
-        integer = f"T.bitwise_and(T.shift_right(Q[vj, vk // {word}], {shift}), {mask})"
-    sizes = {"size": size, "columns": columns, "group": group}
-    text = PRODUCT.format(word=word, stored=stored, init=init, integer=integer, **sizes)
-    run = relaxpy.compile(IRModule({"main": from_source(text)}), target="native")["main"]
+    run = product((size, columns, group), bits, stored, init=init)
     rng = np.random.default_rng(columns)
     integers = rng.integers(0, 1 << bits, (columns, size))
     scale = np.ldexp(1.0, rng.integers(-2, 2, (columns, size // group))).astype("float32")
-    packed = np.zeros((columns, size // word), stored)
-    for k in range(size):
-        packed[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
+    words = packed(integers, bits, stored)
     if stored == "int8":
-        integers = packed.astype("int64")
+        integers = words.astype("int64")
     weights = integers * np.repeat(scale.astype("float64"), group, 1)
     for rows in (0, 1, 2, 3, 5, 8, 13, 33):
         x = rng.integers(-2, 3, (rows, size)).astype("float32")
         found = rng.integers(-9, 9, (rows, columns)).astype("float32")
         before = np.full_like(found, 2) if init else found.copy()
-        run(x, packed, scale, found)
+        run(x, words, scale, found)
         np.testing.assert_array_equal(found, before + x @ weights.T)
-
-
-OF_BYTES = PRODUCT.replace('(n, {size}), "float32"', '(n, {size}), "int8"').replace(
-    "X[vi, vk] * weight", 'T.Cast("float32", X[vi, vk]) * weight'
-)
-OF_BYTES = OF_BYTES.replace(
-    'T.Cast("float32", {integer})', '(T.Cast("float32", {integer}) - T.float32({zero}))'
-)
 
 
 @pytest.mark.parametrize("zero", [0, 7, 15, -1, 0.5])
@@ -168,24 +187,16 @@ OF_BYTES = OF_BYTES.replace(
 def test_bytes_times_packed_weights_are_exact_sums(
     bits: int, group: int, stored: str, size: int, columns: int, zero: float
 ) -> None:
-    word = int(stored.strip("uint")) // bits
-    shift = f'T.Cast("{stored}", vk % {word} * {bits})'
-    mask = f"T.{stored}({2**bits - 1})"
-    integer = f"T.bitwise_and(T.shift_right(Q[vj, vk // {word}], {shift}), {mask})"
-    sizes = {"size": size, "columns": columns, "group": group}
-    text = OF_BYTES.format(word=word, stored=stored, init=INIT, integer=integer, zero=zero, **sizes)
-    run = relaxpy.compile(IRModule({"main": from_source(text)}), target="native")["main"]
+    run = product((size, columns, group), bits, stored, x="i8", zero=zero)
     rng = np.random.default_rng(columns)
     integers = rng.choice([0, 2**bits - 1], (columns, size))
     scale = np.ldexp(1.0, rng.integers(-2, 2, (columns, size // group))).astype("float32")
-    packed = np.zeros((columns, size // word), stored)
-    for k in range(size):
-        packed[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
+    words = packed(integers, bits, stored)
     weights = (integers - zero) * np.repeat(scale.astype("float64"), group, 1)
     for rows in (0, 1, 2, 5, 11):
         x = rng.choice(np.array([-128, -127, 0, 127], "int8"), (rows, size))
         found = np.empty((rows, columns), "float32")
-        run(x, packed, scale, found)
+        run(x, words, scale, found)
         exact = x.astype("float64")
         most = (np.abs(exact) @ np.abs(weights).T).max(initial=1)
         np.testing.assert_allclose(found, 2 + exact @ weights.T, rtol=0, atol=1e-6 * most)
@@ -198,29 +209,17 @@ def test_bytes_times_packed_weights_are_exact_sums(
 def test_weights_are_rounded_to_their_datatype_before_the_products(
     bits: int, group: int, stored: str, size: int, columns: int
 ) -> None:
-    word = 32 // bits
-    shift = f'T.Cast("{stored}", vk % {word} * {bits})'
-    mask = f"T.{stored}({2**bits - 1})"
-    integer = f"T.bitwise_and(T.shift_right(Q[vj, vk // {word}], {shift}), {mask})"
-    weight = f'(T.Cast("float16", {integer}) - T.float16(3)) * S[vj, vk // {group}]'
-    template = PRODUCT.replace('// {group}), "float32")', '// {group}), "float16")')
-    template = template.replace('T.Cast("float32", {integer}) * S[vj, vk // {group}]', "{weight}")
-    template = template.replace("* weight", '* T.Cast("float32", weight)')
-    sizes = {"size": size, "columns": columns, "group": group}
-    text = template.format(word=word, stored=stored, init=INIT, weight=weight, **sizes)
-    run = relaxpy.compile(IRModule({"main": from_source(text)}), target="native")["main"]
+    run = product((size, columns, group), bits, stored, weights="float16", zero=3)
     rng = np.random.default_rng(size)
     integers = rng.integers(0, 1 << bits, (columns, size))
     scale = rng.standard_normal((columns, size // group)).astype("float16")
-    packed = np.zeros((columns, size // word), stored)
-    for k in range(size):
-        packed[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
+    words = packed(integers, bits, stored)
     weights = (integers.astype("float16") - np.float16(3)) * np.repeat(scale, group, 1)
     for rows in (1, 2, 5):
         # Each product is exact: a power of two times a weight.
         x = np.ldexp(1, rng.integers(-3, 3, (rows, size))).astype("float32")
         x[:, rng.integers(0, size, size - 1)] = 0
         found = np.empty((rows, columns), "float32")
-        run(x, packed, scale, found)
+        run(x, words, scale, found)
         exact = 2 + x.astype("float64") @ weights.T.astype("float64")
         np.testing.assert_allclose(found, exact, rtol=0, atol=4e-7 * np.abs(exact).max())

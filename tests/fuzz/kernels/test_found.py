@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.exec.kernel.written import written_out
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.memory import compact
 from tests.fuzz.kernels.program import Argument, Call, Memory, Program, Scalar, View
@@ -35,7 +36,7 @@ def floats(*shape: int) -> np.ndarray:
 
 FOUND = sections("""
 --- steps of plain numbers are those of floats, and of whole numbers those of integers
-def f(A: T.Buffer((6,), "float32"), B: T.Buffer((2,), "int32")):
+def f(A: f32[6], B: i32[2]):
     A[0] = T.ceil(-0.609)
     A[1] = T.trunc(-0.199)
     A[2] = T.floor(1.75)
@@ -45,7 +46,7 @@ def f(A: T.Buffer((6,), "float32"), B: T.Buffer((2,), "int32")):
     B[0] = T.abs(-3)
 # calls: call(floats(6) + 1, ints(1, 1))
 --- the extent of a loop is an element of memory that is allocated before it
-def f(n: T.int64, A: T.Buffer((2,), "int32"), C: T.Buffer((3,), "int32")):
+def f(n: T.int64, A: i32[2], C: i32[3]):
     B = T.alloc_buffer((2,), "int32")
     for i in range(2):
         B[i] = A[i]
@@ -55,7 +56,7 @@ def f(n: T.int64, A: T.Buffer((2,), "int32"), C: T.Buffer((3,), "int32")):
                 C[k] = C[k] + 1
 # calls: *(call(n, ints(5, m), ints(1, 2, 3)) for n in (0, 2) for m in (0, 3))
 --- an extent that is read outside of its buffer is an error of the call
-def f(n: T.int64, C: T.Buffer((1,), "int32")):
+def f(n: T.int64, C: i32[1]):
     B = T.alloc_buffer((1,), "int32")
     B[0] = 1
     for i in T.serial(B[n]):
@@ -63,19 +64,15 @@ def f(n: T.int64, C: T.Buffer((1,), "int32")):
             C[0] = C[0] + 1
 # calls: *(call(n, ints(1)) for n in (0, 1))
 --- an operand that a condition and an index share is not overwritten
-def f(a: T.handle, C: T.Buffer((3,), "int32")):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "int32")
+def f(A: i32[n], C: i32[3]):
     for i in range(1):
         for j in range(3):
             C[j] = T.Select(
-                3.0 <= 2 + (i * 3 + j),
-                A[T.Select(i * 3 + j < 2, i * 3 + j, i * 3 + j - 2)],
-                1,
+                3.0 <= 2 + (i * 3 + j), A[T.Select(i * 3 + j < 2, i * 3 + j, i * 3 + j - 2)], 1
             )
 # calls: call(ints(5, 6, 7), ints(0, 0, 0))
 --- a view may be of scratch whose size is evaluated where its block begins
-def f(m: T.int64, C: T.Buffer((2,), "float32")):
+def f(m: T.int64, C: f32[2]):
     A = T.alloc_buffer((4 // m,), "float32")
     B = T.decl_buffer((2,), "float32", data=A.data)
     with T.block("b"):
@@ -89,9 +86,7 @@ def f(m: T.int64, C: T.Buffer((2,), "float32")):
         C[i] = A[i] + C[1 - i]
 # calls: *(call(m, floats(2)) for m in (0, 1, 2, 3, -1))
 --- the bounds of a loop are evaluated in the iterations of the outer loop that a test leaves
-def f(m: T.int64, y: T.handle, D: T.Buffer((), "int8")):
-    k = T.int64()
-    Y = T.match_buffer(y, (k,), "int8")
+def f(m: T.int64, Y: i8[k], D: i8[()]):
     Q = T.alloc_buffer((), "int8")
     for i in range(k):
         if i != 1:
@@ -102,14 +97,14 @@ def f(m: T.int64, y: T.handle, D: T.Buffer((), "int8")):
         Q[()] = 1
 # calls: *(call(m, np.ones(k, np.int8), np.array(3, np.int8)) for m in (0, 1) for k in (1, 2, 3))
 --- the ends of a loop that a condition narrows differ in datatype
-def f(A: T.Buffer((1,), "int32"), m: T.int32):
+def f(A: i32[1], m: T.int32):
     for i, j in T.grid(1, 3):
         with T.block("b"):
             T.where(j > m)
             A[i] = T.truncdiv(1, A[0])
 # calls: *(call(ints(a), m) for a in (0, 2) for m in (-1, 2, 4))
 --- an axis keeps the value it has where the block begins
-def f(P: T.Buffer((1,), "int32"), B: T.Buffer((4,), "int32")):
+def f(P: i32[1], B: i32[4]):
     for i in range(1):
         with T.block("b"):
             v = T.axis.spatial(4, P[i])
@@ -117,14 +112,14 @@ def f(P: T.Buffer((1,), "int32"), B: T.Buffer((4,), "int32")):
             B[v] = 1
 # calls: call(ints(3), ints(0, 0, 0, 0))
 --- what an axis is bound to is evaluated although nothing uses it
-def f(A: T.Buffer((4,), "int32"), m: T.int64):
+def f(A: i32[4], m: T.int64):
     with T.block("b"):
         v = T.axis.spatial(4, 1 // m)
         A[0] = 1
 # calls: call(ints(0, 0, 0, 0), 0)
 # calls: call(ints(0, 0, 0, 0), 1)
 --- an axis has its value only where the block runs
-def f(A: T.Buffer((4,), "int32"), m: T.int64):
+def f(A: i32[4], m: T.int64):
     for i in range(4):
         with T.block("b"):
             v = T.axis.spatial(4, i // m)
@@ -133,7 +128,7 @@ def f(A: T.Buffer((4,), "int32"), m: T.int64):
 # calls: call(ints(0, 0, 0, 0), 0)
 # calls: call(ints(0, 0, 0, 0), 2)
 --- the ends of a loop that does nothing may stop the program
-def f(A: T.Buffer((4,), "int32"), m: T.int64):
+def f(A: i32[4], m: T.int64):
     for i in range(4):
         for j in range(i // m):
             T.evaluate(0)
@@ -141,25 +136,21 @@ def f(A: T.Buffer((4,), "int32"), m: T.int64):
 # calls: call(ints(0, 0, 0, 0), 0)
 # calls: call(ints(0, 0, 0, 0), 2)
 --- the extent of a loop over an empty loop may stop the program
-def f(h: T.handle):
-    n = T.int64()
-    A = T.match_buffer(h, (n,), "int32")
+def f(A: i32[n]):
     for i in range(n // n):
         for j in range(0):
             A[j] = 1
 # calls: call(ints())
 # calls: call(ints(0))
 --- an extent that reads outside, over a loop that is provably empty
-def f(A: T.Buffer((4,), "int32"), m: T.int64):
+def f(A: i32[4], m: T.int64):
     for i in range(A[m]):
         for j in range(3, 2):
             A[j] = 1
 # calls: call(ints(2, 0, 0, 0), 4)
 # calls: call(ints(2, 0, 0, 0), 0)
 --- the bounds inside an empty loop that chooses places are not evaluated
-def f(h: T.handle):
-    n = T.int64()
-    A = T.match_buffer(h, (n,), "int32")
+def f(A: i32[n]):
     for i in range(n):
         for j in range(n // n):
             with T.block("b"):
@@ -170,38 +161,30 @@ def f(h: T.handle):
 # calls: call(ints())
 # calls: call(ints(3, 4))
 --- the bounds inside an empty loop beside a reduction are not evaluated
-def f(h: T.handle, A: T.Buffer((2,), "int32")):
-    n = T.int64()
-    H = T.match_buffer(h, (n,), "int32")
+def f(H: i32[n], A: i32[2]):
     for i in range(n):
-        for j, k in T.grid(2, 4 // n):
-            with T.block("b"):
-                vj, vk = T.axis.remap("SR", [j, k])
-                with T.init():
-                    A[vj] = 0
-                A[vj] = A[vj] + 1
+        for j, k in SR(2, 4 // n):
+            with T.init():
+                A[vj] = 0
+            A[vj] = A[vj] + 1
 # calls: call(ints(), ints(1, 2))
 # calls: call(ints(3, 4), ints(1, 2))
 --- the second operand of an or is evaluated where the first does not hold
-def f(c: T.handle, B: T.Buffer((1,), "int32")):
-    m = T.int64()
-    C = T.match_buffer(c, (m,), "int32")
+def f(C: i32[m], B: i32[1]):
     for i in range(m):
         if i > 4 or B[i * 3] > 0:
             C[i] = 1
 # calls: call(ints(0, 0), ints(1))
 # calls: call(ints(0), ints(1))
 --- an element that every iteration reads is missing where there is none
-def f(y: T.handle):
-    n = T.int64()
-    Y = T.match_buffer(y, (n,), "int32")
+def f(Y: i32[n]):
     for i in range(n):
         Y[i] = T.if_then_else(i >= 1, 5, Y[i % 3] + T.Cast("int32", i))
 # calls: call(ints())
 # calls: call(ints(7))
 # calls: call(ints(7, 8, 9, 1))
 --- a test before the first write reads no local buffer
-def f(q: T.int64, m: T.int64, Y: T.Buffer((4,), "int32"), B: T.Buffer((1,), "int32")):
+def f(q: T.int64, m: T.int64, Y: i32[4], B: i32[1]):
     A = T.alloc_buffer((q - q,), "int32")
     for i in range(q - q):
         A[i] = 2
@@ -213,33 +196,27 @@ def f(q: T.int64, m: T.int64, Y: T.Buffer((4,), "int32"), B: T.Buffer((1,), "int
             Y[i] = 1
 # calls: call(0, 1, ints(0, 0, 0, 0), ints(3))
 --- both values of a choice are kept until it is made
-def f(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32")):
+def f(A: i32[3], B: i32[3]):
     for i in range(3):
         for j in range(2):
             if i * 2 + j < 3:
-                B[i * 2 + j] = T.max(
-                    A[T.Select(i * 2 + j < 3, i * 2 + j, i * 2 + j - 3)], j
-                )
+                B[i * 2 + j] = T.max(A[T.Select(i * 2 + j < 3, i * 2 + j, i * 2 + j - 3)], j)
 # calls: call(ints(4, 5, 6), ints(0, 0, 0))
 --- an evaluation may stop the program
-def f(a: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (1, n), "int32")
+def f(A: i32[1, n]):
     T.evaluate(A[0, 0])
     T.evaluate(T.float32(1))
 # calls: call(ints().reshape(1, 0))
 # calls: call(ints(1).reshape(1, 1))
 --- a while loop may be empty
-def f(A: T.Buffer((4,), "int32"), m: T.int64):
+def f(A: i32[4], m: T.int64):
     while 4 // m > 5:
         T.evaluate(0)
     A[0] = 1
 # calls: call(ints(0, 0, 0, 0), 0)
 # calls: call(ints(0, 0, 0, 0), 1)
 --- an index may mention a loop and not depend on it
-def f(w: T.handle):
-    n = T.int64()
-    W = T.match_buffer(w, (n, 1), "float32")
+def f(W: f32[n, 1]):
     Z = T.alloc_buffer((n, 1), "float32")
     for i, j in T.grid(n, 1):
         Z[i, j] = W[i * j, 0]
@@ -248,8 +225,7 @@ def f(w: T.handle):
 # calls: call(floats(3, 1))
 # calls: call(floats(0, 1))
 --- of places that are gathered together each is looked at where there is an iteration
-def f(a: T.handle, w: T.int64):
-    A = T.match_buffer(a, (w, 3), "float32")
+def f(A: f32[w, 3], w: T.int64):
     D = T.alloc_buffer((w, 2), "float32")
     for i in range(w):
         for j in range(2):
@@ -260,7 +236,7 @@ def f(a: T.handle, w: T.int64):
 # calls: call(floats(1, 3), 1)
 # calls: call(floats(2, 3), 2)
 --- a loop that never runs says nothing about its variable
-def f(A: T.Buffer((4,), "int32"), m: T.int32, k: T.int64):
+def f(A: i32[4], m: T.int32, k: T.int64):
     for i in T.serial(1, T.max(m, 1)):
         for j in range(0):
             for a in range(k // 3):
@@ -268,23 +244,19 @@ def f(A: T.Buffer((4,), "int32"), m: T.int32, k: T.int64):
                     A[1] = 1
 # calls: call(ints(0, 0, 0, 0), 5, 7)
 --- a region is matched only where a block begins in a loop without iteration
-def f(A: T.Buffer((1,), "int32"), m: T.int64, k: T.int64):
+def f(A: i32[1], m: T.int64, k: T.int64):
     Q = T.alloc_buffer((m,), "int32")
     for i in range(m):
         with T.block("opaque"):
             Y = T.match_buffer(Q[0:1], (1,), "int32")
             Y[0] = 1
-            for j in range(k):
-                with T.block("sum"):
-                    v = T.axis.reduce(k, j)
-                    with T.init():
-                        A[0] = 7
-                    A[0] = A[0] + Y[0]
+            for j in R(k):
+                with T.init():
+                    A[0] = 7
+                A[0] = A[0] + Y[0]
 # calls: *(call(ints(0), m, k) for m in (0, 1) for k in (0, 2))
 --- a region is matched where a block begins
-def f(A: T.Buffer((2,), "int32"), q: T.handle):
-    n = T.int64()
-    Q = T.match_buffer(q, (n,), "int32")
+def f(A: i32[2], Q: i32[n]):
     for i in range(n - 1):
         with T.block("opaque"):
             Y = T.match_buffer(Q[0:1], (1,), "int32")
@@ -298,7 +270,7 @@ def f(A: T.Buffer((2,), "int32"), q: T.handle):
 # calls: call(ints(1, 2), ints(-3))
 # calls: call(ints(1, 2), ints(3, 4))
 --- the size of scratch is evaluated where its block runs
-def f(A: T.Buffer((4,), "int32"), k: T.int64, n: T.int64):
+def f(A: i32[4], k: T.int64, n: T.int64):
     for i in range(k):
         with T.block("b"):
             S = T.alloc_buffer((4 // n,), "int32")
@@ -306,41 +278,39 @@ def f(A: T.Buffer((4,), "int32"), k: T.int64, n: T.int64):
             A[i] = S[0]
 # calls: *(call(ints(0, 0, 0, 0), k, n) for k in (0, 2) for n in (0, 1, 2))
 --- quotients that cancel in a condition are divided all the same
-def f(A: T.Buffer((4,), "int32"), n: T.int64):
+def f(A: i32[4], n: T.int64):
     if 4 // n == 4 // n:
         A[0] = 7
 # calls: *(call(ints(0, 0, 0, 0), n) for n in (0, 1))
 --- quotients that cancel in the ends of a loop are divided all the same
-def f(A: T.Buffer((4,), "int32"), n: T.int64):
+def f(A: i32[4], n: T.int64):
     for i in range(4 // n - 4 // n + 1):
         A[i] = 7
 # calls: *(call(ints(0, 0, 0, 0), n) for n in (0, 1))
 --- quotients that cancel in an index are divided where no loop shows that they may be
-def f(A: T.Buffer((4,), "int32"), b: T.handle):
-    n = T.int64()
-    B = T.match_buffer(b, (n,), "int32")
+def f(A: i32[4], B: i32[n]):
     for i in range(4):
-        A[(i * n) // n] = 7
+        A[i * n // n] = 7
 # calls: call(ints(0, 0, 0, 0), ints())
 # calls: call(ints(0, 0, 0, 0), ints(1))
 --- a view whose places overlap has its own shape
-def f(A: T.Buffer((3,), "int32"), C: T.Buffer((1,), "int32"), m: T.int64):
+def f(A: i32[3], C: i32[1], m: T.int64):
     V = T.decl_buffer((3,), "int32", data=A.data, strides=[0])
     C[0] = V[m]
 # calls: *(call(ints(1, 2, 3), ints(0), m) for m in (-1, 0, 2, 3))
 --- a view whose places overlap and that is stored to has its own shape
-def f(A: T.Buffer((3,), "int32"), m: T.int64):
+def f(A: i32[3], m: T.int64):
     V = T.decl_buffer((2, 2), "int32", data=A.data, strides=[1, 1])
     V[0, m] = V[0, 1 - m] + 4
 # calls: *(call(ints(1, 2, 3), m) for m in (-1, 0, 1, 2))
 --- a view that moves has its own shape and fits its memory
-def f(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32"), m: T.int64, k: T.int64):
+def f(A: i32[4], C: i32[4], m: T.int64, k: T.int64):
     for i in range(k):
         V = T.decl_buffer((2,), "int32", data=A.data, elem_offset=i)
         C[i] = V[m]
 # calls: *(call(ints(1, 2, 3, 4), ints(0, 0, 0, 0), m, k) for m in (-1, 0, 1, 2) for k in (3, 4))
 --- a view that moves over scratch is not larger than it
-def f(A: T.Buffer((4,), "int32"), n: T.int64):
+def f(A: i32[4], n: T.int64):
     S = T.alloc_buffer((n,), "int32")
     for i in range(n):
         S[i] = T.Cast("int32", i)
@@ -349,22 +319,21 @@ def f(A: T.Buffer((4,), "int32"), n: T.int64):
         A[i] = V[0, 0]
 # calls: *(call(ints(0, 0, 0, 0), n) for n in (2, 3, 4))
 --- a choice may be between truths of an array and a truth of a loop
-def f(A: T.Buffer((2,), "int32"), Y: T.Buffer((2, 3), "int32"), c: T.handle):
-    C = T.match_buffer(c, (2, 3), "int32")
+def f(A: i32[2], Y: i32[2, 3], C: i32[2, 3]):
     for i in T.serial(T.int64(3)):
         for j in range(2):
             if T.if_then_else(i == T.int64(1), Y[j, i] < A[0], i * 3 > T.int64(2)):
                 C[j, i] = C[j, i * j] - 3
 # calls: call(ints(1, 2), ints(0, 1, 2, 3, 0, 1).reshape(2, 3), ints(*range(6)).reshape(2, 3))
 --- an element is what the last store to it stored, by whatever index
-def f(B: T.Buffer((2,), "int32")):
+def f(B: i32[2]):
     for i, j in T.grid(2, 2):
         B[j] = 1
         B[i] = 0
         B[i] = B[j]
 # calls: call(ints(5, 5))
 --- rows are what the last store to them stored
-def f(B: T.Buffer((40, 2), "int32"), C: T.Buffer((40, 4), "int32")):
+def f(B: i32[40, 2], C: i32[40, 4]):
     for i, j in T.grid(2, 2):
         for a in range(40):
             B[a, j] = C[a, i]
@@ -372,7 +341,7 @@ def f(B: T.Buffer((40, 2), "int32"), C: T.Buffer((40, 4), "int32")):
             C[a, i * 2 + j] = B[a, j]
 # calls: call(ints(*range(80)).reshape(40, 2), ints(*range(160)).reshape(40, 4))
 --- a sum without iterations begins in the iteration in which its iterators do
-def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
+def f(Y: i32[3], n: T.int32, m: T.int32):
     for i in range(3):
         for k in range(n):
             for j in range(m):
@@ -385,7 +354,7 @@ def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
                     Y[vi] = Y[vi] + 1
 # calls: *(call(ints(5, 6, 7), n, m) for n in (0, 1) for m in (0, 2, 3))
 --- loops of which some have no iteration begin with their first
-def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32, p: T.int32):
+def f(Y: i32[3], n: T.int32, m: T.int32, p: T.int32):
     for i in range(3):
         for a in range(m):
             for b in range(p):
@@ -401,7 +370,7 @@ def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32, p: T.int32):
                             Y[vi] = Y[vi] + 1
 # calls: *(call(ints(5, 6, 7), *sizes) for sizes in ((1, 0, 1), (0, 2, 3), (2, 1, 3), (2, 2, 0)))
 --- what begins a sum is evaluated although a loop has no iteration
-def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
+def f(Y: i32[3], n: T.int32, m: T.int32):
     for i in range(3):
         for a in range(n):
             for b in range(1):
@@ -414,7 +383,7 @@ def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
                     Y[vi] = Y[vi] + 1
 # calls: *(call(ints(5, 6, 7), n, m) for n in (0, 1) for m in (0, 1))
 --- a condition on a loop without iterations divides by nothing
-def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
+def f(Y: i32[3], n: T.int32, m: T.int32):
     for i in range(3):
         for a in range(n - m):
             for b in range(n):
@@ -436,7 +405,7 @@ def f(x: T.int32):
                 a = T.alloc_buffer((2, 1), "float32")
 # calls: *(call(n) for n in (0, 1))
 --- memory in a branch that is not taken has no size
-def f(A: T.Buffer((1,), "int32"), n: T.int32):
+def f(A: i32[1], n: T.int32):
     if A[0] > 0:
         with T.block("opaque"):
             B = T.alloc_buffer((4 // n,), "int32")
@@ -445,29 +414,24 @@ def f(A: T.Buffer((1,), "int32"), n: T.int32):
             A[0] = B[0]
 # calls: *(call(ints(a), n) for a, n in ((0, 0), (1, 2), (1, 0)))
 --- the bounds of a loop without effect are evaluated
-def f(A: T.handle, m: T.int64):
-    n = T.int64()
-    X = T.match_buffer(A, (n,), "int32")
+def f(X: i32[n], m: T.int64):
     for i in range(m // n):
         if n == -1:
             X[i] = 1
 # calls: *(call(ints(*range(n)), m) for n, m in ((0, 1), (2, 3)))
 --- a size times itself is not less than the size
-def f(A: T.handle, B: T.handle):
-    n = T.int64()
-    X = T.match_buffer(A, (T.max(n, 1),), "float32")
-    Y = T.match_buffer(B, (n,), "float32")
+def f(X: f32[T.max(n, 1)], Y: f32[n]):
     for i in range(T.max(n, 1) * T.max(n, 1)):
         Y[0] = X[i]
 # calls: *(call(floats(n), floats(n)) for n in (1, 4))
 --- a loop inside one without iterations divides by nothing
-def f(A: T.Buffer((5,), "int32"), n: T.int32):
+def f(A: i32[5], n: T.int32):
     for i in range(n):
         for j in T.parallel(4 // n):
             A[i] = i
 # calls: *(call(ints(5, 6, 7, 8, 9), n) for n in (0, 1, 4))
 --- a conditional sum in a view begins from its init
-def f(A: T.Buffer((9,), "float32"), B: T.Buffer((3,), "float32")):
+def f(A: f32[9], B: f32[3]):
     E = T.decl_buffer((7,), "float32", data=A.data, elem_offset=2)
     for w in range(2):
         for i in range(4):
@@ -481,7 +445,7 @@ def f(A: T.Buffer((9,), "float32"), B: T.Buffer((3,), "float32")):
                         E[v] = E[v] + B[0]
 # calls: call(floats(9), floats(3) + 1)
 --- a view without dimensions accumulates under a condition
-def f(A: T.Buffer((), "float32"), B: T.Buffer((), "float32")):
+def f(A: f32[()], B: f32[()]):
     K = T.decl_buffer((), "float32", data=A.data)
     L = T.decl_buffer((), "float32", data=B.data)
     for i in range(3):
@@ -496,10 +460,10 @@ def f(A: T.Buffer((), "float32"), B: T.Buffer((), "float32")):
 def f(n: T.int64):
     with T.block("b"):
         A = T.alloc_buffer((4,), "int32")
-        B = T.match_buffer(A[0:T.min(0, n)], (n,), "int32")
+        B = T.match_buffer(A[0 : T.min(0, n)], (n,), "int32")
 # calls: *(call(n) for n in (-3, 0, 2))
 --- a loop of an axis and of a sum begins the sum everywhere if another has no iteration
-def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
+def f(Y: i32[3], n: T.int32, m: T.int32):
     for i in range(n):
         for j in range(m):
             with T.block("sum"):
@@ -515,7 +479,7 @@ def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
 def program(text: str) -> Program:
     """A kernel, and its calls, which comments after it list."""
     code, *calls = text.replace("\n#   ", " ").split("# calls: ")
-    return Program(f"@T.prim_func\n{code}", tuple(c for each in calls for c in eval(f"[{each}]")))
+    return Program(written_out(code), tuple(c for each in calls for c in eval(f"[{each}]")))
 
 
 @pytest.mark.parametrize("fact", FOUND)

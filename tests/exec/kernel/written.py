@@ -1,0 +1,209 @@
+"""Kernels written as short texts, and what each of them does on both targets.
+
+`A: f32[n, 4]` is a buffer of a handle that the kernel matches, with `n` of datatype int64; other
+dimensions and scalars are written as ever. A loop `for i, k in SR(n, m):` is a block of the axes
+`vi`, spatial, and `vk`, reduced, whose name is that of the buffer that it stores to first. Comments
+after a kernel say what it is called with, and what is known of the program that NumPy runs:
+
+    # args: n=3, at=np.array([0, 2])    arguments and dimensions; other arguments are drawn
+    # args: n=0 -> index 0 is outside   a call that ends in this error
+    # memory: 5: m[:4], m[1:]           arguments within the memory of five numbers
+    # methods: elementwise; scatter     how the statements run
+    # reason: calls test.halve          why the only statement runs one element at a time
+    # whole: yes                        no statement runs in a loop
+    # source: np.add(A, 1.0, out=B)     what the source has
+    # not source: rt.take               what it has not
+    # ends: np.add(A, 1.0, out=B)       what the last line of the source is
+    # body: y[...] = x[2:6]             what the source has after the check of memory that overlaps
+    # rtol: 1e-4                        instead of 1e-5
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.reference.kernel import run_prim_func
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.script import from_source
+from tests.exec.kernel.support import check, function_of, rendered
+from tests.ir.relax.texts import DTYPES
+
+rng = np.random.default_rng(11)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    """1, 2, 3 and so on."""
+    return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+
+def written_out(text: str) -> str:
+    """A short text as a text of TVMScript."""
+    [definition] = ast.parse(text).body
+    assert isinstance(definition, ast.FunctionDef)
+    _Blocks().visit(definition)
+    _match_buffers(definition)
+    return f"@T.prim_func\n{ast.unparse(ast.fix_missing_locations(definition))}"
+
+
+def kernel(text: str) -> PrimFunc:
+    """The kernel of a short text."""
+    func = from_source(written_out(text))
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def native(text: str) -> Callable[..., Any]:
+    """The kernel of a short text, compiled to native code."""
+    executable = relaxpy.compile(kernel(text), "native")
+    return executable[executable.function_names[0]]
+
+
+def run_row(row: str) -> None:
+    """Run a kernel on both targets and by the reference, and check what comments say of it.
+
+    Errors:
+        AssertionError: it is not so.
+    """
+    code, *comments = re.split(r"^# (?=[a-z ]+: )", row.replace("\n#   ", " "), flags=re.MULTILINE)
+    func = kernel(code)
+    said = [tuple(comment.strip().split(": ", 1)) for comment in comments]
+    report = compile_kernel(func, "kernel")
+    _run_calls(func, said, [function_of(report), native(code)])
+    source, found = rendered(report), [entry.method for entry in report.report]
+    for key, value in said:
+        match key:
+            case "methods":
+                assert "; ".join(found) == value
+            case "whole":
+                assert not [m for m in found if "loop" in m or "element" in m.split()]
+            case "reason":
+                assert [entry.reason for entry in report.report] == [value]
+            case "source":
+                assert value in source
+            case "ends":
+                assert source.endswith(f" {value}\n")
+            case "body":
+                assert value in source.rpartition("return\n")[2]
+            case "not source":
+                assert value not in source
+            case _:
+                assert key in ("args", "memory", "rtol"), key
+
+
+def _run_calls(
+    func: PrimFunc, said: list[tuple[str, ...]], compiled: list[Callable[..., Any]]
+) -> None:
+    rtol = max([1e-5, *(float(value) for key, value in said if key == "rtol")])
+    calls = [(key, value) for key, value in said if key in ("args", "memory")]
+    for key, call in calls or [("args", "")]:
+        call, _, error = call.partition("-> ")
+        if key == "memory":
+            size, _, parts = call.partition(": ")
+            _run_within(func, int(size), eval(f"lambda m: ({parts},)"), compiled)
+        elif error:
+            for run in (*compiled, lambda *args: run_prim_func(func, args)):
+                with pytest.raises(RuntimeCheckError, match=error):
+                    run(*arguments(func, eval(f"dict({call})")))
+        else:
+            args = arguments(func, eval(f"dict({call})"))
+            check(func, *args, rtol=rtol, atol=rtol / 10, compiled=compiled)
+
+
+def _run_within(
+    func: PrimFunc,
+    size: int,
+    parts: Callable[[np.ndarray], tuple[Any, ...]],
+    compiled: list[Callable[..., Any]],
+) -> None:
+    """Run a kernel on parts of one memory."""
+    expected = numbers(size) / 4
+    run_prim_func(func, parts(expected))
+    for run in compiled:
+        memory = numbers(size) / 4
+        run(*parts(memory))
+        np.testing.assert_allclose(memory, expected, rtol=1e-5)
+
+
+def arguments(func: PrimFunc, given: dict[str, Any]) -> list[Any]:
+    """The arguments with these names, and others of the shapes that follow from dimensions."""
+
+    def drawn() -> Iterator[Any]:
+        for param in func.params:
+            buffer = func.buffer_of(param)
+            name = param.name if buffer is None else buffer.name
+            if buffer is None or name in given:
+                yield given[name]
+                continue
+            shape = [eval(str(size), {**given, "T": _Plain}) for size in buffer.shape]
+            dtype = buffer.dtype.numpy()
+            numbers = rng.integers(0 if dtype.kind in "ub" else -4, 5, shape)
+            yield (rng.standard_normal(shape) if dtype.kind not in "iub" else numbers).astype(dtype)
+
+    return list(drawn())
+
+
+class _Plain:
+    int64 = int
+
+
+class _Blocks(ast.NodeTransformer):
+    """Loops that say the kinds of their axes become blocks."""
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        match node.iter:
+            case ast.Call(func=ast.Name(id=kinds), args=extents) if re.fullmatch("[SR]+", kinds):
+                loops = ast.unparse(node.target).strip("()")
+                axes = ", ".join(f"v{name.lstrip('_')}" for name in loops.split(", "))
+                grid = "range" if len(extents) == 1 else "T.grid"
+                head = f"for {loops} in {grid}({', '.join(map(ast.unparse, extents))}):"
+                remap = f"{axes} = T.axis.remap('{kinds}', [{loops}])"
+                lines = (n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Assign))
+                stores = (t for n in lines for t in n.targets if isinstance(t, ast.Subscript))
+                name = ast.unparse(next(stores).value)
+                [loop] = ast.parse(f"{head}\n with T.block({name!r}):\n  {remap}").body
+                loop.body[0].body += node.body  # type: ignore[attr-defined]
+                return loop
+        return node
+
+
+def _match_buffers(definition: ast.FunctionDef) -> None:
+    """Parameters `f32[n, 4]` become buffers, those of unknown dimensions of handles."""
+    scalars = {a.arg for a in definition.args.args if not isinstance(a.annotation, ast.Subscript)}
+    dims: dict[str, None] = {}
+    matched = []
+    for arg in definition.args.args:
+        match arg.annotation:
+            case ast.Subscript(value=ast.Name(id=short), slice=slice) if short in DTYPES:
+                shape = slice.elts if isinstance(slice, ast.Tuple) else [slice]
+            case _:
+                continue
+        used = [n.id for d in shape for n in ast.walk(d) if isinstance(n, ast.Name) and n.id != "T"]
+        sizes = f"({''.join(f'{ast.unparse(d)}, ' for d in shape)})"
+        if used:
+            dims |= dict.fromkeys(name for name in used if name not in scalars)
+            matched.append(f"{arg.arg} = T.match_buffer({arg.arg}_, {sizes}, '{DTYPES[short]}')")
+            arg.arg += "_"
+            declared = "T.handle"
+        else:
+            declared = f"T.Buffer({sizes}, '{DTYPES[short]}')"
+        arg.annotation = ast.parse(declared, mode="eval").body
+    lines = [f"{name} = T.int64()" for name in dims] + matched
+    definition.body[:0] = ast.parse("\n".join(lines)).body
