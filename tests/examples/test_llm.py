@@ -58,7 +58,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "mixtral": {"model_type": "mixtral", **SIZES, "num_local_experts": 5, "num_experts_per_tok": 2},
     "gpt2": {
         "model_type": "gpt2",
-        "n_embd": 16,
+        "n_embd": 20,  # heads of an odd size
         "n_layer": 2,
         "n_head": 4,
         "vocab_size": VOCABULARY,

@@ -348,7 +348,8 @@ class TIRPagedKVCache(PagedKVCache):
                 num_key_value_heads,
                 dtype,
                 rope_scaling,
-                rotary_dim,
+                # Without rotation, the kernel only splits heads, whose size may be odd.
+                rotary_dim - rotary_dim % 2 if rope_mode == RopeMode.NONE else rotary_dim,
             )
             split_rotary = current_builder().add_func(rotate, "tir_split_rotary")
             group = num_attention_heads // num_key_value_heads
