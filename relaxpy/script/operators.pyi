@@ -940,6 +940,38 @@ class vision:
         keep_background: Any = ...,
         apply_softmax: Any = ...,
     ) -> Any: ...
+    @staticmethod
+    def non_max_suppression(
+        data: Any,
+        valid_count: Any,
+        indices: Any,
+        max_output_size: Any = ...,
+        iou_threshold: Any = ...,
+        force_suppress: Any = ...,
+        top_k: Any = ...,
+        coord_start: Any = ...,
+        score_index: Any = ...,
+        id_index: Any = ...,
+        return_indices: Any = ...,
+        invalid_to_bottom: Any = ...,
+        soft_nms_sigma: Any = ...,
+        score_threshold: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def roi_align(
+        data: Any,
+        rois: Any,
+        pooled_size: Any,
+        spatial_scale: Any,
+        sample_ratio: Any = ...,
+        aligned: Any = ...,
+        layout: Any = ...,
+        mode: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def roi_pool(
+        data: Any, rois: Any, pooled_size: Any, spatial_scale: Any, layout: Any = ...
+    ) -> Any: ...
 
 class vm:
     @staticmethod

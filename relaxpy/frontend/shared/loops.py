@@ -8,10 +8,8 @@ from typing import Any
 from relaxpy.frontend.shared.place import Place
 from relaxpy.frontend.shared.tensors import Size, as_size
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem
-from relaxpy.ir.te import tensor as te
-from relaxpy.ir.te.loops import Loops as Loops, Number as Number, whole as whole
-from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.stmt import Stmt
+from relaxpy.ir.te.loops import Loops as Loops, Number as Number, whole as whole, written
+from relaxpy.ir.te.tensor import Tensor
 
 
 def kernel(
@@ -25,16 +23,11 @@ def kernel(
 
     `write` gets a `Loops`, the buffers of the inputs, and those of the outputs.
     """
+    sized = [(tuple(map(as_size, shape)), dtype) for shape, dtype in outputs]
 
-    def compute(*tensors: te.Tensor) -> Any:
-        def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
-            loops = Loops()
-            write(loops, *ins, *outs)
-            return loops.body()
-
-        shapes = [tuple(as_size(size) for size in shape) for shape, _ in outputs]
-        dtypes = [dtype for _, dtype in outputs]
-        return te.extern(shapes, list(tensors), body, name, dtypes)
+    def compute(*tensors: Tensor) -> Any:
+        results = written(name, sized, tensors, write)
+        return results[0] if len(results) == 1 else results
 
     result = cx.te(compute, *inputs, name=name)
     if len(outputs) == 1:

@@ -1,32 +1,29 @@
-"""What is read between the pixels of images: regions, and kernels whose elements are moved.
-
-A region is a row of five numbers: the image, and the left, upper, right and lower border.
-"""
+"""What is read between the pixels of images: regions, and kernels whose elements are moved."""
 
 from __future__ import annotations
 
 import math
-import operator
-from functools import reduce as folded
 from typing import Any
 
-from relaxpy.frontend.shared.loops import Loops, Number, kernel, whole
 from relaxpy.frontend.shared.place import Place
-from relaxpy.frontend.shared.tensors import Size, dtype_of, product, reshaped, shape_of, sizes_known
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    as_size,
+    dtype_of,
+    product,
+    reshaped,
+    shape_of,
+    sizes_known,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import Windows
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.nodes import Expr, TupleGetItem
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.topi import regions
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.interpolation import double
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.expr import Select
-from relaxpy.ir.tir.intrin import ceil, floor
 from relaxpy.ir.tir.prim_expr import PrimExpr
-
-#: The upper, left, lower and right border of a region.
-Borders = tuple[Number, Number, Number, Number]
 
 
 def wide_dtype(dtype: str) -> str:
@@ -39,66 +36,6 @@ def as_dtype(x: Expr, dtype: str) -> Expr:
     return x if dtype_of(x) == dtype else R.astype(x, dtype)
 
 
-def larger(a: Number, b: Number) -> Number:
-    """The larger one of two numbers, the second of which is no NaN."""
-    return Select(a > b, a, b)
-
-
-def smaller(a: Number, b: Number) -> Number:
-    """The smaller one."""
-    return Select(a < b, a, b)
-
-
-def _int(x: Number) -> Number:
-    return ops.cast_to(x, DataType("int64"))
-
-
-def _rounded(x: Number) -> Number:
-    """The nearest integer; of two, the one that is farther from 0."""
-    return _int(Select(x < 0.0, ceil(x - 0.5), floor(x + 0.5)))
-
-
-def _like(x: Number, dtype: Any) -> Number:
-    return ops.cast_to(whole(x), DataType(str(dtype)))
-
-
-def _clamped(
-    k: Loops, x: Any, at: tuple[Number, ...], y: Number, z: Number, *, greatest: bool
-) -> Number:
-    """The element of `x[at]` at (y, z) between its four neighbours; borders go on by one pixel.
-
-    It is a sum of four terms, of which the `greatest` may be taken.
-    """
-    height, width = x.shape[-2:]
-    dtype = x.dtype
-    found = k.local(ops.const(0.0, dtype))
-    near = (y >= -1.0) & (y <= _like(height, dtype)) & (z >= -1.0) & (z <= _like(width, dtype))
-    with k.when(near):
-        sides: list[tuple[Any, Any, Any]] = []
-        for place, extent in ((y, height), (z, width)):
-            inside = k.local(larger(place, ops.const(0.0, dtype)))
-            low = k.local(_int(inside[0]))
-            with k.when(low[0] >= extent - 1):
-                k.store(low, 0, whole(extent) - 1)
-                k.store(inside, 0, _like(low[0], dtype))
-            high = k.local(smaller(low[0] + 1, whole(extent) - 1))
-            sides.append((low[0], high[0], k.local(inside[0] - _like(low[0], dtype))[0]))
-        (top, bottom, p), (left, right, q) = sides
-        terms = [
-            x[(*at, i, j)] * weight * factor
-            for i, weight in ((top, 1.0 - p), (bottom, p))
-            for j, factor in ((left, 1.0 - q), (right, q))
-        ]
-        k.store(found, 0, folded(larger if greatest else operator.add, terms))
-    return found[0]
-
-
-def _borders(k: Loops, rois: Any, r: Number, scale: float, shift: float = 0.0) -> Borders:
-    """The upper, left, lower and right border of a region, in pixels of the image."""
-    left, top, right, bottom = (k.local(rois[r, c] * scale - shift)[0] for c in (1, 2, 3, 4))
-    return top, left, bottom, right
-
-
 def averaged(
     cx: Place,
     x: Expr,
@@ -106,121 +43,31 @@ def averaged(
     scale: float,
     pooled: tuple[Size, Size],
     ratio: int,
-    *,
-    shift: float,
-    least: float | None,
-    channels: Size | None = None,
-    greatest: bool = False,
+    **options: Any,
 ) -> Expr:
-    """The mean over a grid of points in each bin, at least in float32.
-
-    With a number of `channels`, each bin of a result's channel has a channel of its own. The
-    `greatest` one of all terms that the means of points add may be taken in place of the mean.
-    """
+    """`topi.regions.averaged`, at least in float32."""
     dtype = wide_dtype(dtype_of(x))
-    image, regions = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
-    rows, columns = pooled
-    shape = [shape_of(rois)[0], shape_of(x)[1] if channels is None else channels, rows, columns]
-
-    def write(k: Loops, x: Any, rois: Any, out: Any) -> None:
-        with k.loop(out.shape[0]) as r:
-            top, left, bottom, right = _borders(k, rois, r, scale, shift)
-            n = k.local(_int(rois[r, 0]))[0]
-            steps: list[tuple[Number, Number, Number]] = []
-            for first, last, count in ((top, bottom, rows), (left, right, columns)):
-                extent = last - first
-                if least is not None:
-                    extent = larger(extent, ops.const(least, dtype))
-                step = k.local(extent / _like(count, dtype))[0]
-                points = whole(ratio) if ratio > 0 else _int(ceil(step))
-                steps.append((first, step, k.local(points, "int64")[0]))
-            (y0, high, down), (z0, wide, across) = steps
-            count = down * across
-            if channels is None:
-                count = larger(count, ops.const(1, "int64"))
-            divisor = k.local(_like(count, dtype))[0]
-            with k.every(out.shape[1:]) as (c, i, j):
-                total = k.local(ops.const(0.0, dtype))
-                channel = c if channels is None else (c * rows + i) * columns + j
-                with k.every((down, across)) as (a, b):
-                    y, z = (
-                        k.local(
-                            start
-                            + _like(bin_, dtype) * step
-                            + (_like(point, dtype) + 0.5) * step / _like(points, dtype)
-                        )[0]
-                        for start, step, points, bin_, point in (
-                            (y0, high, down, i, a),
-                            (z0, wide, across, j, b),
-                        )
-                    )
-                    value = _clamped(k, x, (n, channel), y, z, greatest=greatest)
-                    if greatest:
-                        is_first = (a == 0) & (b == 0)
-                        k.store(total, 0, Select(is_first | (value > total[0]), value, total[0]))
-                    else:
-                        k.store(total, 0, total[0] + value)
-                k.store(out, (r, c, i, j), total[0] if greatest else total[0] / divisor)
-
-    (found,) = kernel(cx, "roi_align", [(shape, dtype)], [image, regions], write)
-    return found
-
-
-def bins(
-    k: Loops,
-    x: Any,
-    rois: Any,
-    r: Number,
-    at: tuple[Number, Number],
-    out: Any,
-    scale: float,
-    more: int,
-) -> tuple[tuple[Number, Number], tuple[Number, Number], Number]:
-    """The first pixel of a bin and the number of pixels along both axes, and the image.
-
-    `more` is 1 where the last border belongs to a region.
-    """
-    dtype, zero = rois.dtype, ops.const(0, "int64")
-    top, left, bottom, right = (
-        k.local(_rounded(border))[0] for border in _borders(k, rois, r, scale)
+    operands = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
+    rows, columns = map(as_size, pooled)
+    return cx.te(
+        lambda x, rois: regions.averaged(x, rois, scale, (rows, columns), ratio, **options),
+        *operands,
+        name="roi_align",
     )
-    spans: list[tuple[Number, Number]] = []
-    pairs = ((top, bottom, at[0], 2), (left, right, at[1], 3))
-    for first, last, bin_, axis in pairs:
-        extent = larger(last - first + more, ops.const(1, "int64"))
-        step = k.local(_like(extent, dtype) / _like(out.shape[axis], dtype))[0]
-        begin = _int(floor(_like(bin_, dtype) * step)) + first
-        end = _int(ceil(_like(bin_ + 1, dtype) * step)) + first
-        limit = whole(x.shape[axis]) - (1 - more)
-        begin, end = (k.local(smaller(larger(bound, zero), limit))[0] for bound in (begin, end))
-        spans.append((begin, k.local(larger(end - begin, zero))[0]))
-    down, across = spans
-    return down, across, k.local(_int(rois[r, 0]))[0]
 
 
 def maxima(
     cx: Place, x: Expr, rois: Expr, scale: float, rows: Size, columns: Size
 ) -> tuple[Expr, Expr]:
-    """The greatest element of each bin, at least in float32, and its place; 0 and -1 of none."""
+    """`topi.regions.maxima`, at least in float32."""
     dtype = wide_dtype(dtype_of(x))
-    image, regions = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
-    shape = [shape_of(rois)[0], shape_of(x)[1], rows, columns]
-
-    def write(k: Loops, x: Any, rois: Any, out: Any, places: Any) -> None:
-        width = whole(x.shape[-1])
-        with k.every(out.shape) as (r, c, i, j):
-            (y0, high), (z0, wide), n = bins(k, x, rois, r, (i, j), out, scale, 1)
-            k.store(out, (r, c, i, j), 0.0)
-            k.store(places, (r, c, i, j), -1)
-            with k.loop(high, start=y0) as y, k.loop(wide, start=z0) as z:
-                is_first = (y == y0) & (z == z0)
-                with k.when(is_first | (x[n, c, y, z] > out[r, c, i, j])):
-                    k.store(out, (r, c, i, j), x[n, c, y, z])
-                    k.store(places, (r, c, i, j), y * width + z)
-
-    outputs = [(shape, dtype), (shape, "int32")]
-    found, places = kernel(cx, "roi_pool", outputs, [image, regions], write)
-    return found, places
+    operands = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
+    both = cx.te(
+        lambda x, rois: regions.maxima(x, rois, scale, as_size(rows), as_size(columns)),
+        *operands,
+        name="roi_pool",
+    )
+    return cx.emit(TupleGetItem(both, 0)), cx.emit(TupleGetItem(both, 1))
 
 
 def deformed(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.te import tensor as te
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.stmt import (
@@ -112,6 +113,27 @@ class Loops:
             return
         with self.loop(sizes[0]) as i, self.every(sizes[1:]) as rest:
             yield (i, *rest)
+
+
+def written(
+    name: str,
+    outputs: Sequence[tuple[Sequence[Number], str]],
+    inputs: Sequence[te.Tensor],
+    write: Callable[..., None],
+) -> list[te.Tensor]:
+    """The results of a kernel of loops, of these shapes and datatypes.
+
+    `write` gets a `Loops`, the buffers of the inputs, and those of the outputs.
+    """
+
+    def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
+        loops = Loops()
+        write(loops, *ins, *outs)
+        return loops.body()
+
+    shapes = [tuple(map(whole, shape)) for shape, _ in outputs]
+    found = te.extern(shapes, list(inputs), body, name, [dtype for _, dtype in outputs])
+    return [found] if len(outputs) == 1 else list(found)
 
 
 def _sequence(items: Sequence[Stmt | Buffer]) -> Stmt:

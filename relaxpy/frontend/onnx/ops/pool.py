@@ -219,6 +219,6 @@ def roi_align(
         sampling_ratio,
         shift=shift,
         least=least,
-        greatest=mode == "max",
+        greatest="terms" if mode == "max" else "",
     )
     return regions.as_dtype(found, dtype_of(x))

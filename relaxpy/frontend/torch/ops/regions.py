@@ -6,13 +6,14 @@ from typing import Any
 
 from relaxpy.frontend.shared import regions
 from relaxpy.frontend.shared.loops import Loops, kernel
-from relaxpy.frontend.shared.regions import averaged, larger, smaller, wide_dtype
+from relaxpy.frontend.shared.regions import averaged, wide_dtype
 from relaxpy.frontend.shared.tensors import Size, dtype_of, reshaped, shape_of
 from relaxpy.frontend.shared.windows import Windows
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.topi.regions import bins, larger, smaller
 from relaxpy.ir.tir import ops
 
 
@@ -62,7 +63,7 @@ def ps_roi_pool(
 
     def write(k: Loops, x: Any, rois: Any, out: Any) -> None:
         with k.every(out.shape) as (r, c, i, j):
-            (y0, high), (z0, wide), n = regions.bins(k, x, rois, r, (i, j), out, scale, 0)
+            (y0, high), (z0, wide), n = bins(k, x, rois, r, (i, j), out, scale, 0)
             total = k.local(ops.const(0.0, dtype))
             channel = (c * rows + i) * columns + j
             with k.loop(high, start=y0) as y, k.loop(wide, start=z0) as z:

@@ -15,6 +15,11 @@ from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.multibox import multibox_transform_loc as multibox_transform_loc
+from relaxpy.ir.relax.op.regions import (
+    non_max_suppression as non_max_suppression,
+    roi_align as roi_align,
+    roi_pool as roi_pool,
+)
 from relaxpy.ir.te.topi.shapes import product, shape_text
 from relaxpy.ir.tir import ops
 

@@ -351,6 +351,14 @@ vision.all_class_non_max_suppression(f32(2, n, 4), f32(2, 3, n), i64(1), prim("f
     output_format="tensorflow") => tup(i64(2, 3 * n, 2), f32(2, 3 * n), i64(2))
 vision.all_class_non_max_suppression(f32(2, n, 4), f32[3], i64(m), prim("float32"), f32(),
     output_format="tensorflow") => tup(i64[3], f32[2], i64(2))
+vision.roi_align(f16(n, 3, m, 8), f32(k, 5), (2, 4), 0.5) => f16(k, 3, 2, 4)
+vision.roi_align(f32(n, m, 8, 3), f32[2], 7, 0.5, layout="NHWC") => f32[4]
+vision.roi_align(f32(n, m, 8, 3), f32(2, 5), 7, 0.5, layout="NHWC") => f32(2, 7, 7, 3)
+vision.roi_pool(f32(n, 3, m, 8), f32(k, 5), (2, 4), 0.5) => f32(k, 3, 2, 4)
+vision.non_max_suppression(f32(n, m, 6), i32(n), i32(n, m)) => tup(i32(n, m), i32(n, 1))
+vision.non_max_suppression(f32[3], i32[1], i32[...], return_indices=False) => f32[3]
+vision.non_max_suppression(f32(n, m, 6), i32[1], i32[2], soft_nms_sigma=0.5)
+    => tup(f32(n, m, 6), i32(n, m), i32(n, 1))
 vision.get_valid_counts(f32(n, m, 6)) => tup(i32(n), f32(n, m, 6), i32(n, m))
 vision.get_valid_counts(f32[...]) => tup(i32[1], f32[3], i32[2])
 vision.multibox_transform_loc(f32(n, 3, m), f32(n, 4 * m), f32(1, m, 4))

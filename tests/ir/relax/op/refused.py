@@ -475,6 +475,21 @@ vision.get_valid_counts(f32(2, 3, 6), id_index=-2) !! id_index is at least -1
 vision.get_valid_counts(f32(2, 3, 6), id_index=7)
     !! id_index is at least -1 and below the number of fields, found 7
 
+# boxes of which some remain
+vision.non_max_suppression(f32(2, 3), i32(2), i32(2, 3)) !! data has rank 3, found R.Tensor((2, 3)
+vision.non_max_suppression(f32(2, 3, 6), i64(2), i32(2, 3)) !! valid_count is int32, found
+vision.non_max_suppression(f32(2, 3, 6), i32(2), i32(2, 4)) !! indices has the sizes of data
+vision.non_max_suppression(f32(2, 3, 6), i32(2), i32(2, 3), coord_start=3)
+    !! coord_start is at least 0 and that of a field, found 3
+vision.non_max_suppression(f32(2, 3, 6), i32(2), i32(2, 3), id_index=-2) !! id_index is at least -1
+
+# regions
+vision.roi_align(f32(2, 3, 8), f32(2, 5), (2, 2), 1.0) !! data has rank 4, found R.Tensor((2, 3, 8)
+vision.roi_align(f32(2, 3, 8, 8), f32(2, 4), (2, 2), 1.0) !! a region is five numbers
+vision.roi_pool(f32(2, 3, 8, 8), f32(2, 5), (2, 0), 1.0) !! pooled_size is one number of at least 1
+vision.roi_pool(f32(2, 3, 8, 8), i32(2, 5), (2, 2), 1.0) !! rois holds floats
+    !! convert it with R.astype first
+
 # boxes that are moved
 vision.multibox_transform_loc(f32(2, 3), f32(2, 20), f32(1, 5, 4))
     !! cls_pred has rank 3, found R.Tensor((2, 3)
