@@ -9,7 +9,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.te.topi import regions
+from relaxpy.ir.te.topi.regions import averaged, maxima
 from relaxpy.ir.te.topi.suppression import suppressed
 from relaxpy.ir.tir import ops
 
@@ -69,7 +69,7 @@ def _legalize_align(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     last = attrs["layout"] == "NHWC"
     size = attrs["pooled_size"]
     found: Any = builder.emit_te(
-        regions.averaged,
+        averaged,
         *_operands(builder, call, [0, 3, 1, 2] if last else None),
         attrs["spatial_scale"],
         (size[0], size[-1]),
@@ -122,7 +122,7 @@ def _legalize_pool(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     attrs: Any = call.attrs
     size = attrs["pooled_size"]
     both: Any = builder.emit_te(
-        regions.maxima,
+        maxima,
         *_operands(builder, call, None),
         attrs["spatial_scale"],
         size[0],

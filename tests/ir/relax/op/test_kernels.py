@@ -27,7 +27,12 @@ FOLDED = {"relax.arange", "relax.grad.no_grad"}
 FOLDED |= {"relax.grad.start_checkpoint", "relax.grad.end_checkpoint"}
 
 #: Why the kernels of an operator run one element at a time: there is none that does.
-SCALAR = {"relax.vision.non_max_suppression": "a box remains if no better one that remains is near"}
+_REGIONS = "the borders of a region decide which elements it has"
+SCALAR = {
+    "relax.vision.non_max_suppression": "a box remains if no better one that remains is near",
+    "relax.vision.roi_align": _REGIONS,
+    "relax.vision.roi_pool": _REGIONS,
+}
 
 
 def program(case: Case, *, symbolic: bool) -> IRModule:
