@@ -80,6 +80,11 @@ def _legalize_align(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     )
     if last:
         found = builder.emit(R.permute_dims(found, [0, 2, 3, 1]))
+    return _as_images(builder, call, found)
+
+
+def _as_images(builder: BlockBuilder, call: rx.Call, found: rx.Expr) -> rx.Expr:
+    """The result in the datatype of the images."""
     sinfo: Any = builder.struct_info_of(call.args[0])
     result: rx.Expr = R.astype(found, sinfo.dtype)
     return result
@@ -129,9 +134,7 @@ def _legalize_pool(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
         size[-1],
         primfunc_name_hint="roi_pool",
     )
-    sinfo: Any = builder.struct_info_of(call.args[0])
-    result: rx.Expr = R.astype(builder.emit(rx.TupleGetItem(both, 0)), sinfo.dtype)
-    return result
+    return _as_images(builder, call, builder.emit(rx.TupleGetItem(both, 0)))
 
 
 @register("relax.vision.roi_pool", pure=True, legalize=_legalize_pool)

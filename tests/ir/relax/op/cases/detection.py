@@ -293,7 +293,9 @@ def remaining(
     boxes, places = np.full(data.shape, -1.0), np.full(data.shape[:2], -1)
     totals = np.zeros((len(data), 1), int)
     for b in range(len(data)):
-        ranked = sorted(range(int(count[b])), key=lambda k: -data[b, k, 1])
+        ranked = sorted(
+            range(min(max(int(count[b]), 0), len(data[b]))), key=lambda k: -data[b, k, 1]
+        )
         ranked = ranked[:top_k] if top_k > 0 else ranked
         left = [(k, data[b, k].astype("float64")) for k in ranked]
         least = score_threshold if decays else 0.0
@@ -327,12 +329,13 @@ def _remaining() -> Iterator[Case]:
     data = random.random((2, 7, 6)).astype("float32")
     data[..., 0] = random.integers(0, 2, (2, 7))
     data[:, 5] = data[:, 2] * np.array([1, 0.5, 1, 1, 1, 1], "float32")
-    count = np.array([7, 4], "int32")
+    count, outside = np.array([7, 4], "int32"), np.array([9, -1], "int32")
     indices = np.tile(np.arange(7, 0, -1, "int32"), (2, 1))
     for label, attrs in {
         "of classes": {"iou_threshold": 0.3},
         "of all": {"force_suppress": True, "iou_threshold": 0.2, "top_k": 4},
         "few": {"id_index": -1, "max_output_size": 2},
+        "counts outside": {"id_index": -1},
         "boxes": {"return_indices": False, "iou_threshold": 0.1},
         "boxes first": {"return_indices": False, "invalid_to_bottom": True, "iou_threshold": 0.1},
         "decaying": {"soft_nms_sigma": 0.3, "id_index": -1, "score_threshold": 0.2},
@@ -341,7 +344,7 @@ def _remaining() -> Iterator[Case]:
         yield Case(
             "relax.vision.non_max_suppression",
             label,
-            (data, count, indices),
+            (data, outside if label == "counts outside" else count, indices),
             lambda *v, a=attrs: op.vision.non_max_suppression(*v, **a),
             lambda *v, a=attrs: remaining(*v, **a),
             roundings=40,
