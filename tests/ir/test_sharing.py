@@ -185,7 +185,7 @@ def test_passes_over_each_node_once_take_shared_nodes(make):
     func = make(DEPTH)
     nodes = len(list(walk(func)))
     if make is branches:  # the arms are one sequence, and a reader would visit each of its uses
-        with pytest.raises(MisuseError, match="nodes when it is written out without sharing"):
+        with pytest.raises(MisuseError, match="nodes when shared nodes are expanded"):
             save_json(func)
     else:
         saved = save_json(func)

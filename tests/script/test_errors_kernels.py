@@ -677,7 +677,7 @@ def f(A: T.Buffer((4,), "float32")):
 @T.prim_func
 def f(A: T.Buffer((4,), "float32")):
     A[0] = not A
-    #          ^ the truth of buffer A is not known while the program is parsed
+    #          ^ the truth value of buffer A is not known at parse time
     # hint: kernels compute by element: index buffers, inside loops
     A[0] = -A
     #      ^^ - is not defined on buffer A

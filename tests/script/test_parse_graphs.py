@@ -567,13 +567,13 @@ def test_the_truth_of_a_relax_value_is_not_known_while_reading() -> None:
         @R.function
         def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "int8")):
             a = x and y
-            #   ^ the truth of Var 'x' is not known while the program is parsed
+            #   ^ the truth value of Var 'x' is not known at parse time
             # hint: for tensors write R.logical_and(x, y)
             b = not x
-            #       ^ the truth of Var 'x' is not known while the program is parsed
+            #       ^ the truth value of Var 'x' is not known at parse time
             # hint: for tensors write R.logical_not(x)
             c = x if y else x
-            #        ^ the truth of Var 'y' is not known while the program is parsed
+            #        ^ the truth value of Var 'y' is not known at parse time
             # hint: write an if statement with an else, or R.where(y, x, x)
             d = x & x
             #   ^^^^^ & is for Booleans or for integers, found float32 and float32

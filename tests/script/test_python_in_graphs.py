@@ -25,11 +25,11 @@ def test_what_asks_for_the_truth_of_tensors_is_refused() -> None:
             # ... program runs
             # hint: write R.maximum(x, y) or R.minimum(x, y), or choose by R.where(x > y, x, y)
             c = any([1 > 2, x])
-            #               ^ the truth of Var 'x' is not known while the program is parsed
+            #               ^ the truth value of Var 'x' is not known at parse time
             d = bool(y)
-            #        ^ the truth of Var 'y' is not known while the program is parsed
+            #        ^ the truth value of Var 'y' is not known at parse time
             e = all((x, y))
-            #        ^ the truth of Var 'x' is not known while the program is parsed
+            #        ^ the truth value of Var 'x' is not known at parse time
             f = len(x)
             #       ^ Var 'x' has no length
             # hint: name dimensions in the annotation, as in R.Tensor(("n", 4)), and declare n =

@@ -81,12 +81,12 @@ def test_a_condition_holds_for_the_numbers_for_which_python_says_so(condition: s
 
 
 UNKNOWN = [
-    ("filter(lambda k: i == k, [0, 3])", "the truth of `i == 0` of bool is not known"),
+    ("filter(lambda k: i == k, [0, 3])", "the truth value of `i == 0` of bool is not known"),
     ("sorted([i, m])", "has no truth"),
     ("sorted([(i, 1), (m, 0)])", "has no truth"),
     ("min([i, 3])", "has no truth"),
     ("max([1, 2], key=lambda v: v == i)", "has no truth"),
-    ("[1 for k in (0, 3) if i == k]", "the truth of `i == 0` of bool is not known"),
+    ("[1 for k in (0, 3) if i == k]", "the truth value of `i == 0` of bool is not known"),
     ("{i: 1} == {m: 1}", "are equal is known only when the program runs"),
     ("{i} == {m}", "are equal is known only when the program runs"),
     ("[i] < [m]", "has no truth"),

@@ -357,7 +357,9 @@ class FunctionLowering(CallLowering):
             case rx.Call():
                 return self._call(expr, hint)
             case _:
-                raise CompileError(f"{expr} has no value here", span=getattr(expr, "span", None))
+                raise CompileError(
+                    f"{expr} cannot be used as a value", span=getattr(expr, "span", None)
+                )
 
     def _variable(self, var: rx.Var) -> ast.expr:
         expr = self._scope.values.get(var)

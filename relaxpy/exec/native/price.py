@@ -32,7 +32,7 @@ _LONGEST_BLOCK = 4000
 
 
 def check_price(program: KernelProgram) -> None:
-    """Check that native code is faster.
+    """Check that native code is expected to be faster than NumPy.
 
     Errors:
         RefusedError: it is not.

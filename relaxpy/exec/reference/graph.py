@@ -336,7 +336,7 @@ class ReferenceEvaluator:
             case rx.Call():
                 return self._call(expr, scope)
             case _:
-                raise CompileError(f"{expr} has no value here")
+                raise CompileError(f"{expr} cannot be used as a value")
 
     def _variable(self, var: rx.Var, scope: Scope) -> Value:
         if var not in scope.values:

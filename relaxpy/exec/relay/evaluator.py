@@ -47,7 +47,7 @@ class _Frame:
                 return frame.values[id(expr)]
             frame = frame.parent
         name = f"%{expr.name_hint}" if isinstance(expr, rl.Var) else type(expr).__name__
-        raise RuntimeCheckError(f"{name} has no value here", rule="RLY-95", span=expr.span)
+        raise RuntimeCheckError(f"{name} is used before it is bound", rule="RLY-95", span=expr.span)
 
 
 class _Closure(FunctionValue):

@@ -22,13 +22,13 @@ from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.arith.algebra.residue import Residue
 from relaxpy.ir.arith.rules import (
     assumptions,
+    boolean,
     bounds,
     calls,
     casts,
     choices,
     division,
     extrema,
-    junctions,
     logic,
     reductions,
     residues,
@@ -79,7 +79,7 @@ class Canonical:
     floor_by = division.floor_by
     is_negative = signs.is_negative
     is_nonzero = signs.is_nonzero
-    junction = junctions.simplify
+    junction = boolean.simplify
     may_wrap = wrapping.may_wrap
     negation = logic.negation
     quotient = division.quotient

@@ -68,7 +68,7 @@ class Budget:
 def written_out(
     name: str, values: list[object], counts: list[int], *, counted: bool, limit: int
 ) -> int:
-    """Count the counted nodes in a saved node with these fields, written out without sharing.
+    """Count the counted nodes in a saved node with these fields, each shared one once per use.
 
     With a limit of 0, nothing is counted.
 
@@ -88,6 +88,6 @@ def written_out(
             count += counts[value]
     if count > limit:
         raise MisuseError(
-            f"a {name} has {count} nodes when it is written out without sharing: more than {limit}"
+            f"a {name} has {count} nodes when shared nodes are expanded: more than {limit}"
         )
     return count

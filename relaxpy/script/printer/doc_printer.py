@@ -11,7 +11,7 @@ from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.script.printer import doc as docs
 from relaxpy.script.printer.doc import Doc, ExprDoc, OperationKind
-from relaxpy.script.printer.marks import END, START, underlined_text
+from relaxpy.script.printer.underlines import END, START, underlined_text
 
 # How tightly an expression binds its operands.
 _LAMBDA, _CONDITIONAL, _NOT, _COMPARISON, _UNARY, _POWER, _ATOM = 1, 2, 5, 6, 13, 14, 15

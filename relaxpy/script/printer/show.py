@@ -15,8 +15,8 @@ from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
 from relaxpy.screen import ipython, program_html
 from relaxpy.script.printer.document import Document
-from relaxpy.script.printer.marks import Marks, has_paths, is_marked
 from relaxpy.script.printer.options import Options
+from relaxpy.script.printer.underlines import Marks, has_paths, is_marked
 
 _MAX_LINES = 2000
 _THEMES = {"light": "ansi_light", "dark": "ansi_dark", "ansi": "ansi_dark"}

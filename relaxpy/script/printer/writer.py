@@ -22,9 +22,9 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.script.language.hardware import INTRINSICS
-from relaxpy.script.printer.marks import Marks
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.options import Options
+from relaxpy.script.printer.underlines import Marks
 
 METADATA = "metadata"
 ELIDED = "...  # nested too deeply to be shown"

@@ -271,7 +271,7 @@ class _Printer:
                 return lines
             case _:
                 raise MisuseError(
-                    f"a {type(expr).__name__} has no text: it occurs only inside a pass",
+                    f"a {type(expr).__name__} cannot be printed: it occurs only inside a pass",
                     rule="RLY-56",
                     about=expr,
                 )

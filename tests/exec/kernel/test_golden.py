@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from tests.exec.kernel.support import source_of
-from tests.exec.kernel.test_kinds import KINDS
 from tests.exec.kernel.test_model_kernels import CLASSIFIER
+from tests.exec.kernel.test_strategies import KINDS
 from tests.exec.kernel.written import kernel
 
 Golden = Callable[[str], None]

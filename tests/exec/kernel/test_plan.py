@@ -20,8 +20,8 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import And, FloorDiv, Not, Or, PrimExpr, Var
 from relaxpy.script import relax as R, tir as T
 from tests.exec.kernel.support import check
-from tests.exec.kernel.test_kinds import KINDS
 from tests.exec.kernel.test_model_kernels import CLASSIFIER
+from tests.exec.kernel.test_strategies import KINDS
 from tests.exec.kernel.written import kernel
 
 n, i, j = Var("n", "int64"), Var("i", "int64"), Var("j", "int64")

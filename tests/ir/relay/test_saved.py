@@ -86,5 +86,5 @@ def test_what_load_refuses_is_not_saved() -> None:
     lets = ["let %f0 = fn(%x) { (%x, %x) };"]
     lets += [f"let %f{i + 1} = fn(%x) {{ %f{i}(%f{i}(%x)) }};" for i in range(12)]
     module = relay.parse("\n".join(lets) + "%f12")
-    with pytest.raises(RelaxpyError, match="nodes when it is written out without sharing"):
+    with pytest.raises(RelaxpyError, match="nodes when shared nodes are expanded"):
         save_json(module)

@@ -20,13 +20,13 @@ from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import Function, Type, Value
 
 _THREADS: Final = 2, 4
-"""The numbers of threads that blocks of columns are chosen for; others run the same blocks."""
+"""The thread counts for which blocks of columns are chosen; others run the same blocks."""
 _MANY_TASKS: Final = 64
-"""The number of tasks from which any number of threads ends at about the same time."""
+"""The number of tasks from which the load is balanced for any number of threads."""
 PLACE_BYTES: Final = 256 * 1024
-"""The size up to which the second operand is read in place; larger ones spread over many pages."""
+"""The packing threshold: larger second operands miss the TLB if they are read in place."""
 _PLACE_PAGES: Final = 128
-"""The pages of a larger one that is read in place, if each has `_PAGE_ROWS` rows of it."""
+"""The pages up to which a larger one is read in place, if each has `_PAGE_ROWS` of its rows."""
 _PAGE_ROWS: Final = 8
 _PAGE_BYTES: Final = 4096
 
@@ -160,9 +160,9 @@ def column_blocks(
 
 
 def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: float) -> float:
-    """The time of the last of several threads, divided by the least one; the worst of `_THREADS`.
+    """The load imbalance: the time of the busiest thread divided by the average, at worst.
 
-    Each thread takes the next of the blocks of `columns`, `repeats` times all of them.
+    Each of `_THREADS` threads takes the next block of `columns`; all blocks run `repeats` times.
     """
     count = columns // sum(full) if full else 0
     if not 0 < repeats * (count + bool(tail)) <= _MANY_TASKS:

@@ -188,7 +188,7 @@ class DotEmitter(_FewRows):
         f.loop(whole, count, 1, [], lambda column: group(column, 1))
 
     def _starts(self, rows: Sequence[Matrix]) -> list[Value]:
-        """What the sums of each row have too much if the second operand is moved; or none."""
+        """The zero-point correction of each row: empty if the second operand has no offset."""
         dots = self.dots
         if dots is None or not dots.moves:
             return []

@@ -27,7 +27,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObligationTests(Tree):
-    """Obligations of the tree that follows, which are tested here if the `tests` hold."""
+    """Tests the obligations of the tree that follows, if all of `tests` are true."""
 
     obligations: tuple[Obligation, ...]
     tests: tuple[PrimExpr, ...]

@@ -22,11 +22,12 @@ MARK = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """How the products of a sum are joined, of which an instruction adds several to a lane.
+    """The layout for instructions that add `count` products to a lane, such as those of VNNI.
 
-    Each stretch of `depth` of them is filled up with zeros to a multiple of `count`; of so many,
-    the elements of a column are adjacent, with the datatype `dtype`. If `moved` is not 0, what
-    the sums start from follows the stretch as int32: `moved` times the sums of its columns.
+    The elements of a column for `count` successive steps of the sum are adjacent, with the datatype
+    `dtype`. Each panel of `depth` steps is padded with zeros to a multiple of `count`. If the other
+    operand has the offset `moved`, the panel is followed by its zero-point corrections as int32:
+    `moved` times the sum of each column.
     """
 
     count: int
@@ -37,11 +38,10 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Blocks of `width` columns, and in each the products of the sum in order.
+    """Panels of `width` columns, each of which has the steps of the sum in order.
 
-    The axes of the sum and the columns are the extents and strides in the operand as it is. The
-    last block is filled up with zeros. If `dtype` is not empty, the elements are converted to it,
-    which keeps their values.
+    `over` and `columns` are extents and strides of the unpacked operand. The last panel is padded
+    with zeros. If `dtype` is not empty, the elements are converted to it, which keeps their values.
 
     Units: elements
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.ir.arith.algebra import folding, halves, poly, writer
+from relaxpy.ir.arith.algebra import folding, poly, rounded_halves, writer
 from relaxpy.ir.arith.algebra.atoms import Quotient
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.arith.engine import Engine
@@ -25,7 +25,7 @@ def _shortened(engine: Engine, p: Poly, dtype: DataType) -> Poly:
             has_halves = has_halves or isinstance(monomial[0], Quotient)
             has_choices = has_choices or isinstance(monomial[0], _CHOICES)
     if has_halves:
-        p = halves.with_halves(p)
+        p = rounded_halves.with_halves(p)
     return _joined(engine, p, dtype) if has_choices and len(p) > 1 else p
 
 

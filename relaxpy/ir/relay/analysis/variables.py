@@ -17,7 +17,7 @@ def free_vars(expr: Node) -> list[Var]:
 
 
 class _Owner:
-    """A function, with the function around it and the variables that it uses from there."""
+    """The free variables of a function, and the enclosing function."""
 
     __slots__ = ("free", "parent")
 

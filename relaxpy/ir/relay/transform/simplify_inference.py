@@ -1,4 +1,4 @@
-"""Writes normalisations out, as they are at inference."""
+"""Replaces normalisation operators by the arithmetic that they do at inference."""
 
 from __future__ import annotations
 

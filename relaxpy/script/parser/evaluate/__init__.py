@@ -1,1 +1,1 @@
-"""The values of expressions in a program text, and the one door for calls."""
+"""The values of expressions in a program text, and the only module that calls what a text names."""

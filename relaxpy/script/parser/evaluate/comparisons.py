@@ -20,7 +20,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.wording import number_hint
-from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate import user_calls
 
 _SETS = (set, frozenset)
 _CONTAINERS = (list, tuple, *_SETS, dict)
@@ -67,7 +67,7 @@ def equal(left: Any, right: Any) -> PrimExpr | bool:
             comparable = isinstance(other, (PrimExpr, int, float)) or hasattr(other, "__index__")
             return ops.compare(tir.EQ, left, right) if comparable else False
     if not (is_runtime_value(left) or is_runtime_value(right)):
-        return bool(door.operate(operator.eq, left, right))
+        return bool(user_calls.operate(operator.eq, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         if any(is_runtime_value(key) for table in (left, right) for key in table):
             raise _unknown("dicts with such values as keys", left)
@@ -155,7 +155,7 @@ def contains(container: Any, value: Any) -> PrimExpr | bool:
     known = isinstance(container, (*_CONTAINERS, range))
     if known and (is_runtime_value(value) or is_runtime_value(container)):
         return combine_conditions(ops.any_of, [equal(value, member) for member in container])
-    return bool(door.operate(operator.contains, container, value))
+    return bool(user_calls.operate(operator.contains, container, value))
 
 
 def in_range(numbers: range, value: PrimExpr) -> PrimExpr | bool:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.errors import ParseError, counted
 from relaxpy.script.language.wording import describe
-from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.source.scope import FromText
 from relaxpy.script.parser.source.text import Program
 
@@ -213,7 +213,7 @@ def _formatted(values: Evaluator, node: ast.expr) -> str:
         spec = _f_string(values, node.format_spec)
     values.guard.format(value, spec, node.value, values)
     try:
-        return door.formatted(value, node.conversion, spec)
+        return user_calls.formatted(value, node.conversion, spec)
     except VALUE_ERRORS as error:
         raise values.error(node.value, str(error)) from None
 

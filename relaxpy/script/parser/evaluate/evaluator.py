@@ -36,7 +36,7 @@ from relaxpy.script.language.wording import (
     shown,
     truth_hint,
 )
-from relaxpy.script.parser.evaluate import displays, door
+from relaxpy.script.parser.evaluate import displays, user_calls
 from relaxpy.script.parser.evaluate.builtin_calls import (
     REPLACEMENTS,
     attribute_node,
@@ -56,7 +56,7 @@ from relaxpy.script.parser.evaluate.comparisons import (
 )
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
-from relaxpy.script.parser.evaluate.unknown import namespace_hint, unknown_attribute
+from relaxpy.script.parser.evaluate.unknown_names import namespace_hint, unknown_attribute
 from relaxpy.script.parser.source.scope import (
     BUILTINS,
     MISSING,
@@ -198,7 +198,7 @@ class Evaluator:
         Errors: ParseError if it has no members that are known while the program is parsed.
         """
         try:
-            members: Iterable[object] = door.members(value)
+            members: Iterable[object] = user_calls.members(value)
         except RelaxpyError as error:
             raise as_parse_error(error, self.program.span(node)) from None
         except VALUE_ERRORS:
@@ -223,10 +223,10 @@ class Evaluator:
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
         """Return the result of a call."""
-        return door.call(function, args, kwargs)
+        return user_calls.call(function, args, kwargs)
 
     def truth(self, value: object, node: ast.expr, used_by: ast.expr | None = None) -> bool:
-        """Return the truth of a Python value.
+        """Return the truth value of a Python value.
 
         Errors: ParseError for a value of the program, which is not known at parse time.
         """
@@ -234,11 +234,11 @@ class Evaluator:
             hint = None if used_by is None else truth_hint(used_by)
             raise self.error(
                 node,
-                f"the truth of {describe(value)} is not known while the program is parsed",
+                f"the truth value of {describe(value)} is not known at parse time",
                 hint=BY_ELEMENT if isinstance(value, Buffer) else hint,
             )
         try:
-            return door.truth(value)
+            return user_calls.truth(value)
         except VALUE_ERRORS as error:
             raise self.error(node, str(error)) from None
 
@@ -434,7 +434,7 @@ class Evaluator:
         if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
             raise self.error(node.value, f"{describe(owner)} cannot be indexed")
         check_index(owner, index)
-        return door.item(owner, index)
+        return user_calls.item(owner, index)
 
     def _slice(self, node: ast.Slice) -> slice:
         bounds = (node.lower, node.upper, node.step)
@@ -461,7 +461,7 @@ class Evaluator:
             if result is not MISSING:
                 return result
             self.guard.binary(sign, left, right, node, self)
-            return door.operate(function, left, right)
+            return user_calls.operate(function, left, right)
         except RelaxpyError as error:
             raise as_parse_error(error, self._operand(node, left, right, error)) from None
         except VALUE_ERRORS as error:
@@ -495,7 +495,7 @@ class Evaluator:
         try:
             operand = self.operand(operand)
             result = self.on_unary(sign, operand)
-            return door.operate(function, operand) if result is MISSING else result
+            return user_calls.operate(function, operand) if result is MISSING else result
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:
@@ -546,7 +546,7 @@ class Evaluator:
                 return negated_if(sign == "!=", equal(left, right))
             if sign in _ORDER and isinstance(right, PrimExpr) and type(left) in (int, float):
                 return ops.compare(_ORDER[sign], left, right)  # Python would swap the operands
-            return door.operate(function, left, right)
+            return user_calls.operate(function, left, right)
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:

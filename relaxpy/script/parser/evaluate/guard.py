@@ -29,7 +29,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.script.language.annotations import Annotation
 from relaxpy.script.language.namespaces import offers
-from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.source.scope import BUILTINS, FromText, ModuleRef
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Guard:
 
     def attribute(self, owner: object, node: ast.Attribute, at: Evaluator) -> object:
         """Return attribute `node.attr` of `owner`, if it may be used."""
-        return door.attribute(owner, node.attr)
+        return user_calls.attribute(owner, node.attr)
 
     def call(
         self,
@@ -178,12 +178,12 @@ class TextGuard(Guard):
             return self._member(owner, name, node, at)
         for kind, names in ATTRIBUTES.items():
             if isinstance(owner, kind) and name in names:
-                member = door.attribute(owner, name)
+                member = user_calls.attribute(owner, name)
                 if callable(member) and not isinstance(member, Node):
                     self._callable[id(member)] = member
                 return member
         if isinstance(owner, ModuleRef):  # all of its names are defined by the program
-            return door.attribute(owner, name)
+            return user_calls.attribute(owner, name)
         if not hasattr(owner, name):
             raise at.unknown_attribute(owner, node)
         raise at.error(
@@ -197,7 +197,7 @@ class TextGuard(Guard):
         is_known = key in self._members_read
         if not is_known and name not in getattr(space, "__all__", ()) and not offers(space, name):
             raise at.unknown_attribute(space, node)
-        member = door.attribute(space, name)
+        member = user_calls.attribute(space, name)
         if is_known and self._members_read[key] is member:
             return member
         self._members_read[key] = member

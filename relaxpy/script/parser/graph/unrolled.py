@@ -13,7 +13,7 @@ from relaxpy.script.language import records
 from relaxpy.script.language.eager import handling
 from relaxpy.script.language.emit import kernel_call
 from relaxpy.script.language.wording import describe
-from relaxpy.script.parser.evaluate import displays, door
+from relaxpy.script.parser.evaluate import displays, user_calls
 from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, macro_expansion
 from relaxpy.script.parser.graph import bindings
 from relaxpy.script.parser.graph.state import GraphState
@@ -116,7 +116,7 @@ class FunctionHost:
     ) -> object:
         """Return the result of a user's function, in which the directives of R are eager."""
         with self.eager(node):
-            return door.call(function, args, kwargs)
+            return user_calls.call(function, args, kwargs)
 
     @contextmanager
     def eager(self, node: ast.expr) -> Iterator[None]:

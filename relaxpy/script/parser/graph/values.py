@@ -46,7 +46,7 @@ from relaxpy.script.language.wording import (
     operators_called,
     shown,
 )
-from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.macros import Macro
 from relaxpy.script.parser.source.scope import MISSING, ModuleRef
@@ -271,7 +271,7 @@ class GraphEvaluator(Evaluator):
         while True:
             outer, self._current = self._current, node
             with self.host.eager(node):
-                member = door.next_member(members, MISSING)
+                member = user_calls.next_member(members, MISSING)
             self._current = outer
             if member is MISSING:
                 return
@@ -324,7 +324,7 @@ class GraphEvaluator(Evaluator):
             args, kwargs = self._on_listed_devices(function, args, kwargs)
             try:
                 call_kwargs = {"span": self.span(node), **kwargs}
-                call = door.call(function.make, args, call_kwargs)
+                call = user_calls.call(function.make, args, call_kwargs)
             except MisuseError as error:
                 self.hinted(error)
                 absent = _absent(function, args, kwargs, node) if error.about is None else None
@@ -344,7 +344,7 @@ class GraphEvaluator(Evaluator):
         if shared and self.host is not None:
             result = self.host.call_helper(function, args, kwargs, node)
         else:
-            result = door.call(function, args, kwargs)
+            result = user_calls.call(function, args, kwargs)
         if isinstance(result, Tensor) and isinstance(result.vdevice, str):
             result.vdevice = self.devices.find(result.vdevice)
         if isinstance(result, DTensor) and isinstance(result.device_mesh, str):

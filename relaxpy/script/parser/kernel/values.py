@@ -21,7 +21,7 @@ from relaxpy.script.language.eager import PendingFrame, handling, is_helper
 from relaxpy.script.language.kernel_builder import FRAMES
 from relaxpy.script.language.records import BufferSpec, Form, LoopForm, MetaVar
 from relaxpy.script.language.wording import as_parse_error, describe, shown
-from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.guard import Guard
 from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, macro_expansion
@@ -68,7 +68,7 @@ class KernelEvaluator(Evaluator):
         if is_helper(function):
             return self.call_helper(function, args, kwargs, node)
         try:
-            result = door.call(function, args, kwargs)
+            result = user_calls.call(function, args, kwargs)
         except StructInfoTypeError as error:
             raise error.hinted(self._scalar_hint(node)) from None
         if isinstance(result, Expr):
@@ -155,7 +155,7 @@ class KernelEvaluator(Evaluator):
 
         try:
             with handling(handler):
-                result = door.call(function, args, kwargs)
+                result = user_calls.call(function, args, kwargs)
             for frame in frames:
                 if frame in opened or not (frame.is_used or frame is result):
                     fault = "entered and never left" if frame in opened else "never entered"

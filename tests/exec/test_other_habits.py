@@ -137,7 +137,7 @@ def test_arguments_that_a_function_does_not_take_are_shown_with_its_signature() 
     assert "load_executable() missing 1 required positional argument: 'path'" in str(caught.value)
     assert "note: its signature is load_executable(path, *, native_code=False)" in str(caught.value)
     assert "relaxpy.load_executable()" in str(caught.value)  # the line of the call
-    assert [entry.path for entry in caught.traceback][-1].name == "test_first_attempts.py"
+    assert [entry.path for entry in caught.traceback][-1].name == "test_other_habits.py"
 
 
 def test_an_error_of_a_user_function_stays() -> None:
@@ -164,4 +164,4 @@ def test_errors_of_files_and_assertions_have_no_frames_of_relaxpy(
 ) -> None:
     with pytest.raises(kind) as caught:
         call()
-    assert {entry.path.name for entry in caught.traceback} == {"test_first_attempts.py"}
+    assert {entry.path.name for entry in caught.traceback} == {"test_other_habits.py"}

@@ -1,7 +1,7 @@
 """The only module of the parser that calls functions and operators which a text names.
 
 The arguments of every function here come from the text, or from the caller of `from_source`. A
-guard checks them first, and `tests/script/test_door.py` searches the parser for other calls.
+guard checks them first, and `tests/script/test_user_calls.py` searches the parser for other calls.
 """
 
 from __future__ import annotations

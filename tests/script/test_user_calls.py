@@ -1,4 +1,4 @@
-"""Whatever a text names is called at one place: `door.py`, behind the guard. The parser is read."""
+"""The parser calls what a text names only in `user_calls.py`, behind the guard: it is read."""
 
 import ast
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ REACHING = frozenset(
 #: Attributes under which a function of the user's may be kept.
 HOLDERS = frozenset(("__wrapped__", "callback", "combiner", "func", "function", "mapping"))
 
-#: The calls of values outside of the door, by file and function, and what is called there.
+#: The calls of values outside of that module, by file and function, and what is called there.
 REVIEWED = {
     "language/eager.py": {
         "directive.call": "a function of a namespace",
@@ -64,7 +64,7 @@ REVIEWED = {
     "parser/graph/bindings.py": {"new_variable": "a class of variables"},
     "parser/graph/state.py": {"GraphState._global_var": "an iterator over names"},
     "parser/graph/values.py": {
-        "GraphEvaluator.iterable": "an iterator that door.members gave",
+        "GraphEvaluator.iterable": "an iterator that user_calls.members gave",
         "GraphEvaluator._on_listed_devices": "the module's devices or meshes",
         "_defines": "a class of the user's own, asked for an operator",
     },
@@ -105,15 +105,15 @@ REVIEWED = {
     "language/wording.py": {"_enclosing_function": "the lists of statements of a syntax tree"},
 }
 
-#: Who opens the door, all of them behind `Evaluator.invoke`, which asks the guard first.
-OPENED_BY = {
+#: Who calls it, all of them behind `Evaluator.invoke`, which asks the guard first.
+CALLERS = {
     "Evaluator.on_call",
     "GraphEvaluator.on_call",
     "FunctionHost.call_helper",
     "KernelEvaluator.on_call",
     "KernelEvaluator.call_helper",
 }
-#: Who makes those open it.
+#: Who calls those.
 CALLED_BY = {
     "on_call": {"Evaluator.invoke"},
     "call_helper": {"GraphEvaluator.on_call", "KernelEvaluator.on_call"},
@@ -170,7 +170,7 @@ def is_of_a_value(node: ast.Call, values: frozenset[str]) -> bool:
 
 def found() -> Iterator[tuple[str, str, str]]:
     for file in READERS:
-        if file.name != "door.py":
+        if file.name != "user_calls.py":
             tree = ast.parse(file.read_text())
             for where, call in calls(tree, frozenset(), ""):
                 yield file.relative_to(SCRIPT).as_posix(), where, ast.unparse(call)
@@ -193,21 +193,21 @@ def callers(name: str, owner: str | None = None) -> set[str]:
     }
 
 
-def test_values_are_called_by_the_door_and_at_reviewed_places_alone() -> None:
+def test_values_are_called_in_user_calls_and_at_reviewed_places_alone() -> None:
     places: dict[str, set[str]] = {}
     for file, where, _ in found():
         places.setdefault(file, set()).add(where)
     assert places == {file: set(reviewed) for file, reviewed in REVIEWED.items()}
 
 
-def test_the_door_is_opened_behind_the_guard() -> None:
-    assert callers("call", "door") == OPENED_BY
+def test_user_calls_follow_the_guard() -> None:
+    assert callers("call", "user_calls") == CALLERS
     assert callers("call", "self.guard") == {"Evaluator.invoke"}
     for name, makers in CALLED_BY.items():
         assert callers(name) == makers
 
 
-def test_a_call_past_the_door_would_be_found() -> None:
+def test_a_call_elsewhere_would_be_found() -> None:
     text = """
 def annotation(value):
     kind, *arguments = parts(value)
