@@ -1,4 +1,4 @@
-"""The sizes of the blocks of a contraction, and the order of the elements in copies of them."""
+"""Cache blocking of contractions: block sizes, and when the second operand is packed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Sums of products of bytes: instructions of x86-64 that add several products to each lane.
+"""Dot products of bytes, by instructions of x86-64 that add several products to each lane.
 
 They are exact: vectors of 16 bits hold every byte, and the instruction for bytes, which does not
 saturate, takes unsigned ones of one operand and signed ones of the other. Where both operands are
-of the same kind, the copy of the first one has its values moved by 128, and every sum starts from
-what takes that away.
+of the same kind, the packed first one is offset by 128, and every sum starts from the zero-point correction.
 """
 
 from __future__ import annotations

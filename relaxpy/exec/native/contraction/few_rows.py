@@ -1,4 +1,4 @@
-"""Emits contractions with few rows, such as the product of a matrix and a vector.
+"""Emits contractions with few rows (GEMV).
 
 Almost all of their time is that of reading the second operand, which is read once, in the order of
 memory: along the sum if that is contiguous, otherwise along the columns.

@@ -1,4 +1,4 @@
-"""Rows of an image as one axis, so that vectors and tiles are full whatever its width.
+"""Folds the rows of an image into one axis, so that tiles are full whatever its width.
 
 An image that is convolved has a border, so its rows are not adjacent where those of the result are.
 A vector that continues in the next row is loaded twice, with a mask the second time; a tile has the

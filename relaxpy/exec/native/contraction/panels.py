@@ -1,4 +1,4 @@
-"""Copies of blocks of an operand into scratch memory, row after row, converted and transposed."""
+"""Packs blocks of an operand row by row, converted and transposed."""
 
 from __future__ import annotations
 

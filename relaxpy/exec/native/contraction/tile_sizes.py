@@ -1,4 +1,4 @@
-"""The sizes of tiles of accumulators in registers."""
+"""The sizes of register tiles."""
 
 from __future__ import annotations
 

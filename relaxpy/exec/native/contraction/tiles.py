@@ -1,4 +1,4 @@
-"""Emits contractions as products of register tiles: vectors of columns by a few rows.
+"""Emits contractions (GEMM) in register tiles: a few rows by vectors of columns.
 
 A task computes a block of rows by one block of columns. It copies the block of the second operand
 into scratch memory where that is faster than to read it in place.

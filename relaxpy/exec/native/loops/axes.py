@@ -1,4 +1,4 @@
-"""Emits loops: over the iterations of axes, and over vectors of them."""
+"""Emits loops over the iterations of axes, and over vectors of them."""
 
 from __future__ import annotations
 

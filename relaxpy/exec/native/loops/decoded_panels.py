@@ -1,4 +1,4 @@
-"""Emits products of many rows with packed elements, whose columns are decoded once for all rows."""
+"""Emits products of many rows with packed weights, dequantised once into panels for all rows."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class DigitPanels(_Panels):
         f.loop(0, PANEL, lanes * _VECTORS, [], some)
 
     def _start(self, row: Place) -> Value:
-        """What the sum of a row has too much, as digits are not moved by their zero."""
+        """The zero-point correction of the sum of a row."""
         f, total = self._function, None
         for first in range(0, self._repeated.count, _STEP):
             factors = self._factors(row, range(first, first + _STEP))

@@ -1,4 +1,4 @@
-"""Emits sums of products with packed elements, which are decoded in registers."""
+"""Emits products of few rows with packed weights, dequantised in registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Emits what decodes packed elements in registers, for vectors of the iterations of a block."""
+"""Emits the dequantisation of packed elements in registers."""
 
 from __future__ import annotations
 

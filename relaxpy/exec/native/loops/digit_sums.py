@@ -1,4 +1,4 @@
-"""Exact sums of products of integers of 4 bits with int8, by instructions of x86-64."""
+"""Dot products of 4-bit integers with int8, by instructions of x86-64; they are exact."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DigitSums:
         return self._f.shuffle(values, None, range(first, first + self._size))
 
     def _start(self, zero: int, even: Value, odd: Value) -> Value:
-        """What sums of dots start from, or those of pairs have too much."""
+        """The zero-point correction: the initial value of dots, or what is subtracted from pairs."""
         digit = self._f.const(even.type, zero)
         if not self._f.module.has_byte_dots:
             return pairs(digit, even) + pairs(digit, odd)

@@ -151,7 +151,7 @@ class RunLoops(Loops):
         self.chunks(along, self.count(run, along), count, chunk, (), wide=True, twice=twice)
 
     def _together(self, run: Run, lanes: int, places: Sequence[Mapping[Var, Value]]) -> None:
-        """The iterations at `places`, whose sums do not wait for each other."""
+        """The iterations at `places`, unrolled and jammed: their sums are interleaved."""
         frame, starts = self.frame, self._starts(run, lanes)
         width = len(starts)
         ready = self._ready(run) if len(places) > 1 else []

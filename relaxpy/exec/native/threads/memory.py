@@ -1,4 +1,4 @@
-"""Memory of the process that native code uses again, which saves the system from clearing pages.
+"""A cache of freed memory, as the system clears the pages of new memory.
 
 A large block that is freed is kept for the next request that it fits. Blocks in use and kept ones
 are together at most five quarters of what was in use at most, and 16 MiB. A block that nobody asked

@@ -1,4 +1,4 @@
-"""Blocks of rows within the elements of a batch of unknown size, which is most likely one."""
+"""Parallelises within the elements of a batch of unknown size, which is most likely one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Joins two contractions and the steps on rows between them into one loop over blocks of rows.
+"""Fuses two contractions, as in attention, with the steps on rows between them, in row blocks.
 
-The rows of a block stay in the cache from the first contraction to the second one, as the scores
-of attention: what is computed between the contractions has memory for one block only.
+The rows of a block, such as the scores of attention, stay in cache from the first contraction to the
+second one: what is computed between the contractions has memory for one block only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Estimates how long loops take on one thread, for the number of tasks that they are worth.
+"""The cost model: how long loops take on one thread, which decides how many tasks they become.
 
 Units: picoseconds. The figures are those of float32 on a processor with vectors of 512 bits, whose
 data come from the cache that is shared or from memory; others differ by less than the estimates.

@@ -1,4 +1,4 @@
-"""Joins contractions with the elementwise steps after them, which become their epilogues."""
+"""Epilogue fusion: contractions with the elementwise steps that follow them."""
 
 from __future__ import annotations
 

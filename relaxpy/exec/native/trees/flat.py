@@ -1,4 +1,4 @@
-"""Joins neighbouring axes of elementwise parts, so that rows fill vectors and have no rest."""
+"""Loop coalescing: neighbouring axes of elementwise runs become one, whose vectors are full."""
 
 from __future__ import annotations
 

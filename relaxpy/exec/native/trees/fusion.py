@@ -1,4 +1,4 @@
-"""Joins neighbouring runs over the same loops, which then run in turn in each iteration."""
+"""Loop fusion: neighbouring runs over the same loops become one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which loop of a run should be the lanes of vectors, and the order of its loops for that."""
+"""Chooses the loop that is vectorised, the loop order for that, and the loop to unroll and jam."""
 
 from __future__ import annotations
 

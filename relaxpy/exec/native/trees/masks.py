@@ -1,4 +1,4 @@
-"""Finds the mask of a chain of contractions, whose hidden columns are left out of blocks of rows.
+"""Recognises a mask between two contractions, such as a causal one, to skip hidden columns.
 
 An element that a mask hides has a constant in place of the sum of products. What is computed from
 it depends on the row alone, and in most rows it is neutral: it changes no extreme, and adds zeros

@@ -1,4 +1,4 @@
-"""Splits the index set of a loop at the only iteration that the others depend on.
+"""Index-set splitting: cuts a loop at the only iteration that the others depend on.
 
 In `D[i, j] = min(D[i, j], D[i, k] + D[k, j])` the iteration `k` of `j` writes what the others read.
 Those before it and those after it are independent of each other, so that they can be lanes.

@@ -1,4 +1,4 @@
-"""Recognises the runs that are contractions of two factors which native code computes in tiles.
+"""Recognises contractions of two factors, which are computed in register tiles.
 
 Axes with proportional strides are merged. They are sorted by the factors that have them: rows are
 in one factor only, columns, whose elements should be adjacent, in the other one only.

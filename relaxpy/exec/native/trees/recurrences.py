@@ -1,4 +1,4 @@
-"""Loops whose iterations need what the iteration before them stores, which stays in a register."""
+"""Recognises loop-carried dependences of distance one, such as scans, to keep them in registers."""
 
 from __future__ import annotations
 

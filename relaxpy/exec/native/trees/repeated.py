@@ -1,7 +1,6 @@
-"""Recognises sums of products with packed elements: several iterations read the same element.
+"""Recognises contractions with packed elements, such as weights of 4 bits: several share an element.
 
-As integers of few bits, of which several are in one element of memory. Their loops are short, and
-together they are the lanes of vectors.
+Loops over the integers in one element of memory are short: together they are the lanes of vectors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leaves out copies that only give an array another shape: both buffers have the same memory."""
+"""Elides copies that only reshape: both buffers alias."""
 
 from __future__ import annotations
 

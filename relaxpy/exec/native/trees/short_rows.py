@@ -1,4 +1,4 @@
-"""Rows of few elements: their loops are unrolled, and the lanes of vectors are rows.
+"""Outer-loop vectorisation: short rows are unrolled, and each lane of a vector is a row.
 
 What is computed of a row stays in registers until all of it is known. Elements that follow each
 other in memory are then written together.

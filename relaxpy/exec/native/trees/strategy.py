@@ -1,4 +1,4 @@
-"""How runs are computed: the one place that chooses, which emission and tasks ask."""
+"""Selects the strategy of each run: the one decision that tasks and emission share."""
 
 from __future__ import annotations
 

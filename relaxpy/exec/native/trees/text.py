@@ -1,4 +1,4 @@
-"""The text of loop trees, to read."""
+"""Prints loop trees."""
 
 from __future__ import annotations
 

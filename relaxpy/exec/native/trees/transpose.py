@@ -1,4 +1,4 @@
-"""Elementwise runs that read along one axis and write along another one: tiled transposes."""
+"""Tiled transposes: elementwise runs that read along one axis and write along another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of products of bytes with zero points as plain ones, for which there are instructions.
+"""Moves zero points out of products of bytes, so that the instructions for dot products apply.
 
 `sum((a - p) * (b - q))` is `sum(a * b) - p * sum(b - q) - q * sum(a)`, exactly, as sums of integers
 are modulo a power of two. What is taken away is a step after the sum, such as other epilogues.

@@ -1,4 +1,4 @@
-"""What generated code knows: variables, buffers, and the loop level at which each value is known.
+"""The environment of generated code: known values, and the loop level to which each is hoisted.
 
 A value is computed at the outermost level at which its operands are known, so that nothing that is
 invariant in a loop is computed in it.

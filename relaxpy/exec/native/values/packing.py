@@ -1,4 +1,4 @@
-"""Constant operands of contractions, copied once into the order in which tiles read them."""
+"""Packs constant operands of contractions once, in the order in which tiles read them."""
 
 from __future__ import annotations
 
