@@ -1,7 +1,7 @@
 """Packs the operands of a task of a contraction into scratch memory.
 
 Rows of the first operand and blocks of columns of the second one are copied in the order in which
-tiles read them. Successive bytes of a column are adjacent, so that one instruction adds several products.
+tiles read them. Successive bytes of a column are adjacent: one instruction adds several products.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 They are exact: vectors of 16 bits hold every byte, and the instruction for bytes, which does not
 saturate, takes unsigned ones of one operand and signed ones of the other. Where both operands are
-of the same kind, the packed first one is offset by 128, and every sum starts from the zero-point correction.
+of the same kind, the packed first one is offset by 128, and every sum starts from the zero-point
+correction.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fuses two contractions, as in attention, with the steps on rows between them, in row blocks.
 
-The rows of a block, such as the scores of attention, stay in cache from the first contraction to the
+The rows of a block, such as scores of attention, stay in cache from the first contraction to the
 second one: what is computed between the contractions has memory for one block only.
 """
 

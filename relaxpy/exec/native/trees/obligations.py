@@ -1,8 +1,9 @@
 """Run-time checks of what the arithmetic analyzer does not prove: bounds, divisors, assertions.
 
 They are tested before the first write. Then conditions on what the kernel computes are not known:
-where a test fails, the kernel of NumPy runs instead, and finds out. What depends on what the kernel computes is
-tested before the statement that needs it; the error is reported by its number (`values/failures`).
+where a test fails, the kernel of NumPy runs instead, and finds out. What depends on what the kernel
+computes is tested before the statement that needs it; the error is reported by its number
+(`values/failures`).
 """
 
 from __future__ import annotations

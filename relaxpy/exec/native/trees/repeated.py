@@ -1,4 +1,4 @@
-"""Recognises contractions with packed elements, such as weights of 4 bits: several share an element.
+"""Recognises contractions with packed elements, such as weights of 4 bits.
 
 Loops over the integers in one element of memory are short: together they are the lanes of vectors.
 """
