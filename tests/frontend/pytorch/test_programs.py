@@ -274,11 +274,13 @@ def pooled(self: Any, x: Any) -> Any:
     most, several = (
         torch.nn.AdaptiveMaxPool2d(sizes, return_indices=True) for sizes in (1, (3, 2))
     )
-    rows = torch.nn.AdaptiveMaxPool1d(3, return_indices=True)
+    rows, fixed = torch.nn.AdaptiveMaxPool1d(3, return_indices=True), torch.ones(1, 2, 4, 3)
     return (
         *(pools[0](x), pools[0](x[0]), pools[1](x[None])),
         *(*most(x), *several(x), *several(x[0]), *rows(x[0]), *rows(x[1].log())),
         *(F.adaptive_avg_pool2d(x, (h + 2, 2 * w)), F.adaptive_avg_pool3d(x, (2, h, 2 * w))),
+        *(F.adaptive_avg_pool2d(fixed, (0, 2)), F.adaptive_avg_pool3d(fixed, (2, 0, 2))),
+        *F.adaptive_max_pool2d(fixed, (0, 2), return_indices=True),
     )
 
 

@@ -148,6 +148,8 @@ def adaptive_avg_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> Expr:
     if all(cx.is_size(size, 1) for size in wanted):
         axes = list(range(rank_of(x) - count, rank_of(x)))
         return R.mean(x, axes, True)
+    if any(cx.is_size(size, 0) for size in wanted):  # the operator has no such output_size
+        return R.zeros(cx.result_shape(), dtype_of(x))
     if all(isinstance(size, int) for size in wanted):
         y = _ADAPTIVE[count](data, list(wanted))
     else:
@@ -205,6 +207,9 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
         results = R.max(rows, [outer]), R.argmax(rows, outer, False)
         return tuple(reshaped(result, [*before, *wanted]) for result in results)
 
+    shape, dtypes = [*before, *wanted], (dtype_of(x), "int64")
+    if any(cx.is_size(size, 0) for size in wanted):
+        return tuple(R.zeros(shape, dtype) for dtype in dtypes)
     axes = range(outer, rank_of(x))
 
     def write(k: Loops, x: Any, y: Any, places: Any) -> None:
@@ -227,6 +232,5 @@ def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr,
                     k.store(y, at, value)
                     k.store(places, at, number)
 
-    shape = [*before, *wanted]
-    outputs = [(shape, dtype_of(x)), (shape, "int64")]
+    outputs = [(shape, dtype) for dtype in dtypes]
     return tuple(kernel(cx, "adaptive_max_pool", outputs, [x], write))
