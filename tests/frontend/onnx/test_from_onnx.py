@@ -1066,3 +1066,9 @@ def test_a_constant_condition_gives_sizes_that_are_known(axis: int | None) -> No
     x = np.arange(9, dtype="float32").reshape(3, 3)
     found = run(model(nodes, [value("x", [3, 3])], ["y"], {"chosen": chosen}), x)
     np.testing.assert_array_equal(found, np.squeeze(np.compress(chosen, x, axis)))
+
+
+def test_values_and_positions_of_topk_are_computed_together() -> None:
+    node = helper.make_node("TopK", ["x", "k"], ["values", "positions"])
+    proto = model([node], [value("x", [3, 9])], ["values", "positions"], {"k": np.array([2])})
+    assert from_onnx(proto).script().count("R.topk(") == 1
