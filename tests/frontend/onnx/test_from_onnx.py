@@ -944,6 +944,19 @@ def test_squeeze_drops_sizes_that_turn_out_to_be_1(opset: int, declared: int | N
         assert count == 3 * n
 
 
+def test_squeeze_finds_as_many_sizes_of_1_as_its_declared_rank_needs() -> None:
+    node = helper.make_node("Squeeze", ["x"], ["y"])
+    proto = model([node], [value("x", ["n", 1, "m", 3])], ["y"])
+    proto.graph.output[0].CopyFrom(value("y", [None, None]))
+    main = relaxpy.compile(from_onnx(proto), "numpy")["main"]
+    for n, m in ((1, 4), (4, 1)):
+        x = RNG.standard_normal((n, 1, m, 3)).astype("float32")
+        np.testing.assert_array_equal(main(x), np.squeeze(x))
+    for n in (1, 2):
+        with pytest.raises(RuntimeCheckError, match="found"):
+            main(np.ones((n, 1, n, 3), "float32"))
+
+
 @pytest.mark.parametrize("node", [("BitShift", {"direction": "LEFT"}), ("Mod", {})], ids=str)
 def test_a_size_of_1_is_known_after_operands_broadcast(node: tuple[str, dict[str, Any]]) -> None:
     op, attributes = node
@@ -1066,3 +1079,9 @@ def test_a_constant_condition_gives_sizes_that_are_known(axis: int | None) -> No
     x = np.arange(9, dtype="float32").reshape(3, 3)
     found = run(model(nodes, [value("x", [3, 3])], ["y"], {"chosen": chosen}), x)
     np.testing.assert_array_equal(found, np.squeeze(np.compress(chosen, x, axis)))
+
+
+def test_values_and_positions_of_topk_are_computed_together() -> None:
+    node = helper.make_node("TopK", ["x", "k"], ["values", "positions"])
+    proto = model([node], [value("x", [3, 9])], ["values", "positions"], {"k": np.array([2])})
+    assert from_onnx(proto).script().count("R.topk(") == 1

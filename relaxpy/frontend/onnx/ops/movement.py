@@ -139,7 +139,7 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
     """`x` without the axes of size 1.
 
     Whether sizes that are not known are 1 follows from the declared rank of the result, or else the
-    program tests the only such size.
+    program tests the only such size. The declared rank also decides where some of them are 1.
     """
     sizes = shape_of(x)
     ones = [axis for axis, size in enumerate(sizes) if is_size(size, 1)]
@@ -148,6 +148,11 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
     declared = cx.importer.model.ranks.get(cx.node.outputs[0])
     if unknown and declared == left - len(unknown):
         return _squeezed(cx, x, [*ones, *unknown])
+    if declared is not None and left - len(unknown) < declared < left:
+        lengths = cx.tensor(cx.contents(sizes, [len(sizes)], "int64"))
+        kept = R.nonzero(R.not_equal(lengths, literal(np.array(1))))
+        axes = R.reshape(cx.match(kept, [1, declared], "int64"), (declared,))
+        return reshaped(x, tuple(cx.sizes_at_run_time(R.take(lengths, axes, 0), declared, "size")))
     if len(unknown) != 1 or declared == left:
         return R.squeeze(x, ones)
     cx.require_branches()

@@ -161,20 +161,20 @@ converter("ArgMax")(_search(R.argmax))
 converter("ArgMin")(_search(R.argmin))
 
 
-def _top(x: Expr, k: int, axis: int, largest: int) -> list[Expr]:
+def _top(cx: Context, x: Expr, k: int, axis: int, largest: int) -> list[Expr]:
     size = shape_of(x)[normal_axis(axis, rank_of(x))]
     if k < 0 or (isinstance(size, int) and k > size):
         raise UnsupportedError(f"k is {k}, expected 0 to {size}")
     if k == 0:
         nothing = R.strided_slice(x, [axis], [0], [0])
         return [nothing, R.astype(nothing, "int64")]
-    both = R.topk(x, k, axis, "both", bool(largest), "int64")
+    both = cx.emit(R.topk(x, k, axis, "both", bool(largest), "int64"))
     return [TupleGetItem(both, 0), TupleGetItem(both, 1)]
 
 
 @converter("TopK")
 def top_k_1(cx: Context, x: Expr, *, k: int, axis: int = -1) -> list[Expr]:
-    return _top(x, k, axis, 1)
+    return _top(cx, x, k, axis, 1)
 
 
 @converter("TopK", since=10)
@@ -184,7 +184,7 @@ def top_k(
     at = normal_axis(axis, rank_of(x))
     counts = cx.integers(k)
     if counts is not None and isinstance(counts[0], int):
-        return _top(x, counts[0], at, largest)
+        return _top(cx, x, counts[0], at, largest)
     size = counts[0] if counts else cx.sizes_at_run_time(R.reshape(cx.tensor(k), (1,)), 1, "k")[0]
     order = R.argsort(x, at, bool(largest), "int64")
     indices = cx.emit(R.strided_slice(order, [at], [0], [size]))

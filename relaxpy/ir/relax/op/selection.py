@@ -8,15 +8,14 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleGetItem
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.sorting import FEW
-from relaxpy.ir.te.topi.selection import KEY_BITS, selected
-from relaxpy.ir.tir import ops
+from relaxpy.ir.te.topi.selection import selected
 from relaxpy.ir.tir.expr import IntImm
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
-_IN_HEAP: Final = 128
-"""Up to so many elements, a heap is faster than to find the last of them first."""
+_IN_LOOPS: Final = 128
+"""Up to so many elements, loops that find one after the other are faster than sorting."""
 _FIELDS: Final = {"values": 0, "indices": 1}
 
 
@@ -27,14 +26,14 @@ def topk_in_loops(builder: BlockBuilder, call: Call) -> Expr:
     sinfo = builder.struct_info_of(data)
     assert isinstance(sinfo, TensorStructInfo)
     shape = rules.literal_shape(sinfo)
-    if shape is None or not _has_key(sinfo.dtype) or not 0 < k <= _IN_HEAP:
+    if shape is None or not _has_key(sinfo.dtype) or not 0 < k <= _IN_LOOPS:
         return call
     axis = rules.normal_axis(attrs["axis"], len(shape))
     size = shape[axis]
-    if not isinstance(size, IntImm) or size.value < FEW * k:
+    if not isinstance(size, IntImm) or size.value < max(FEW * k, k * k // FEW):
         return call
     options = {"largest": attrs["largest"], "dtype": str(attrs["dtype"])}
-    operands = data, ops.const(k, "int64"), axis
+    operands = data, k, axis
     both = rules.te_kernel(builder, selected, "topk", *operands, **options)
     field = _FIELDS.get(attrs["ret_type"])
     return both if field is None else TupleGetItem(builder.emit(both), field)
@@ -42,4 +41,4 @@ def topk_in_loops(builder: BlockBuilder, call: Call) -> Expr:
 
 def _has_key(dtype: DataType) -> bool:
     """Whether native code compares elements by integers; it has no floats of a byte."""
-    return dtype.bits <= KEY_BITS and (not dtype.is_float or dtype.bits >= 16)
+    return not dtype.is_float or dtype.bits >= 16

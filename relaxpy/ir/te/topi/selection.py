@@ -1,153 +1,184 @@
-"""The first elements in order along an axis, as loops that keep the best so far in a heap."""
+"""The first elements in order along an axis, found one after the other in groups with the best."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce as folded
-from typing import Any
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
-from relaxpy.ir.te import tensor as te
-from relaxpy.ir.te.loops import Loops
+from relaxpy.dataclass import dataclass
+from relaxpy.ir.te.loops import Loops, written
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.windows import number
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.tir.stmt import Stmt
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
-KEY_BITS = 32
-"""The bits of the widest elements that can be selected."""
-_GROUP = 8
-"""The elements whose best one is compared with the worst that was selected so far."""
-_LOW = (1 << KEY_BITS) - 1
+Index: TypeAlias = tuple[PrimExpr, ...]
+#: What a row has at a position.
+Element: TypeAlias = Callable[[Index, PrimExpr], PrimExpr]
+
+_GAIN = 3
+"""How many times fewer elements there are in the groups, where these are compared first."""
 
 
-def selected(data: Tensor, count: PrimExpr, axis: int, *, largest: bool, dtype: str) -> Any:
+def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) -> Any:
     """The first `count` elements in order along an axis, and their indices in `dtype`.
 
-    NaN is greater than all numbers, and equal elements keep their order. Elements have at most
-    `KEY_BITS` bits, there are at least `count` of them, and their indices have as many bits.
+    NaN is greater than all numbers, and equal elements keep their order. There are at least `count`
+    elements, and it is known how many.
     """
-    rest = [size for k, size in enumerate(data.shape) if k != axis]
-    shape = (*rest[:axis], count, *rest[axis:])
-    size, best = data.shape[axis], _best_of_groups(data, axis, largest=largest)
+    sizes = list(data.shape)
+    length = sizes.pop(axis)
+    assert isinstance(length, IntImm)
+    size = length.value
+    kind = "int64" if data.dtype.bits > 32 else "int32"
+    groups = 1 << round(math.log2(count * size) / 2)
+    is_long = size >= _GAIN * (groups + size // groups * count + size % groups)
 
-    def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
-        loops, (values, indices) = Loops(), outs
-        heap = _Heap(loops, count)
-        with loops.every(rest) as place:
+    def at(row: Index, k: PrimExpr) -> Index:
+        return (*row[:axis], k, *row[axis:])
 
-            def at(k: Any) -> tuple[Any, ...]:
-                return (*place[:axis], k, *place[axis:])
+    def write(loops: Loops, data: Buffer, values: Buffer, indices: Buffer) -> None:
+        rows = _Rows(loops, sizes, kind, count)
 
-            heap.clear()
+        def key(row: Index, k: PrimExpr) -> PrimExpr:
+            return _key(BufferLoad(data, at(row, k)), kind, largest=largest)
 
-            def offer(k: PrimExpr) -> None:
-                high = ops.cast_to(_key(BufferLoad(ins[0], at(k)), largest=largest), "int64")
-                heap.offer(intrin.shift_left(high, KEY_BITS) + (number(_LOW) - k))
+        order = rows.first_of_groups(key, size, groups) if is_long else rows.first(key, size)
+        with rows.every(count) as (row, n):
+            place = ops.cast_to(order[(*row, n)], "int64")
+            loops.store(indices, at(row, n), place)
+            loops.store(values, at(row, n), BufferLoad(data, at(row, place)))
 
-            groups = _groups(size)
-            with loops.loop(groups, name="group") as group:
-                worst = intrin.shift_right(heap.keys[0], KEY_BITS)
-                candidate = ops.cast_to(BufferLoad(ins[1], at(group)), "int64")
-                with (
-                    loops.when(ops.compare(tir.GE, candidate, worst)),
-                    loops.loop(number(_GROUP), name="member") as member,
-                ):
-                    offer(group + member * groups)
-            whole = groups * number(_GROUP)
-            with loops.loop(size - whole, whole, name="rest") as k:
-                offer(k)
-            heap.sort()
-            with loops.loop(count, name="k") as k:
-                index = number(_LOW) - intrin.bitwise_and(heap.keys[k], number(_LOW))
-                loops.store(indices, at(k), index)
-                loops.store(values, at(k), BufferLoad(ins[0], at(index)))
-        return loops.body()
-
-    kinds = [str(data.dtype), dtype]
-    return te.extern([shape, shape], [data, best], body, "topk", kinds)
+    shape = (*sizes[:axis], count, *sizes[axis:])
+    return written("topk", [(shape, str(data.dtype)), (shape, dtype)], [data], write)
 
 
-def _key(value: PrimExpr, *, largest: bool) -> PrimExpr:
-    """An integer of 32 bits that is greater for a better element, and equal for an equal one."""
+@dataclass(frozen=True)
+class _Rows:
+    """Loops that select the greatest `count` keys of the datatype `kind` in each row."""
+
+    loops: Loops
+    sizes: list[PrimExpr]
+    kind: str
+    count: int
+
+    def array(self, name: str, *size: int) -> Any:
+        """A number of each row, or so many of them."""
+        return self.loops.array([*self.sizes, *size], self.kind, name)
+
+    @contextmanager
+    def every(self, size: int) -> Iterator[tuple[Index, PrimExpr]]:
+        """Repeat for each row and so many positions."""
+        with self.loops.every(self.sizes) as row, self.loops.loop(number(size)) as k:
+            yield row, k
+
+    def first(self, key: Element, size: int, place: Element | None = None) -> Any:
+        """The places of the greatest keys, one after the other, the least of equal ones first.
+
+        Without `place`, these are positions. Otherwise, these are places modulo `size`, which is a
+        power of two.
+        """
+        loops, kind = self.loops, self.kind
+        least, most = intrin.min_value(kind), intrin.max_value(kind)
+        left, free = self.array("left", size), self.array("free", size)
+        best, found = self.array("best_left"), self.array("found")
+        order = self.array("order", self.count)
+        with self.every(size) as (row, k):
+            loops.store(left, (*row, k), key(row, k))
+            loops.store(free, (*row, k), k if place is None else place(row, k))
+        with loops.loop(number(self.count), name="n") as n:
+            with loops.every(self.sizes) as row:
+                loops.store(best, row, least)
+                with loops.loop(number(size)) as k:
+                    better = ops.maximum(best[row], left[(*row, k)])
+                    loops.store(best, row, better)
+            with loops.every(self.sizes) as row:
+                loops.store(found, row, most)
+                with loops.loop(number(size)) as k:
+                    is_best = ops.compare(tir.EQ, left[(*row, k)], best[row])
+                    at = tir.Select(is_best, free[(*row, k)], most)
+                    loops.store(found, row, ops.minimum(found[row], at))
+            with loops.every(self.sizes) as row:
+                position = ops.cast_to(found[row], "int64")
+                if place is not None:
+                    position = intrin.bitwise_and(position, number(size - 1))
+                loops.store(order, (*row, n), found[row])
+                loops.store(left, (*row, position), least)
+                loops.store(free, (*row, position), most)
+        return order
+
+    def first_of_groups(self, key: Element, size: int, groups: int) -> Any:
+        """As `first`, of the elements of the groups that have the best ones.
+
+        If one of the first elements were in another group, the best of as many groups would come
+        before it. The elements of a group are so far apart that groups are compared side by side.
+        """
+        loops, kind, count = self.loops, self.kind, self.count
+        least, most = intrin.min_value(kind), intrin.max_value(kind)
+        members, rest = divmod(size, groups)
+        best, places = self.array("best", groups), self.array("places", groups)
+        with self.every(groups) as (row, k):
+            at = (*row, k)
+            loops.store(best, at, least)
+            with loops.loop(number(members)) as m:
+                loops.store(best, at, ops.maximum(best[at], key(row, k + m * number(groups))))
+        with self.every(groups) as (row, k):
+            at = (*row, k)
+            loops.store(places, at, most)
+            with loops.loop(number(members)) as m:
+                place = k + m * number(groups)
+                is_best = ops.compare(tir.EQ, key(row, place), best[at])
+                place = tir.Select(is_best, ops.cast_to(place, kind), most)
+                loops.store(places, at, ops.minimum(places[at], place))
+        found = self.first(lambda row, k: best[(*row, k)], groups, lambda row, k: places[(*row, k)])
+        chosen, rank, ordered = (self.array(n, count) for n in ("chosen", "rank", "ordered"))
+        with self.every(count) as (row, n):
+            group = intrin.bitwise_and(ops.cast_to(found[(*row, n)], "int64"), number(groups - 1))
+            loops.store(chosen, (*row, n), group)
+        with self.every(count) as (row, n):
+            loops.store(rank, (*row, n), 0)
+            with loops.loop(number(count)) as m:
+                is_before = ops.compare(tir.LT, chosen[(*row, m)], chosen[(*row, n)])
+                loops.store(rank, (*row, n), rank[(*row, n)] + ops.cast_to(is_before, kind))
+        with self.every(count) as (row, n):
+            position = ops.cast_to(rank[(*row, n)], "int64")
+            loops.store(ordered, (*row, position), chosen[(*row, n)])
+        near = self.array("near", members * count + rest)
+        with self.every(members) as (row, k), loops.loop(number(count)) as n:
+            place = ordered[(*row, n)] + ops.cast_to(k * number(groups), kind)
+            loops.store(near, (*row, k * number(count) + n), place)
+        with self.every(rest) as (row, k):
+            loops.store(near, (*row, k + number(members * count)), k + number(members * groups))
+
+        def near_place(row: Index, k: PrimExpr) -> PrimExpr:
+            return ops.cast_to(near[(*row, k)], "int64")
+
+        slots = self.first(lambda row, k: key(row, near_place(row, k)), members * count + rest)
+        order = self.array("order", count)
+        with self.every(count) as (row, n):
+            slot = ops.cast_to(slots[(*row, n)], "int64")
+            loops.store(order, (*row, n), near_place(row, slot))
+        return order
+
+
+def _key(value: PrimExpr, kind: str, *, largest: bool) -> PrimExpr:
+    """A signed integer that is greater for a better element, and equal for an equal one."""
     if value.dtype.is_float:
-        key = _float_key(ops.cast_to(value, "float32"))
-    elif str(value.dtype) == "uint32":
-        key = ops.cast_to(ops.cast_to(value, "int64") - number(1 << KEY_BITS - 1), "int32")
+        key = _float_key(ops.cast_to(value, f"float{kind[3:]}"), kind)
+    elif str(value.dtype) == f"u{kind}":
+        key = intrin.bitwise_xor(intrin.reinterpret(kind, value), intrin.min_value(kind))
     else:
-        key = ops.cast_to(value, "int32")
+        key = ops.cast_to(value, kind)
     return key if largest else intrin.bitwise_not(key)
 
 
-def _float_key(value: PrimExpr) -> PrimExpr:
+def _float_key(value: PrimExpr, kind: str) -> PrimExpr:
     """The bits of a float, of which all but the sign are inverted if it is set."""
-    most = ops.const((1 << KEY_BITS - 1) - 1, "int32")
-    bits = intrin.reinterpret("int32", value + ops.const(0.0, "float32"))  # -0 is 0
-    inverted = intrin.bitwise_and(intrin.shift_right(bits, KEY_BITS - 1), most)
+    most = intrin.max_value(kind)
+    bits = intrin.reinterpret(kind, value + ops.const(0.0, str(value.dtype)))  # -0 is 0
+    sign = intrin.shift_right(bits, ops.const(value.dtype.bits - 1, kind))
+    inverted = intrin.bitwise_and(sign, most)
     return tir.Select(intrin.isnan(value), most, intrin.bitwise_xor(bits, inverted))
-
-
-def _best_of_groups(data: Tensor, axis: int, *, largest: bool) -> Tensor:
-    """The key of the best element of each group; those of a group are a number of groups apart."""
-    shape = list(data.shape)
-    shape[axis] = groups = _groups(data.shape[axis])
-
-    def element(*index: PrimExpr) -> PrimExpr:
-        members = (
-            data(*index[:axis], index[axis] + groups * number(k), *index[axis + 1 :])
-            for k in range(_GROUP)
-        )
-        return folded(ops.maximum, (_key(member, largest=largest) for member in members))
-
-    return computed(shape, element, "best_of_groups")
-
-
-def _groups(size: PrimExpr) -> PrimExpr:
-    return ops.floordiv(size, number(_GROUP))
-
-
-class _Heap:
-    """The greatest keys so far, of which the least one is the first."""
-
-    def __init__(self, loops: Loops, count: PrimExpr) -> None:
-        self._loops, self._count = loops, count
-        self.keys = loops.array([count], "int64", "heap")
-        self._hole, self._child = (loops.array([1], "int64", name) for name in ("hole", "child"))
-
-    def clear(self) -> None:
-        """Fill the heap with keys that are less than any other."""
-        with self._loops.loop(self._count, name="k") as k:
-            self._loops.store(self.keys, k, intrin.min_value("int64"))
-
-    def offer(self, key: PrimExpr) -> None:
-        """Put a key in place of the least one, if it is greater."""
-        with self._loops.when(ops.compare(tir.GT, key, self.keys[0])):
-            self._sink(self._count, key)
-
-    def sort(self) -> None:
-        """Put the keys in order, the greatest one first."""
-        with self._loops.loop(self._count - 1, name="k") as k:
-            last = self._count - 1 - k
-            key = self._loops.local(self.keys[last], name="key")
-            self._loops.store(self.keys, last, self.keys[0])
-            self._sink(last, key[0])
-
-    def _sink(self, count: PrimExpr, key: PrimExpr) -> None:
-        """Put a key in place of the first one of so many, and let it sink to its position."""
-        loops, keys, one = self._loops, self.keys, number(1)
-        hole, child = self._hole, self._child
-        loops.store(hole, 0, number(0))
-        loops.store(child, 0, one)
-        with loops.repeat(ops.compare(tir.LT, child[0], count)):
-            left, right = child[0], ops.minimum(child[0] + one, count - one)
-            is_right = ops.compare(tir.LT, keys[right], keys[left])
-            loops.store(child, 0, tir.Select(is_right, right, left))
-            with loops.when(ops.compare(tir.LT, keys[child[0]], key)):
-                loops.store(keys, hole[0], keys[child[0]])
-                loops.store(hole, 0, child[0])
-                loops.store(child, 0, child[0] * number(2) + one)
-            with loops.otherwise():
-                loops.store(child, 0, count)
-        loops.store(keys, hole[0], key)
