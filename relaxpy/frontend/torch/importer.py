@@ -44,6 +44,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Constant,
     Expr,
+    ObjectStructInfo,
     ShapeStructInfo,
     TensorStructInfo,
     Tuple,
@@ -155,11 +156,7 @@ class Importer:
     def _parameters(self) -> tuple[list[Var], dict[Var, Constant]]:
         """The variables of the inputs, and those of parameters with their values."""
         users = [item for item in self.program.inputs if item.kind is Kind.INPUT]
-        shapes = [
-            item.meta.shape if isinstance(item.meta, torch.Tensor) else (item.meta,)
-            for item in users
-        ]
-        self.symbols.define(shapes, self.options.sizes)
+        self.symbols.define(list(map(_sizes_of, users)), self.options.sizes)
         inputs = [_of_input(item, self._input) for item in users]
         params: dict[Var, Constant] = {}
         for item in self.program.inputs:
@@ -182,6 +179,8 @@ class Importer:
             info: Any = tensor_of([*sizes, *pair], part_name(item.meta.dtype))
             var = Var(self._input_name(item), info)
             self.env[item.node] = var
+        elif isinstance(item.meta, torch.Generator):
+            self.env[item.node] = var = Var(self._input_name(item), ObjectStructInfo())
         else:
             size = self.symbols.expr(item.meta)
             var = Var(self._input_name(item), ShapeStructInfo((size,)))
@@ -447,6 +446,12 @@ def imported(
             if not more:
                 raise
             options = replace(options, simple=options.simple | more)
+
+
+def _sizes_of(item: Input) -> tuple[Any, ...]:
+    if isinstance(item.meta, torch.Tensor):
+        return tuple(item.meta.shape)
+    return () if isinstance(item.meta, torch.Generator) else (item.meta,)
 
 
 def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:

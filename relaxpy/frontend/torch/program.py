@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -101,10 +101,16 @@ def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
                 bound.append(Input(_kind(meta, tensor), node.name, node, meta, tensor))
             case kinds.TOKEN:
                 bound.append(Input(Kind.LITERAL, node.name, node, None))
+            case kinds.CUSTOM_OBJ if generator := _argument_of(exported, spec, nodes.values()):
+                bound.append(Input(Kind.LITERAL, node.name, node, generator))
             case _:
+                hint = None
+                if isinstance(exported.constants.get(spec.target), torch.Generator):
+                    hint = "pass the generator as an argument of the model"
                 raise FrontendError(
                     f"the input {node.name!r} is a {spec.kind.name.lower()}, "
-                    "which Relax does not have"
+                    "which Relax does not have",
+                    hint=hint,
                 )
     return Program(exported.graph, bound, Conditions.of_exported(exported))
 
@@ -127,10 +133,21 @@ def _stored(tensors: Mapping[str, Any], name: str) -> Any:
     return tensors[name]
 
 
+def _argument_of(exported: Any, spec: Any, nodes: Iterable[Any]) -> Any:
+    """The node of the argument that is a generator of the program, which PyTorch takes apart."""
+    found = exported.constants.get(spec.target)
+    if not isinstance(found, torch.Generator):
+        return None
+    given = ((node, node.meta.get("val")) for node in nodes)
+    return next(
+        (n for n, g in given if isinstance(g, torch.Generator) and g._cdata == found._cdata), None
+    )
+
+
 def _kind(meta: Any, tensor: Any) -> Kind:
     if tensor is not None:
         return Kind.PARAMETER if isinstance(tensor, torch.nn.Parameter) else Kind.BOUND
-    literal = not isinstance(meta, torch.Tensor) and not is_symbolic(meta)
+    literal = not isinstance(meta, (torch.Tensor, torch.Generator)) and not is_symbolic(meta)
     return Kind.LITERAL if literal else Kind.INPUT
 
 

@@ -254,6 +254,47 @@ def test_programs_give_what_pytorch_gives_at_every_size(name: str, target: str) 
         assert_same(run(x), expected)
 
 
+class Drawing(torch.nn.Module):  # type: ignore[misc]
+    """Draws from two generators that the caller passes, and from the one of PyTorch."""
+
+    def forward(self, later: Any, first: Any, x: Any) -> Any:
+        whole = torch.randint(0, 99, (5,), generator=first)
+        return (
+            *(x + torch.rand(x.shape, generator=later), whole, torch.rand(2)),
+            *(torch.bernoulli(x / 2, generator=first), torch.randperm(5, generator=later)),
+            *(torch.normal(x, 1.0, generator=first), x.clone().uniform_(generator=later)),
+            torch.multinomial(x, 2, generator=later),
+        )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_random_numbers_are_those_of_generators_that_the_caller_passes(target: str) -> None:
+    def generators() -> list[torch.Generator]:
+        torch.manual_seed(5)
+        return [torch.Generator().manual_seed(seed) for seed in (3, 4)]
+
+    model, given = Drawing(), (*generators(), torch.ones(4, 3))
+    program = torch.export.export(model, given)  # PyTorch has no dynamic sizes beside generators
+    main = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    x, ours, theirs = torch.rand(4, 3) + 0.1, generators(), generators()
+    for _ in range(2):  # the second time they go on
+        state = torch.get_rng_state()
+        expected = model(*theirs, x)
+        torch.set_rng_state(state)
+        assert_same(main(*ours, x), leaves(expected))
+    with pytest.raises(RelaxpyError, match=r"expected a torch\.Generator, found int"):
+        main(3, generators()[0], torch.ones(4, 3))
+
+
+def test_a_generator_that_is_no_argument_is_refused() -> None:
+    generator = torch.Generator()
+    model = Module(lambda self, x: x + torch.rand(4, generator=generator))
+    program = torch.export.export(model, (torch.ones(4),))
+    with pytest.raises(RelaxpyError, match="custom_obj") as caught:
+        from_exported_program(program)
+    assert "pass the generator as an argument of the model" in str(caught.value)
+
+
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_layers_of_transformers_without_gradients_are_one_operator(norm_first: bool) -> None:
     torch.manual_seed(0)

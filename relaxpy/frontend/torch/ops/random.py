@@ -1,4 +1,4 @@
-"""Random numbers: those of PyTorch's generator, so that `torch.manual_seed` decides them."""
+"""Random numbers: of a generator that the caller passes, or that of `torch.manual_seed`."""
 
 from __future__ import annotations
 
@@ -65,11 +65,13 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
     """The numbers that an operator draws.
 
     `spec` is JSON with the name of the operator, its arguments, and its keyword arguments; in them,
-    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors`, and
-    `{"complex": k}` for that whose last axis has the parts of complex numbers.
+    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors`,
+    `{"complex": k}` for that whose last axis has the parts of complex numbers, and
+    `{"generator": k}` for that which is a generator.
 
     Errors:
         ValueError: it names an operator that draws nothing.
+        TypeError: what is passed as a generator is none.
     """
     plan = json.loads(spec)
     packet, _, overload = plan["op"].partition(".")
@@ -84,6 +86,11 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
                 return as_torch(tensors[k].copy())
             case {"complex": int(k)}:
                 return complex_view(as_torch(tensors[k].copy()))
+            case {"generator": int(k)}:
+                found = tensors[k]
+                if found is not None and not isinstance(found, torch.Generator):
+                    raise TypeError(f"expected a torch.Generator, found {type(found).__name__}")
+                return found
             case {"dtype": str(name)}:
                 return getattr(torch, name)
             case list():
@@ -113,7 +120,8 @@ def _drawn(cx: Context, *unused: Value) -> Any:
             return {"size": len(sizes) - 1}
         if isinstance(item, Expr):
             tensors.append(item)
-            return {"tensor": len(tensors) - 1}
+            is_tensor = isinstance(item.struct_info, TensorStructInfo)
+            return {"tensor" if is_tensor else "generator": len(tensors) - 1}
         if isinstance(item, Complex):
             tensors.append(to_pair(item))
             return {"complex": len(tensors) - 1}
@@ -127,8 +135,6 @@ def _drawn(cx: Context, *unused: Value) -> Any:
 
     skipped = {"layout", "device", "pin_memory", "memory_format"}
     named = {k: plain(v) for k, v in cx.values(cx.node.kwargs).items() if k not in skipped}
-    if named.get("generator") is not None:
-        raise UnsupportedError("a generator is part of the program; torch.manual_seed decides")
     target = twin_of(cx.node.target) or cx.node.target
     plan = {"op": _name(target), "args": plain(cx.values(cx.node.args)), "kwargs": named}
     shape = ShapeExpr(tuple(map(as_size, sizes)))
