@@ -15,6 +15,14 @@ from relaxpy.ir.te.topi_testing.arrange import (
     strided_set_python as strided_set_python,
     strided_slice_python as strided_slice_python,
 )
+from relaxpy.ir.te.topi_testing.images import (
+    affine_grid_python as affine_grid_python,
+    crop_and_resize_python as crop_and_resize_python,
+    grid_sample_python as grid_sample_python,
+    resize1d_python as resize1d_python,
+    resize2d_python as resize2d_python,
+    resize3d_python as resize3d_python,
+)
 from relaxpy.ir.te.topi_testing.normalize import (
     attention_python as attention_python,
     batch_matmul as batch_matmul,
@@ -29,6 +37,13 @@ from relaxpy.ir.te.topi_testing.normalize import (
     nll_loss as nll_loss,
     rms_norm_python as rms_norm_python,
     softmax_python as softmax_python,
+)
+from relaxpy.ir.te.topi_testing.regions import (
+    get_valid_counts_python as get_valid_counts_python,
+    non_max_suppression_python as non_max_suppression_python,
+    roi_align_nchw_python as roi_align_nchw_python,
+    roi_align_nhwc_python as roi_align_nhwc_python,
+    roi_pool_nchw_python as roi_pool_nchw_python,
 )
 from relaxpy.ir.te.topi_testing.windows import (
     adaptive_pool as adaptive_pool,

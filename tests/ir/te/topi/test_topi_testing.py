@@ -248,7 +248,40 @@ def test_diagonals_and_positions() -> None:
     assert one.tolist() == [1, 2, 3, 4, 5, 6]
 
 
+def test_sizes_of_images() -> None:
+    for method in ("nearest_neighbor", "linear", "cubic"):
+        for mode in ("half_pixel", "align_corners", "asymmetric"):
+            options = {"method": method, "coordinate_transformation_mode": mode}
+            rounding = "round" if mode == "align_corners" else "floor"
+            expected = run(
+                lambda a, o=options, r=rounding: op.image.resize2d(
+                    a, (14, 4), rounding_method=r, cubic_alpha=-0.5, **o
+                ),
+                A2,
+            )
+            check(testing.resize2d_python(A2, (2, 0.5), **options), expected)
+            volume = testing.resize3d_python(A2[:, :, None], (1, 2, 0.5), **options)
+            check(volume[:, :, 0], expected)
+            last = testing.resize2d_python(A2.transpose(0, 2, 3, 1), (2, 0.5), "NHWC", **options)
+            check(last.transpose(0, 3, 1, 2), expected)
+    check(
+        testing.resize1d_python(A1, (3,), "NCW", "nearest_neighbor", "asymmetric"), A1.repeat(3, 2)
+    )
+    boxes, images = np.array([[0, 0, 1, 1], [0.25, 1, 0.75, -1]], "float32"), np.array([1, 0])
+    crops = testing.crop_and_resize_python(A2, boxes, images, (7, 8), "NCHW")
+    check(crops[0], A2[1])
+    assert crops.shape == (2, 4, 7, 8)
+    check(crops[1, ..., -1], 0)
+
+
 def test_unknown_options_are_refused() -> None:
+    for option, match in (
+        ({"method": "area"}, "method takes the nearest"),
+        ({"coordinate_transformation_mode": "middle"}, "coordinate_transformation_mode is one of"),
+        ({"rounding_method": "up"}, "rounding_method is one of"),
+    ):
+        with pytest.raises(MisuseError, match=match):
+            testing.resize2d_python(A2, (2, 2), **option)
     with pytest.raises(MisuseError, match='padding is numbers, "SAME" or "VALID"'):
         testing.conv2d_nchw_python(A2, W2, 1, "FULL", 2)
     with pytest.raises(MisuseError, match="as many or twice as many pads"):

@@ -1,144 +1,26 @@
 """Images and volumes at other sizes."""
 
-import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from relaxpy.ir.relax import op
+from relaxpy.ir.te.topi_testing import images
+from relaxpy.ir.te.topi_testing.images import CROP
 from tests.ir.relax.op.cases.case import Array, Case, floats, integers
-
-CROP = "tf_crop_and_resize"
-ATTRS: dict[str, Any] = {
-    "method": "linear",
-    "coordinate_transformation_mode": "half_pixel",
-    "rounding_method": "round",
-    "cubic_alpha": -0.75,
-    "cubic_exclude": 0,
-    "extrapolation_value": 0.0,
-}
-
-
-def _coordinate(x: int, old: int, new: int, mode: str, region: tuple[float, float]) -> Any:
-    """ONNX, Resize: the coordinate of element x in the original axis, exactly."""
-    scale, half = Fraction(new, old), Fraction(1, 2)
-    start, end = map(Fraction, region)
-    match mode:
-        case "half_pixel":
-            return (x + half) / scale - half
-        case "pytorch_half_pixel":
-            return (x + half) / scale - half if new > 1 else Fraction(0)
-        case "align_corners":
-            return Fraction(x * (old - 1), new - 1) if new > 1 else Fraction(0)
-        case "asymmetric":
-            return x / scale
-        case "tf_half_pixel_for_nn":
-            return (x + half) / scale
-    assert mode == CROP
-    if new == 1:
-        return (start + end) * (old - 1) * half
-    return start * (old - 1) + x * (end - start) * (old - 1) / (new - 1)
-
-
-def _nearest(at: Fraction, rounding: str) -> int:
-    half = Fraction(1, 2)
-    return {
-        "round": lambda: round(at),
-        "round_prefer_floor": lambda: math.ceil(at - half),
-        "round_prefer_ceil": lambda: math.floor(at + half),
-        "floor": lambda: math.floor(at),
-        "ceil": lambda: math.ceil(at),
-    }[rounding]()
-
-
-def _weights(at: Fraction, old: int, attrs: dict[str, Any]) -> dict[int, float]:
-    """The weight of each element of an axis at a coordinate."""
-    if attrs["method"] == "nearest_neighbor":
-        near = {_nearest(at, attrs["rounding_method"]): 1.0}
-    else:
-        base = math.floor(at)
-        if attrs["method"] == "linear":
-            near = {base: float(1 - (at - base)), base + 1: float(at - base)}
-        else:
-            near = {base + k: _cubic(float(abs(at - base - k)), attrs) for k in (-1, 0, 1, 2)}
-            if attrs["cubic_exclude"]:
-                near = {k: w for k, w in near.items() if 0 <= k < old}
-                total = sum(near.values())
-                near = {k: w / total for k, w in near.items()}
-    weights: dict[int, float] = {}
-    for k, weight in near.items():
-        border = min(max(k, 0), old - 1)
-        weights[border] = weights.get(border, 0.0) + weight
-    return weights
-
-
-def _cubic(distance: float, attrs: dict[str, Any]) -> float:
-    a = attrs["cubic_alpha"]
-    if distance <= 1:
-        return float((a + 2) * distance**3 - (a + 3) * distance**2 + 1)
-    return float(a * distance**3 - 5 * a * distance**2 + 8 * a * distance - 4 * a)
 
 
 def resized(
     x: Array, size: Sequence[int], layout: str, roi: Sequence[float] | None = None, **given: Any
 ) -> Array:
     """ONNX, Resize, one element after the other."""
-    region = (0.0,) * (2 * len(size)) if roi is None else tuple(roi)
-    attrs = {**ATTRS, **given}
-    shape = list(x.shape)
-    for letter, new in zip([v for v in "DHW" if v in layout], size, strict=True):
-        shape[layout.index(letter)] = new
-    out = np.full(shape, float(attrs["extrapolation_value"]))
-    for index, terms in _sources(x.shape, tuple(shape), layout, region, tuple(attrs.items())):
-        out[index] = sum(x[source] * weight for source, weight in terms)
-    if x.dtype.kind in "iu" and not attrs.get("out_dtype"):
+    out = images.resized(x, size, layout, roi, **given)
+    if x.dtype.kind in "iu" and not given.get("out_dtype"):
         # Sums of integers that are integers but for their roundings are these integers.
         out += np.copysign(2.0**-10 if x.dtype.itemsize == 1 else 2.0**-20, out)
     return out
-
-
-@lru_cache(maxsize=64)
-def _sources(
-    old_shape: tuple[int, ...],
-    shape: tuple[int, ...],
-    layout: str,
-    region: tuple[float, ...],
-    items: tuple[tuple[str, Any], ...],
-) -> list[tuple[tuple[int, ...], list[tuple[tuple[int, ...], float]]]]:
-    """For each element of the result, the elements that it is a sum of, and their weights.
-
-    Elements outside the region are left out.
-    """
-    attrs = dict(items)
-    axes = [layout.index(letter) for letter in "DHW" if letter in layout]
-    count = len(axes)
-    mode = attrs["coordinate_transformation_mode"]
-    sources = []
-    for index in np.ndindex(*shape):
-        ats = [
-            _coordinate(
-                index[axis], old_shape[axis], shape[axis], mode, (region[k], region[k + count])
-            )
-            for k, axis in enumerate(axes)
-        ]
-        if mode == CROP and any(
-            not 0 <= at <= old_shape[axis] - 1 for at, axis in zip(ats, axes, strict=True)
-        ):
-            continue
-        near = [_weights(at, old_shape[axis], attrs) for at, axis in zip(ats, axes, strict=True)]
-        terms = []
-        for chosen in itertools.product(*(weights.items() for weights in near)):
-            source = list(index)
-            for axis, (k, _) in zip(axes, chosen, strict=True):
-                source[axis] = k
-            terms.append((tuple(source), math.prod(weight for _, weight in chosen)))
-        sources.append((index, terms))
-    return sources
 
 
 def _case(
