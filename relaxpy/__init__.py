@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         runtime,
         s_tir,
         script,
+        sym,
         target,
         te,
         testing,
@@ -84,6 +85,7 @@ __all__ = [
     "runtime",
     "s_tir",
     "script",
+    "sym",
     "target",
     "te",
     "testing",
@@ -96,7 +98,7 @@ __all__ = [
 _LOCATIONS = _located(
     {
         "relaxpy": "arith distributed dlight error errors ir nd relax relay runtime s_tir script "
-        "target te testing tir tirx topi transform",
+        "sym target te testing tir tirx topi transform",
         "relaxpy.errors": "TVMError=RelaxpyError",
         "relaxpy.exec.compile": "build=compile compile load_executable",
         "relaxpy.exec.doctor": "doctor",

@@ -85,6 +85,9 @@ def test_names_that_programs_of_tvm_import() -> None:
     with pytest.raises(relaxpy.errors.MisuseError, match="'n' has a meaning only in a signature"):
         parser.relax.Tensor(("n",)).as_struct_info()
     assert import_module("relaxpy.tirx") is relaxpy.tirx is relaxpy.tir
+    assert import_module("relaxpy.sym") is relaxpy.sym is relaxpy.arith
+    assert import_module("relaxpy.sym.analyzer").CompareResult is relaxpy.arith.CompareResult
+    assert relaxpy.tirx.transform.StmtSimplify is tir.transform.Simplify
     assert import_module("relaxpy.tirx.stmt_functor").substitute is tir.stmt_functor.substitute
     assert relaxpy.s_tir.Schedule is tir.Schedule
     assert import_module("relaxpy.s_tir.schedule") is tir.schedule

@@ -4,6 +4,7 @@ from relaxpy.arith import analyzer as analyzer, int_set as int_set
 from relaxpy.ir.arith.prove import prove_equal as prove_equal, simplify as simplify
 from relaxpy.ir.arith.tvm.analyzer import (
     Analyzer as Analyzer,
+    CompareResult as CompareResult,
     ConstIntBound as ConstIntBound,
     Extension as Extension,
     ModularSet as ModularSet,

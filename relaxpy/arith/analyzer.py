@@ -2,6 +2,7 @@
 
 from relaxpy.ir.arith.tvm.analyzer import (
     Analyzer as Analyzer,
+    CompareResult as CompareResult,
     ConstIntBound as ConstIntBound,
     Extension as Extension,
     ModularSet as ModularSet,

@@ -41,7 +41,7 @@ _STATEMENTS = (
     *("serial", "parallel", "vectorized", "unroll", "thread_binding", "grid"),
     *("block", "init", "axis", "reads", "writes", "where", "func_attr", "block_attr"),
     *("match_buffer", "alloc_buffer", "decl_buffer", "allocate", "allocate_const", "attr"),
-    *("env_thread", "launch_thread", "realize", "let", "evaluate", "meta_var"),
+    *("env_thread", "launch_thread", "realize", "evaluate", "meta_var"),
     *("buffer_store", "index_map"),
 )
 _INTRINSICS = (
@@ -68,6 +68,7 @@ _MEMBERS: dict[str, Any] = {
     "Reduce": _reduce.Reduce,
     "comm_reducer": _directives.comm_reducer,
     "iter_var": _directives.iter_var,
+    "let": _directives.LetName(),
     "bind": _directive(_directives.let_stmt),
     "sblock": _directive(_directives.block),
     "sblock_alloc_buffer": _directive(_directives.alloc_buffer),

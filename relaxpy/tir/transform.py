@@ -26,4 +26,6 @@ from relaxpy.ir.tir.transform.use_assume_to_reduce_branches import (
 from relaxpy.ir.transform import ApplyPassToFunction as ApplyPassToFunction, PrintIR as PrintIR
 from relaxpy.missing import hint_at_absent as _hint_at_absent
 
+StmtSimplify = Simplify
+
 _hint_at_absent(globals())

@@ -276,3 +276,24 @@ def test_the_parser_has_the_decorators_and_the_reader() -> None:
 def test_pooling_has_a_module_of_its_own() -> None:
     assert pooling.pool2d is topi.nn.pool2d
     assert pooling.adaptive_pool is topi.nn.adaptive_pool
+
+
+def test_names_and_assertions_of_newer_versions() -> None:
+    func = from_source(
+        """
+        @T.prim_func
+        def f(A: T.Buffer((8,), "int32"), n: T.int32):
+            assert n < 8, ("ValueError", ["n is below ", "8"])
+            assert n > 0, ("RuntimeError", ["n is positive"])
+            x: T.let[T.int32] = n + 1
+            A[x] = x
+        """
+    )
+    shown = reads_back(func)
+    assert 'assert n < 8, "ValueError: n is below 8"' in shown
+    assert 'assert n > 0, "n is positive"' in shown
+    assert "x: T.int32 = n + 1" in shown
+    with pytest.raises(ParseError, match="a message is a string or"):
+        from_source("@T.prim_func\ndef f(n: T.int32):\n    assert n < 8, ('ValueError', 8)")
+    with pytest.raises(ParseError, match="a variable in a kernel is a scalar or a handle"):
+        from_source("@T.prim_func\ndef f(n: T.int32):\n    x: T.let[8] = n")

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -431,6 +431,16 @@ def let(v: Var, value: ExprLike, body: ExprLike | None = None) -> records.LetFor
     return records.LetForm(ops.convert(value), v)
 
 
+class LetName:
+    """`T.let`: it binds a variable when called; `T.let[T.int32]` in an annotation is `T.int32`."""
+
+    display_name: ClassVar[str] = "function"
+    __call__ = staticmethod(directive(let))
+
+    def __getitem__(self, annotation: object) -> object:
+        return annotation
+
+
 def let_stmt(
     value: ExprLike, type_annotation: object = None, *, var: Var | None = None
 ) -> records.LetForm:
@@ -450,8 +460,15 @@ def let_expr(expr: ExprLike, where: Mapping[Var, ExprLike]) -> PrimExpr:
     return result
 
 
-def assert_(condition: ExprLike, message: str) -> records.AssertForm:
-    """An assertion before the statements that follow."""
+def assert_(condition: ExprLike, message: object) -> records.AssertForm:
+    """An assertion before the statements that follow; the message may be `(kind, [part, ...])`."""
+    if isinstance(message, tuple):
+        match message:
+            case (str() as kind, [*parts]) if all(isinstance(part, str) for part in parts):
+                text = "".join(parts)
+                message = text if kind == "RuntimeError" else f"{kind}: {text}"
+            case _:
+                raise unexpected(message, 'a message is a string or ("ValueError", ["part", ...])')
     return records.AssertForm(ops.truth(condition), ops.convert(message))
 
 

@@ -7,6 +7,7 @@ import pytest
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.analyzer import (
     Analyzer,
+    CompareResult,
     ConstIntBound,
     Extension,
     ModularSet,
@@ -394,3 +395,33 @@ def test_a_stronger_proof_looks_at_symbolic_ends() -> None:
     assert made.can_prove(claim, ProofStrength.SYMBOLIC_BOUND)
     assert not made.can_prove(n * y < x, ProofStrength.SYMBOLIC_BOUND)
     assert not made.can_prove(x.equal(y), ProofStrength.SYMBOLIC_BOUND)
+
+
+def test_a_clone_knows_the_same_and_learns_alone() -> None:
+    known = Analyzer()
+    known.bind(x, Range(0, 8))
+    known.simplify(x + 0)
+    clone = known.clone()
+    assert clone.rewrite_simplify_stats.nodes_visited == 0
+    clone.update(x, ModularSet(4, 0))
+    clone.bind(y, Range(0, 4))
+    assert (clone.modular_set(x).coeff, known.modular_set(x).coeff) == (4, 1)
+    assert clone.try_compare(y, 0) == CompareResult.GE
+    assert known.try_compare(y, 0) == CompareResult.UNKNOWN
+
+
+def test_comparisons_by_what_is_known() -> None:
+    known = Analyzer()
+    assert known.try_compare(x, y) == CompareResult.UNKNOWN
+    assert known.try_compare(x + 1, x + 1) == CompareResult.EQ
+    for condition, result in (
+        (x < y, CompareResult.LT),
+        (x <= y, CompareResult.LE),
+        (x > y, CompareResult.GT),
+        (x >= y, CompareResult.GE),
+        (x != y, CompareResult.NE),
+    ):
+        with known.constraint_scope(condition):
+            assert known.try_compare(x, y) == result
+    with known.constraint_scope(x < y), known.constraint_scope(y < z):
+        assert known.try_compare(x, z) == CompareResult.LT

@@ -389,3 +389,16 @@ def test_a_condition_without_iterators_changes_nothing() -> None:
     assert found.errors == ()
     [index] = found.indices
     assert index.base is j
+
+
+def test_an_analyzer_knows_divisors() -> None:
+    tile, iters = tir.Var("tile", "int64"), over(32)
+    known = arith.Analyzer()
+    known.bind(tile, 8)
+    [found] = detect_iter_map([X % tile], iters, analyzer=known).indices
+    assert structural_equal(found, detect_iter_map([X % 8], iters).indices[0], map_free_vars=True)
+    [simple] = iter_map_simplify([X // tile * tile + X % tile], iters, analyzer=known)
+    assert simple is X
+    assert not known.const_int_bound_is_bound(X)
+    with pytest.raises(MisuseError, match="expected an Analyzer of facts"):
+        detect_iter_map([X], iters, analyzer=iters)  # type: ignore[arg-type]

@@ -84,6 +84,19 @@ class Extension(IntFlag):
     ComparisonOfProductAndSum = 8
 
 
+class CompareResult(IntEnum):
+    """What is known of two values, by the names of TVM."""
+
+    INCONSISTENT = 0
+    EQ = 1
+    LT = 2
+    LE = 3
+    GT = 4
+    GE = 5
+    NE = 6
+    UNKNOWN = 7
+
+
 @dataclass(frozen=True, slots=True)
 class RewriteSimplifyStats:
     """Counts of simplified expressions, of steps and effective steps, and of assumed conditions."""
@@ -92,6 +105,17 @@ class RewriteSimplifyStats:
     constraints_entered: int = 0
     rewrites_attempted: int = 0
     rewrites_performed: int = 0
+
+
+#: Those that say more come first.
+_COMPARISONS = {
+    CompareResult.EQ: tir.EQ,
+    CompareResult.LT: tir.LT,
+    CompareResult.GT: tir.GT,
+    CompareResult.LE: tir.LE,
+    CompareResult.GE: tir.GE,
+    CompareResult.NE: tir.NE,
+}
 
 
 def _query(method: Callable[Concatenate[Analyzer, P], T]) -> Callable[Concatenate[Analyzer, P], T]:
@@ -115,6 +139,13 @@ class Analyzer:
         self._domains: dict[tir.Var, IntervalSet | Range] = {}
         self._visited = self._entered = self._attempted = self._performed = 0
         self._extensions = Extension.NoExtensions
+
+    def clone(self) -> Analyzer:
+        """An Analyzer with the same facts and extensions, whose counts are 0."""
+        other = Analyzer()
+        other._domains, other._extensions = self._domains, self._extensions
+        other._facts = self._facts
+        return other
 
     @property
     def enabled_extensions(self) -> Extension:
@@ -265,6 +296,20 @@ class Analyzer:
             difference = self._engine.simplify(tir.Sub(x, y))
             return difference.value == 0 if isinstance(difference, tir.IntImm) else None
         return result
+
+    def try_compare(
+        self, lhs: tir.ExprLike, rhs: tir.ExprLike, propagate_inequalities: bool = True
+    ) -> CompareResult:
+        """The most that is known of two values, also by long chains if inequalities propagate."""
+        known = self.clone()
+        chains = Extension.TransitivelyProveInequalities
+        known.enabled_extensions = (
+            self._extensions | chains if propagate_inequalities else self._extensions & ~chains
+        )
+        for result, comparison in _COMPARISONS.items():
+            if known.can_prove(ops.compare(comparison, lhs, rhs)):
+                return result
+        return CompareResult.UNKNOWN
 
     @_query
     def can_prove_greater_equal(self, expr: tir.ExprLike, lower_bound: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import NoneType
 
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
@@ -13,10 +14,15 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 
 
-def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:
-    """An Analyzer with the Ranges of the iterators. Errors: MisuseError if one has no Range."""
+def analyzer_of(iters: Mapping[Var, Range], known: Analyzer | None = None) -> Analyzer:
+    """An Analyzer with the facts that are `known` and the Ranges of the iterators.
+
+    Errors:
+        MisuseError: an iterator has no Range.
+    """
     check_type(iters, Mapping, "expected a table of Ranges by tir.Var as input_iters")
-    analyzer = Analyzer()
+    check_type(known, (Analyzer, NoneType), "expected an Analyzer of facts that are known")
+    analyzer = Analyzer() if known is None else known.clone()
     for var, domain in iters.items():
         if not isinstance(var, Var) or not isinstance(domain, Range):
             raise MisuseError(
@@ -24,7 +30,7 @@ def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:
                 f"found {var!r:.60}: {domain!r:.60}",
                 about=domain,
             )
-        analyzer.bind(var, domain)
+        analyzer.bind(var, domain, allow_override=True)
     return analyzer
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.canonical import entry_point
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import analyzer_of, size_of
 from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
@@ -46,12 +47,14 @@ def detect_iter_map(
     predicate: ExprLike = True,
     check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
 ) -> IterMapResult:
     """The `indices` over the `input_iters`, as far as `predicate` holds, as sums of iterators.
 
     Onto means that together they take every value of the box their extents span, one-to-one that
     no two values of the iterators have the same indices. Below that level, an iterator that a
-    divisor does not divide is padded. Symbolic extents and divisors are assumed to be positive.
+    divisor does not divide is padded. Symbolic extents and divisors are assumed to be positive,
+    beside the facts of an `analyzer`.
     """
     level = _level(check_level)
     condition = ops.truth(predicate)
@@ -64,7 +67,7 @@ def detect_iter_map(
 
     try:
         reader, sums, one_to_one = with_padding(
-            input_iters, level, simplify_trivial_iterators, detected
+            input_iters, level, simplify_trivial_iterators, detected, analyzer
         )
     except RefusedError as error:
         return IterMapResult((), (str(error),), ops.const(False, BOOL))
@@ -76,7 +79,9 @@ def detect_iter_map(
 
 
 @entry_point
-def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> IterSumExpr:
+def normalize_to_iter_sum(
+    index: ExprLike, input_iters: Mapping[Var, Range], analyzer: Analyzer | None = None
+) -> IterSumExpr:
     """One index as a sum of splits, fused only where quotients need it.
 
     Errors:
@@ -85,7 +90,9 @@ def normalize_to_iter_sum(index: ExprLike, input_iters: Mapping[Var, Range]) -> 
     value = ops.convert(index)
     try:
         return with_padding(
-            input_iters, IterMapLevel.NoCheck, True, lambda reader: reader.read(value).expr()
+            *(input_iters, IterMapLevel.NoCheck, True),
+            lambda reader: reader.read(value).expr(),
+            analyzer,
         )
     except RefusedError as error:
         raise MisuseError(str(error), about=index) from None
@@ -98,18 +105,19 @@ def iter_map_simplify(
     predicate: ExprLike = True,
     check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
 ) -> list[PrimExpr]:
     """The `indices` in simplest terms, as iterators where they are such a map.
 
     Without `simplify_trivial_iterators`, iterators of extent 1 stay where they are.
     """
     result = detect_iter_map(
-        indices, input_iters, predicate, check_level, simplify_trivial_iterators
+        indices, input_iters, predicate, check_level, simplify_trivial_iterators, analyzer
     )
     known = input_iters
     if not simplify_trivial_iterators:
         known = {v: domain for v, domain in input_iters.items() if not is_number(domain.extent, 1)}
-    simplify = analyzer_of(known).simplify
+    simplify = analyzer_of(known, analyzer).simplify
     if result.errors:
         return [simplify(index) for index in indices]
     return [simplify(normalize_iter_map_to_expr(index)) for index in result.indices]

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra import folding, residue
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import Extents, absolute, analyzer_of, is_negative, size_of
 from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
@@ -82,12 +83,13 @@ class Reader(Extents):
     level: IterMapLevel
     simplify_trivial: bool
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]]
+    known: Analyzer | None = None
     padded: dict[IterSplitExpr, Padded] = field(default_factory=dict)
     constrained: list[Constrained] = field(default_factory=list)
     leaves: dict[Var, IterMark] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.analyzer = analyzer_of(self.iters)
+        self.analyzer = analyzer_of(self.iters, self.known)
         for var, domain in self.iters.items():
             if mentions(domain.min, self.iters) or mentions(domain.extent, self.iters):
                 raise RefusedError(f"the range of {var.name} depends on other iterators")
@@ -458,11 +460,12 @@ def with_padding(
     level: IterMapLevel,
     simplify_trivial: bool,
     work: Callable[[Reader], T],
+    known: Analyzer | None = None,
 ) -> T:
     """The result of `work` with a Reader that has the padding of every iterator."""
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
     while True:
         try:
-            return work(Reader(iters, level, simplify_trivial, pads))
+            return work(Reader(iters, level, simplify_trivial, pads, known))
         except RetryError:
             continue

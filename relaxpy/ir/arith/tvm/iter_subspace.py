@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.canonical import entry_point
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import Extents, analyzer_of
 from relaxpy.ir.arith.tvm.iter_expr import (
     IterMapLevel,
@@ -33,6 +34,7 @@ def subspace_divide(
     predicate: ExprLike = True,
     check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
 ) -> list[list[IterMark]]:
     """Each binding as outer * (extent of inner) + inner, inner over the `sub_iters` alone.
 
@@ -45,11 +47,12 @@ def subspace_divide(
     """
     inner_vars = set(check_variables(sub_iters))
     result = detect_iter_map(
-        bindings, input_iters, predicate, check_level, simplify_trivial_iterators
+        bindings, input_iters, predicate, check_level, simplify_trivial_iterators, analyzer
     )
     if result.errors:
         return []
-    divider = _Divider(input_iters, inner_vars, {padded.mark for padded in result.padded})
+    marks = {padded.mark for padded in result.padded}
+    divider = _Divider(input_iters, inner_vars, marks, analyzer)
     try:
         pairs = [divider.index(index) for index in result.indices]
     except RefusedError:
@@ -83,9 +86,13 @@ class _Divided:
 
 class _Divider(Extents):
     def __init__(
-        self, iters: Mapping[Var, Range], inner: Collection[Var], padded: Collection[IterMark]
+        self,
+        iters: Mapping[Var, Range],
+        inner: Collection[Var],
+        padded: Collection[IterMark],
+        known: Analyzer | None,
     ) -> None:
-        self.analyzer = analyzer_of(iters)
+        self.analyzer = analyzer_of(iters, known)
         self.inner = inner
         self.outer = [var for var in iters if var not in inner]
         self.padded = padded

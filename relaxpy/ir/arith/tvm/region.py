@@ -23,45 +23,59 @@ Stretch = tuple[PrimExpr, PrimExpr]
 
 @entry_point
 def estimate_region_strict_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
+    region: Sequence[Range],
+    var_dom: Mapping[Var, Range],
+    predicate: ExprLike = True,
+    analyzer: Analyzer | None = None,
 ) -> list[IntervalSet] | None:
     """The box that `region` covers as the variables run; None if it is not a box, or not known.
 
     Errors:
         MisuseError (also TypeError): a member is not a Range.
     """
-    return _Estimate(region, var_dom, predicate).exactly()
+    return _Estimate(region, var_dom, predicate, analyzer).exactly()
 
 
 @entry_point
 def estimate_region_lower_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
+    region: Sequence[Range],
+    var_dom: Mapping[Var, Range],
+    predicate: ExprLike = True,
+    analyzer: Analyzer | None = None,
 ) -> list[IntervalSet] | None:
     """A box that `region` covers as the variables run; None if none is known.
 
     Errors:
         MisuseError (also TypeError): a member is not a Range.
     """
-    return _Estimate(region, var_dom, predicate).exactly()
+    return _Estimate(region, var_dom, predicate, analyzer).exactly()
 
 
 @entry_point
 def estimate_region_upper_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
+    region: Sequence[Range],
+    var_dom: Mapping[Var, Range],
+    predicate: ExprLike = True,
+    analyzer: Analyzer | None = None,
 ) -> list[IntervalSet]:
     """A box that contains all that `region` covers as the variables run.
 
     Errors:
         MisuseError (also TypeError): a member is not a Range.
     """
-    return _Estimate(region, var_dom, predicate).hull()
+    return _Estimate(region, var_dom, predicate, analyzer).hull()
 
 
 class _Estimate:
     def __init__(
-        self, region: Sequence[Range], iters: Mapping[Var, Range], predicate: ExprLike
+        self,
+        region: Sequence[Range],
+        iters: Mapping[Var, Range],
+        predicate: ExprLike,
+        known: Analyzer | None,
     ) -> None:
-        self.analyzer: Analyzer = analyzer_of(iters)
+        self.known = known
+        self.analyzer: Analyzer = analyzer_of(iters, known)
         check_type(region, (list, tuple), "expected a list of Ranges")
         for dimension in region:
             if not isinstance(dimension, Range):

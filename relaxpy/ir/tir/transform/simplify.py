@@ -39,8 +39,10 @@ from relaxpy.ir.tir.stmt import (
 )
 from relaxpy.ir.tir.substitution import substitute
 
-_OPTION = "tir.Simplify"
-register_config(_OPTION, Mapping)
+#: The option, and its name in TVM 0.27.
+_OPTIONS = ("tir.Simplify", "tirx.StmtSimplify")
+for _option in _OPTIONS:
+    register_config(_option, Mapping)
 #: The options of TVM that enable rules; those that follow the elements of buffers have no effect.
 _EXTENSIONS = {
     "transitively_prove_inequalities": Extension.TransitivelyProveInequalities,
@@ -68,16 +70,18 @@ class Simplify(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        extensions = _extensions((ctx.config or {}).get(_OPTION, {}))
+        extensions = Extension.NoExtensions
+        for option in _OPTIONS:
+            extensions |= _extensions(option, (ctx.config or {}).get(option, {}))
         return map_functions(mod, PrimFunc, lambda func: simplified(func, extensions))
 
 
-def _extensions(options: Mapping[str, object]) -> Extension:
-    """Errors: MisuseError if there is no option of one of the names."""
+def _extensions(option: str, rules: Mapping[str, object]) -> Extension:
+    """Errors: MisuseError if there is no rule of one of the names."""
     enabled = Extension.NoExtensions
-    for name, value in options.items():
+    for name, value in rules.items():
         if name not in _EXTENSIONS:
-            raise MisuseError(f"{_OPTION} has no option {name!r}", about=name)
+            raise MisuseError(f"{option} has no option {name!r}", about=name)
         enabled |= _EXTENSIONS[name] if value else Extension.NoExtensions
     return enabled
 

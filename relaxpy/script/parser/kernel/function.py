@@ -26,6 +26,7 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.script.language import records
 from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, KernelBuilder
 from relaxpy.script.language.kernel_values import result_type, scalar, typed_var
+from relaxpy.script.language.tir_directives import assert_
 from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import displays
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS, Lambda, lambda_named
@@ -545,7 +546,7 @@ class KernelReader(KernelBuilder):
         """Read `assert condition, message`."""
         condition = self.call_at(test, ops.truth, self.values.value(test))
         text = "assertion failed" if message is None else self.values.value(message)
-        form = records.AssertForm(condition, self.call_at(message or node, ops.convert, text))
+        form = self.call_at(message or node, assert_, condition, text)
         self.effect(form, node)
 
     def expression(self, node: ast.expr) -> None:
