@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.patterns import detect_linear_equation
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.relations.shape_vars import variables_of
@@ -32,9 +33,10 @@ def suggest_layout_transforms(
 
     The arguments are transforms of the buffers that `func` writes, which are its last parameters. A
     block has an entry if it writes a transformed buffer, at indices that are distinct spatial
-    variables; the block is then transformed like the buffer, and its other variables follow. A
-    buffer has an entry if every block that uses it then reads or writes it at some of the new
-    variables, in their order. The argument for a buffer is never changed.
+    variables; the block is then transformed like the buffer, its other variables stay in their
+    places. A buffer has an entry, with the first block that uses it, if every block that does then
+    reads or writes it at some of the new variables, in their order; windows, steps and offsets of
+    variables count as these unless they are divided. The argument for a buffer is never changed.
 
     Errors:
         MisuseError (also TypeError): `func` is not a PrimFunc, there are more transforms than
@@ -59,6 +61,8 @@ def suggest_layout_transforms(
             users = [b for b in blocks if key in b.read or key is b.written]
             if isinstance(key, Block):
                 fits = True
+            elif users[0] is not accesses:
+                fits = False
             elif key in requested:
                 fits = requested[key].is_equivalent_to(index_map)
             else:
@@ -142,17 +146,32 @@ class _Accesses:
         moved = layout.map_indices(target)
         if detect_iter_map(moved, spatial, check_level="bijective").errors:
             return {}
-        order = [*moved, *(var for var in domains if var not in spatial)]
+        turn = iter(moved)
+        places = (next(turn, None) if var in spatial else var for var in domains)
+        order = [*(index for index in places if index is not None), *turn]
         maps: dict[Block | Buffer, IndexMap] = {
             self.block: IndexMap(*_renamed(list(domains), order)),
             self.written: layout,
         }
         for buffer, accesses in self.read.items():
-            source = self._variable_indices(accesses)
+            source = self._variable_indices(_leading(accesses, spatial, order))
             index_map = None if source is None else _arranged(source, order)
             if index_map is not None and _keeps_all(index_map, buffer):
                 maps[buffer] = index_map
         return maps
+
+
+def _leading(
+    accesses: set[Indices], spatial: Mapping[Var, Range], order: Sequence[PrimExpr]
+) -> set[Indices]:
+    """The accesses with a sum over one spatial variable, if that stays whole, as the variable."""
+
+    def leading(index: PrimExpr) -> PrimExpr:
+        variables = [var for var in variables_of(index) if var in spatial and var in order]
+        linear = len(variables) == 1 and detect_linear_equation(index, variables)
+        return variables[0] if linear else index
+
+    return {tuple(map(leading, indices)) for indices in accesses}
 
 
 def _arranged(source: Indices, order: Sequence[PrimExpr]) -> IndexMap | None:
