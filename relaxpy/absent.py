@@ -112,7 +112,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("target", "codegen list_kinds list_tags register_tag", _TARGET),
     (
         "tir.transform",
-        "CommonSubexprElimTIR ConvertSSA HoistExpression HoistIfThenElse "
+        "CommonSubexprElimTIR ConvertSSA HoistExpression "
         "LoopPartition VectorizeLoop ConvertForLoopsToSerial StorageRewrite "
         "CompactBufferAllocation PlanAndUpdateBufferAllocationLocation "
         "LowerMatchBuffer LowerOpaqueBlock LowerIntrin LowerTVMBuiltin LowerCustomDatatypes "

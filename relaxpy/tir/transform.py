@@ -9,6 +9,7 @@ from relaxpy.ir.pass_infra.prim_func_pass import (
 from relaxpy.ir.tir.transform.bind_target import BindTarget as BindTarget
 from relaxpy.ir.tir.transform.lower_blocks import (
     ConvertBlocksToOpaque as ConvertBlocksToOpaque,
+    HoistIfThenElse as HoistIfThenElse,
     LowerInitBlock as LowerInitBlock,
     UnrollLoop as UnrollLoop,
 )

@@ -191,6 +191,15 @@ def register_config(name: str, kind: type) -> None:
     _configs[name] = kind
 
 
+def _option(key: str) -> str:
+    """The key of an option, which may have its name in TVM 0.27."""
+    for prefix in ("tirx.", "s_tir."):
+        if isinstance(key, str) and key.startswith(prefix):
+            name = key.removeprefix(prefix)
+            return f"tir.{name.removeprefix('Stmt') if name == 'StmtSimplify' else name}"
+    return key
+
+
 @dataclass(slots=True, eq=False)
 class PassContext:
     """The options of passes: their level, required and disabled passes, and instruments.
@@ -232,7 +241,7 @@ class PassContext:
         self.instruments = _instruments(self.instruments)
         self._checks = self._value_checks()
         check_type(self.config, Mapping | None, "config is a table")
-        self.config = dict(self.config or {})
+        self.config = {_option(key): value for key, value in (self.config or {}).items()}
         for key, value in self.config.items():
             kind = _configs.get(key)
             if kind is None:

@@ -1,12 +1,18 @@
-"""LowerInitBlock, ConvertBlocksToOpaque, UnrollLoop and RemoveAssume on small kernels."""
+"""Passes that say blocks, loops and conditions in simpler statements, on small kernels."""
 
 import pytest
 
-from relaxpy.errors import TransformError
+from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.script import from_source
-from relaxpy.tir.transform import ConvertBlocksToOpaque, LowerInitBlock, RemoveAssume, UnrollLoop
-from relaxpy.transform import Pass
+from relaxpy.tir.transform import (
+    ConvertBlocksToOpaque,
+    HoistIfThenElse,
+    LowerInitBlock,
+    RemoveAssume,
+    UnrollLoop,
+)
+from relaxpy.transform import Pass, PassContext
 
 BLOCK = """for i, k in T.grid(8, 4):
     with T.block("sum"):
@@ -57,6 +63,29 @@ def changed(step: Pass, body: str) -> str:
         ),
         (UnrollLoop(), "for i in T.unroll(n):\n    B[i] = B[i + 1]", None),
         (
+            HoistIfThenElse(),
+            "for i, j in T.grid(8, 4):\n    if T.likely(n < i):\n        B[i] = B[j]",
+            "for i in range(8):\n    if T.likely(n < i):\n        for j in range(4):\n"
+            "            B[i] = B[j]",
+        ),
+        (
+            HoistIfThenElse(),
+            "for i, j in T.grid(8, 4):\n    if n < 2:\n        B[i] = A[i, j]\n"
+            "    else:\n        B[j] = A[i, j]",
+            "if n < 2:\n    for i, j in T.grid(8, 4):\n        B[i] = A[i, j]\n"
+            "else:\n    for i, j in T.grid(8, 4):\n        B[j] = A[i, j]",
+        ),
+        (
+            HoistIfThenElse(),  # the condition changes
+            "for i in range(8):\n    if B[0] < T.float32(1.0):\n        B[i] = A[i, 0]",
+            None,
+        ),
+        (
+            HoistIfThenElse(),
+            "for i in range(8):\n    if n < 2:\n        B[i] = A[i, 0]\n    B[i] = A[i, 1]",
+            None,
+        ),
+        (
             RemoveAssume(),
             "for i in range(8):\n    T.evaluate(T.assume(B[i] == T.float32(0)))\nB[0] = B[1]",
             "B[0] = B[1]",
@@ -80,3 +109,22 @@ def test_loops_with_too_many_iterations_are_not_unrolled(loops: tuple[int, ...])
     body = "\n".join([*lines, f"{'    ' * len(loops)}B[0] = B[1]"])
     with pytest.raises(TransformError, match="expected at most 262144 nodes in all"):
         changed(UnrollLoop(), body)
+
+
+def test_conditions_over_threads_stay_unless_they_may_move() -> None:
+    head = 'bx = T.launch_thread("blockIdx.x", 8)\n'
+    body = f"{head}for i in range(4):\n    if bx < n:\n        B[bx] = A[bx, i]"
+    assert changed(HoistIfThenElse(), body) == body
+    moved = f"{head}if bx < n:\n    for i in range(4):\n        B[bx] = A[bx, i]"
+    only = (
+        "for i in range(4):\n    if n < 2:\n        B[bx] = B[i]\n    else:\n        B[i] = B[bx]"
+    )
+    for name in ("tir.HoistIfThenElse", "s_tir.HoistIfThenElse"):
+        with PassContext(config={name: {"support_block_scope_hoisting": True}}):
+            assert changed(HoistIfThenElse(), body) == moved
+            assert changed(HoistIfThenElse(), f"{head}{only}").startswith("if n < 2:\n")
+    with (
+        PassContext(config={"tir.HoistIfThenElse": {"more": True}}),
+        pytest.raises(MisuseError, match="has no option 'more'"),
+    ):
+        changed(HoistIfThenElse(), body)

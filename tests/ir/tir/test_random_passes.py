@@ -9,6 +9,7 @@ from relaxpy.script import from_source
 from relaxpy.tir.transform import (
     ConvertBlocksToOpaque,
     ForceNarrowIndexToInt32,
+    HoistIfThenElse,
     LowerInitBlock,
     RemoveNoOp,
     Simplify,
@@ -30,6 +31,7 @@ from tests.fuzz.kernels.oracle import Oracle
         LowerInitBlock(),
         ConvertBlocksToOpaque(),
         UnrollLoop(),
+        HoistIfThenElse(),
     ],
 )
 def test_random_kernels_store_the_same_values(step: Pass) -> None:

@@ -207,7 +207,7 @@ def is_safe(expr: PrimExpr) -> bool:
     """Whether `expr` may be evaluated speculatively: no load, no call, no unproved division."""
     return not any(
         isinstance(node, BufferLoad)
-        or (isinstance(node, tir.Call) and effect_of(node) != CallEffectKind.Pure)
+        or (isinstance(node, tir.Call) and effect_of(node) > CallEffectKind.Pure)
         or (isinstance(node, _DIVISIONS) and not _is_number(node.b))
         for node in walk(expr)
     )

@@ -1,31 +1,43 @@
-"""LowerInitBlock, ConvertBlocksToOpaque and UnrollLoop: blocks and loops in simpler statements."""
+"""Passes that say blocks and loops in simpler statements, and move conditions out of loops."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import TransformError
+from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import MANY, unshared_size
-from relaxpy.ir.core.traverse import rebuild, rename, rewrite
+from relaxpy.ir.core.traverse import rebuild, rename, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import IterVarKind
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.prim_func.specialize import folded_literals
 from relaxpy.ir.tir.prim_func.well_formed import defined_in
-from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, Stmt, stmt_seq
+from relaxpy.ir.tir.stmt import (
+    AttrStmt,
+    Block,
+    BlockRealize,
+    For,
+    ForKind,
+    IfThenElse,
+    Stmt,
+    stmt_seq,
+)
 from relaxpy.ir.tir.substitution import mentions, substitute
-from relaxpy.ir.tir.transform.simplify import nothing
+from relaxpy.ir.tir.transform.simplify import THREADS, nothing
 
+_HOIST = "tir.HoistIfThenElse"
+register_config(_HOIST, Mapping)
 register_config("tir.UnrollLoop", Mapping)
 
 
@@ -125,3 +137,59 @@ class UnrollLoop(_StatementPass):
                 return stmt_seq(*copies) if copies else nothing()
             case _:
                 return None
+
+
+@dataclass(frozen=True, slots=True)
+class HoistIfThenElse(Pass):
+    """Moves conditions out of loops that do not change them, and of which they are the whole body.
+
+    Rule:
+        `for i: if c: a else: b` becomes `if c: (for i: a) else: (for i: b)`, also out of several
+        loops, where c neither mentions i, nor reads a buffer, nor may fail. Conditions that mention
+        threads stay unless the option "tir.HoistIfThenElse" of a PassContext, a dict, has a true
+        "support_block_scope_hoisting"; then conditions also leave what binds threads.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        options = (ctx.config or {}).get(_HOIST, {})
+        unknown = options.keys() - {"support_block_scope_hoisting"}
+        if unknown:
+            raise MisuseError(f"{_HOIST} has no option {min(unknown)!r}", about=options)
+        over_threads = any(options.values())
+
+        def changed(func: PrimFunc) -> PrimFunc:
+            threads = () if over_threads else tuple(_threads(func.body))
+
+            def rule(node: Node) -> Node | None:
+                match node:
+                    case For(loop_var=var, body=IfThenElse() as branch):
+                        pass
+                    case AttrStmt(node=IterVar(var=var), body=IfThenElse() as branch) if (
+                        over_threads and node.attr_key in THREADS
+                    ):
+                        pass
+                    case _:
+                        return None
+                if not is_safe(branch.condition) or mentions(branch.condition, (var, *threads)):
+                    return None
+                other = branch.else_case
+                if other is not None:
+                    other = rename(rebuild(node, body=other), {var: var.renamed(var.name)})
+                return rebuild(
+                    branch, then_case=rebuild(node, body=branch.then_case), else_case=other
+                )
+
+            body = cast("Stmt", rewrite(func.body, rule))
+            return func if body is func.body else func.with_body(body)
+
+        return map_functions(mod, PrimFunc, changed)
+
+
+def _threads(body: Stmt) -> Iterator[tir.Var]:
+    """The variables that threads are bound to."""
+    for node in walk(body):
+        if isinstance(node, For) and node.kind == ForKind.THREAD_BINDING:
+            yield node.loop_var
+        elif isinstance(node, AttrStmt) and node.attr_key in THREADS:
+            yield from [node.node.var] if isinstance(node.node, IterVar) else ()

@@ -39,10 +39,8 @@ from relaxpy.ir.tir.stmt import (
 )
 from relaxpy.ir.tir.substitution import substitute
 
-#: The option, and its name in TVM 0.27.
-_OPTIONS = ("tir.Simplify", "tirx.StmtSimplify")
-for _option in _OPTIONS:
-    register_config(_option, Mapping)
+_OPTION = "tir.Simplify"
+register_config(_OPTION, Mapping)
 #: The options of TVM that enable rules; those that follow the elements of buffers have no effect.
 _EXTENSIONS = {
     "transitively_prove_inequalities": Extension.TransitivelyProveInequalities,
@@ -52,7 +50,7 @@ _EXTENSIONS = {
     "propagate_knowns_to_simplify_expressions": Extension.NoExtensions,
 }
 _INEQUALITIES = (tir.LT, tir.LE, tir.GT, tir.GE)
-_THREADS = ("thread_extent", "virtual_thread")
+THREADS = ("thread_extent", "virtual_thread")
 
 
 @dataclass(frozen=True)
@@ -70,18 +68,16 @@ class Simplify(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        extensions = Extension.NoExtensions
-        for option in _OPTIONS:
-            extensions |= _extensions(option, (ctx.config or {}).get(option, {}))
+        extensions = _extensions((ctx.config or {}).get(_OPTION, {}))
         return map_functions(mod, PrimFunc, lambda func: simplified(func, extensions))
 
 
-def _extensions(option: str, rules: Mapping[str, object]) -> Extension:
-    """Errors: MisuseError if there is no rule of one of the names."""
+def _extensions(options: Mapping[str, object]) -> Extension:
+    """Errors: MisuseError if there is no option of one of the names."""
     enabled = Extension.NoExtensions
-    for name, value in rules.items():
+    for name, value in options.items():
         if name not in _EXTENSIONS:
-            raise MisuseError(f"{option} has no option {name!r}", about=name)
+            raise MisuseError(f"{_OPTION} has no option {name!r}", about=name)
         enabled |= _EXTENSIONS[name] if value else Extension.NoExtensions
     return enabled
 
@@ -170,7 +166,7 @@ class Simplifier:
             case Block(iter_vars=axes):
                 with self.ranging(*((axis.var, axis.dom) for axis in axes)):
                     return map_children(self.operand, stmt)
-            case AttrStmt(node=IterVar(var=var), attr_key=key, value=extent) if key in _THREADS:
+            case AttrStmt(node=IterVar(var=var), attr_key=key, value=extent) if key in THREADS:
                 with self.ranging((var, Range(extent))):
                     return map_children(self.operand, stmt)
             case LetStmt():
