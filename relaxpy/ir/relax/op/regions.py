@@ -9,7 +9,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.te.topi.regions import averaged, maxima
+from relaxpy.ir.te.topi.regions import averaged, averaged_gradients, maxima, maxima_gradient
 from relaxpy.ir.te.topi.suppression import suppressed
 from relaxpy.ir.tir import ops
 
@@ -54,14 +54,17 @@ def _pooled(
     return rules.tensor(tuple(sizes), data.dtype, vdevice)
 
 
-def _operands(builder: BlockBuilder, call: rx.Call, order: list[int] | None) -> list[Any]:
-    """Images with channels first, and regions, in a datatype of at least 32 bits."""
+def _operands(
+    builder: BlockBuilder, call: rx.Call, order: list[int] | None, *results: rx.Expr
+) -> list[Any]:
+    """Images with channels first, as results are, and regions, in at least 32 bits."""
     data, rois = call.args
     sinfo: Any = builder.struct_info_of(data)
     wide = "float64" if str(sinfo.dtype) == "float64" else "float32"
+    images = [*results, data]
     if order is not None:
-        data = builder.emit(R.permute_dims(data, order))
-    return [builder.emit(R.astype(x, wide)) for x in (data, rois)]
+        images = [builder.emit(R.permute_dims(image, order)) for image in images]
+    return [builder.emit(R.astype(x, wide)) for x in (*images, rois)]
 
 
 def _legalize_align(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
@@ -80,17 +83,37 @@ def _legalize_align(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     )
     if last:
         found = builder.emit(R.permute_dims(found, [0, 2, 3, 1]))
-    return _as_images(builder, call, found)
+    return _as_operand(builder, call, 0, found)
 
 
-def _as_images(builder: BlockBuilder, call: rx.Call, found: rx.Expr) -> rx.Expr:
-    """The result in the datatype of the images."""
-    sinfo: Any = builder.struct_info_of(call.args[0])
+def _as_operand(builder: BlockBuilder, call: rx.Call, place: int, found: rx.Expr) -> rx.Expr:
+    """The result in the datatype of an operand."""
+    sinfo: Any = builder.struct_info_of(call.args[place])
     result: rx.Expr = R.astype(found, sinfo.dtype)
     return result
 
 
-@register("relax.vision.roi_align", pure=True, legalize=_legalize_align)
+def _gradient_align(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
+    attrs: Any = call.attrs
+    last = attrs["layout"] == "NHWC"
+    both: Any = builder.emit_te(
+        averaged_gradients,
+        *_operands(builder, call, [0, 3, 1, 2] if last else None, gradient),
+        attrs["spatial_scale"],
+        attrs["sample_ratio"],
+        least=None if attrs["aligned"] else 1.0,
+        greatest=attrs["mode"] == "max",
+        primfunc_name_hint="roi_align_backward",
+    )
+    by_data, by_rois = (builder.emit(rx.TupleGetItem(both, k)) for k in (0, 1))
+    if last:
+        by_data = builder.emit(R.permute_dims(by_data, [0, 2, 3, 1]))
+    return [_as_operand(builder, call, k, x) for k, x in enumerate((by_data, by_rois))]
+
+
+@register("relax.vision.roi_align", pure=True, legalize=_legalize_align, gradient=_gradient_align)
 def roi_align(
     data: rx.TensorStructInfo,
     rois: rx.TensorStructInfo,
@@ -123,21 +146,30 @@ def roi_align(
     return _pooled(data, rois, bins, layout.index("C"))
 
 
+def _maxima(builder: BlockBuilder, call: rx.Call, operands: list[Any]) -> Any:
+    size: Any = call.attrs["pooled_size"]
+    scale = call.attrs["spatial_scale"]
+    bins = (scale, size[0], size[-1])
+    return builder.emit_te(maxima, *operands, *bins, primfunc_name_hint="roi_pool")
+
+
 def _legalize_pool(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
-    attrs: Any = call.attrs
-    size = attrs["pooled_size"]
-    both: Any = builder.emit_te(
-        maxima,
-        *_operands(builder, call, None),
-        attrs["spatial_scale"],
-        size[0],
-        size[-1],
-        primfunc_name_hint="roi_pool",
+    both = _maxima(builder, call, _operands(builder, call, None))
+    return _as_operand(builder, call, 0, builder.emit(rx.TupleGetItem(both, 0)))
+
+
+def _gradient_pool(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
+    result, *operands = _operands(builder, call, None, gradient)
+    places = builder.emit(rx.TupleGetItem(_maxima(builder, call, operands), 1))
+    by_data: Any = builder.emit_te(
+        maxima_gradient, result, places, *operands, primfunc_name_hint="roi_pool_backward"
     )
-    return _as_images(builder, call, builder.emit(rx.TupleGetItem(both, 0)))
+    return [_as_operand(builder, call, 0, by_data), R.grad.no_grad(call.args[1])]
 
 
-@register("relax.vision.roi_pool", pure=True, legalize=_legalize_pool)
+@register("relax.vision.roi_pool", pure=True, legalize=_legalize_pool, gradient=_gradient_pool)
 def roi_pool(
     data: rx.TensorStructInfo,
     rois: rx.TensorStructInfo,

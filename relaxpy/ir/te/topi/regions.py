@@ -9,6 +9,7 @@ import operator
 from functools import reduce as folded
 from typing import Any, Literal
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te.loops import Loops, Number, whole, written
 from relaxpy.ir.te.tensor import Tensor
@@ -43,6 +44,27 @@ def _like(x: Number, dtype: Any) -> Number:
     return ops.cast_to(whole(x), DataType(str(dtype)))
 
 
+def _is_near(x: Any, y: Number, z: Number) -> Number:
+    """Whether (y, z) is at most a pixel outside."""
+    height, width = (_like(size, x.dtype) for size in x.shape[-2:])
+    return (y >= -1.0) & (y <= height) & (z >= -1.0) & (z <= width)
+
+
+def _corners(k: Loops, x: Any, y: Number, z: Number) -> list[tuple[Number, Number, Number]]:
+    """For both axes the pixels before and after a point, and how far it is from the first one."""
+    dtype = x.dtype
+    sides: list[tuple[Number, Number, Number]] = []
+    for place, extent in zip((y, z), x.shape[-2:], strict=True):
+        inside = k.local(larger(place, ops.const(0.0, dtype)))
+        low = k.local(_int(inside[0]))
+        with k.when(low[0] >= extent - 1):
+            k.store(low, 0, whole(extent) - 1)
+            k.store(inside, 0, _like(low[0], dtype))
+        high = k.local(smaller(low[0] + 1, whole(extent) - 1))
+        sides.append((low[0], high[0], k.local(inside[0] - _like(low[0], dtype))[0]))
+    return sides
+
+
 def _clamped(
     k: Loops, x: Any, at: tuple[Number, ...], y: Number, z: Number, *, greatest: bool
 ) -> Number:
@@ -50,21 +72,9 @@ def _clamped(
 
     It is a sum of four terms, of which the `greatest` may be taken.
     """
-    height, width = x.shape[-2:]
-    dtype = x.dtype
-    found = k.local(ops.const(0.0, dtype))
-    near = (y >= -1.0) & (y <= _like(height, dtype)) & (z >= -1.0) & (z <= _like(width, dtype))
-    with k.when(near):
-        sides: list[tuple[Any, Any, Any]] = []
-        for place, extent in ((y, height), (z, width)):
-            inside = k.local(larger(place, ops.const(0.0, dtype)))
-            low = k.local(_int(inside[0]))
-            with k.when(low[0] >= extent - 1):
-                k.store(low, 0, whole(extent) - 1)
-                k.store(inside, 0, _like(low[0], dtype))
-            high = k.local(smaller(low[0] + 1, whole(extent) - 1))
-            sides.append((low[0], high[0], k.local(inside[0] - _like(low[0], dtype))[0]))
-        (top, bottom, p), (left, right, q) = sides
+    found = k.local(ops.const(0.0, x.dtype))
+    with k.when(_is_near(x, y, z)):
+        (top, bottom, p), (left, right, q) = _corners(k, x, y, z)
         terms = [
             x[(*at, i, j)] * weight * factor
             for i, weight in ((top, 1.0 - p), (bottom, p))
@@ -78,6 +88,49 @@ def _borders(k: Loops, rois: Any, r: Number, scale: float, shift: float = 0.0) -
     """The upper, left, lower and right border of a region, in pixels of the image."""
     left, top, right, bottom = (k.local(rois[r, c] * scale - shift)[0] for c in (1, 2, 3, 4))
     return top, left, bottom, right
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The points of a region along an axis."""
+
+    first: Number
+    extent: Number
+    step: Number
+    points: Number
+    bins: Number
+
+    def fraction(self, bin_: Number, point: Number) -> Number:
+        """Where a point of a bin is, as a part of the extent."""
+        dtype = self.step.dtype
+        inner = (_like(point, dtype) + 0.5) / _like(self.points, dtype)
+        return (_like(bin_, dtype) + inner) / _like(self.bins, dtype)
+
+    def at(self, bin_: Number, point: Number) -> Number:
+        """Where a point of a bin is, in pixels."""
+        dtype = self.step.dtype
+        inner = (_like(point, dtype) + 0.5) * self.step / _like(self.points, dtype)
+        return self.first + _like(bin_, dtype) * self.step + inner
+
+
+def _axes(
+    k: Loops,
+    borders: Borders,
+    pooled: tuple[Number, Number],
+    ratio: int,
+    least: float | None,
+) -> list[_Axis]:
+    """The points along both axes of a region."""
+    top, left, bottom, right = borders
+    axes = []
+    for first, last, count in ((top, bottom, pooled[0]), (left, right, pooled[1])):
+        extent = last - first
+        dtype = extent.dtype
+        wide = extent if least is None else larger(extent, ops.const(least, dtype))
+        step = k.local(wide / _like(count, dtype))[0]
+        points = whole(ratio) if ratio > 0 else _int(ceil(step))
+        axes.append(_Axis(first, extent, step, k.local(points, "int64")[0], count))
+    return axes
 
 
 def averaged(
@@ -104,36 +157,18 @@ def averaged(
 
     def write(k: Loops, x: Any, rois: Any, out: Any) -> None:
         with k.loop(out.shape[0]) as r:
-            top, left, bottom, right = _borders(k, rois, r, scale, shift)
+            borders = _borders(k, rois, r, scale, shift)
             n = k.local(_int(rois[r, 0]))[0]
-            steps: list[tuple[Number, Number, Number]] = []
-            for first, last, count in ((top, bottom, rows), (left, right, columns)):
-                extent = last - first
-                if least is not None:
-                    extent = larger(extent, ops.const(least, dtype))
-                step = k.local(extent / _like(count, dtype))[0]
-                points = whole(ratio) if ratio > 0 else _int(ceil(step))
-                steps.append((first, step, k.local(points, "int64")[0]))
-            (y0, high, down), (z0, wide, across) = steps
-            count = down * across
+            down, across = _axes(k, borders, pooled, ratio, least)
+            count = down.points * across.points
             if channels is None:
                 count = larger(count, ops.const(1, "int64"))
             divisor = k.local(_like(count, dtype))[0]
             with k.every(out.shape[1:]) as (c, i, j):
                 total = k.local(ops.const(0.0, dtype))
                 channel = c if channels is None else (c * rows + i) * columns + j
-                with k.every((down, across)) as (a, b):
-                    y, z = (
-                        k.local(
-                            start
-                            + _like(bin_, dtype) * step
-                            + (_like(point, dtype) + 0.5) * step / _like(points, dtype)
-                        )[0]
-                        for start, step, points, bin_, point in (
-                            (y0, high, down, i, a),
-                            (z0, wide, across, j, b),
-                        )
-                    )
+                with k.every((down.points, across.points)) as (a, b):
+                    y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
                     value = _clamped(k, x, (n, channel), y, z, greatest=greatest == "terms")
                     if greatest:
                         is_first = (a == 0) & (b == 0)
@@ -144,6 +179,73 @@ def averaged(
 
     [found] = written("roi_align", [(shape, dtype)], [x, rois], write)
     return found
+
+
+def averaged_gradients(
+    gradient: Tensor,
+    x: Tensor,
+    rois: Tensor,
+    scale: float,
+    ratio: int,
+    *,
+    least: float | None,
+    greatest: bool,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of `averaged`, or of its `greatest` values, by the image and the borders."""
+
+    def write(k: Loops, gradient: Any, x: Any, rois: Any, by_x: Any, by_rois: Any) -> None:
+        for buffer in (by_x, by_rois):
+            with k.every(buffer.shape) as at:
+                k.store(buffer, at, 0.0)
+        with k.loop(rois.shape[0]) as r:
+            borders = _borders(k, rois, r, scale)
+            n = k.local(_int(rois[r, 0]))[0]
+            down, across = _axes(k, borders, (gradient.shape[2], gradient.shape[3]), ratio, least)
+            count = k.local(_like(down.points * across.points, x.dtype))[0]
+            with k.every(gradient.shape[1:]) as (c, i, j):
+                chosen = k.local(ops.const(-1, "int64"))
+                if greatest:
+                    most = k.local(ops.const(0.0, x.dtype))
+                    with k.every((down.points, across.points)) as (a, b):
+                        y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
+                        value = _clamped(k, x, (n, c), y, z, greatest=False)
+                        with k.when((chosen[0] < 0) | (value > most[0])):
+                            k.store(chosen, 0, a * across.points + b)
+                            k.store(most, 0, value)
+                with k.every((down.points, across.points)) as (a, b):
+                    y, z = k.local(down.at(i, a))[0], k.local(across.at(j, b))[0]
+                    near = _is_near(x, y, z)
+                    if greatest:
+                        near = near & (chosen[0] == a * across.points + b)
+                    with k.when(near):
+                        g = gradient[r, c, i, j]
+                        g = k.local(g if greatest else g / count)[0]
+                        (top, bottom, p), (left, right, q) = _corners(k, x, y, z)
+                        for row, weight in ((top, 1.0 - p), (bottom, p)):
+                            for column, factor in ((left, 1.0 - q), (right, q)):
+                                at = (n, c, row, column)
+                                k.store(by_x, at, by_x[at] + g * weight * factor)
+                        (a0, a1), (b0, b1) = (
+                            (x[n, c, row, left], x[n, c, row, right]) for row in (top, bottom)
+                        )
+                        slopes = (
+                            (b0 - a0) * (1.0 - q) + (b1 - a1) * q,
+                            (a1 - a0) * (1.0 - p) + (b1 - b0) * p,
+                        )
+                        for axis, bin_, point, place, slope, first in (
+                            (down, i, a, y, slopes[0], 2),
+                            (across, j, b, z, slopes[1], 1),
+                        ):
+                            part = axis.fraction(bin_, point)
+                            if least is not None:
+                                part = Select(axis.extent > least, part, ops.const(0.0, x.dtype))
+                            moved = k.local(Select(place > 0.0, g * slope * scale, 0.0))[0]
+                            for border, share in ((first, 1.0 - part), (first + 2, part)):
+                                k.store(by_rois, (r, border), by_rois[r, border] + moved * share)
+
+    outputs = [(x.shape, str(x.dtype)), (rois.shape, str(rois.dtype))]
+    by_x, by_rois = written("roi_align_backward", outputs, [gradient, x, rois], write)
+    return by_x, by_rois
 
 
 def bins(
@@ -199,3 +301,21 @@ def maxima(
     outputs = [(shape, str(x.dtype)), (shape, "int32")]
     found, places = written("roi_pool", outputs, [x, rois], write)
     return found, places
+
+
+def maxima_gradient(gradient: Tensor, places: Tensor, x: Tensor, rois: Tensor) -> Tensor:
+    """The gradient of `maxima` by the image: it goes to the greatest elements."""
+
+    def write(k: Loops, gradient: Any, places: Any, x: Any, rois: Any, out: Any) -> None:
+        with k.every(out.shape) as at:
+            k.store(out, at, 0.0)
+        width = whole(x.shape[-1])
+        with k.every(gradient.shape) as (r, c, i, j):
+            n, place = k.local(_int(rois[r, 0]))[0], k.local(_int(places[r, c, i, j]))[0]
+            with k.when(place >= 0):
+                at = (n, c, ops.floordiv(place, width), ops.floormod(place, width))
+                k.store(out, at, out[at] + gradient[r, c, i, j])
+
+    inputs = [gradient, places, x, rois]
+    [found] = written("roi_pool_backward", [(x.shape, str(x.dtype))], inputs, write)
+    return found

@@ -208,9 +208,7 @@ WITHOUT_GRADIENT = {
         inspect.tensor_shape_i inspect.tensor_stride_i
         shape_of shape_to_tensor tensor_to_shape null_value assert_op print
     """,
-    "the derivative by boxes and borders of regions is not computed": """
-        vision.non_max_suppression vision.roi_align vision.roi_pool
-    """,
+    "the derivative by boxes is not computed": "vision.non_max_suppression",
 }
 EXCEPTIONS = {f"relax.{name}" for names in WITHOUT_GRADIENT.values() for name in names.split()}
 

@@ -158,9 +158,9 @@ def _moved() -> Iterator[Case]:
 
 def _regions() -> Iterator[Case]:
     random = np.random.default_rng(7)
-    data = random.standard_normal((2, 2, 5, 6)).astype("float32")
-    rois = np.array(
-        [[0, 1, 0.5, 4.2, 3.1], [1, -0.7, 1.2, 2.1, 6.3], [1, 2, 2, 2.1, 2.2]], "float32"
+    data = random.standard_normal((2, 2, 3, 4)).astype("float32")
+    rois = np.array(  # the image is an integer also if it has a fraction, as in differences
+        [[0, 1.1, 0.6, 2.7, 2.1], [1.25, -0.6, 1.2, 2.1, 6.3], [1.25, 2, 2, 2.1, 2.2]], "float32"
     )
     options = {"literal": ((1, 1),), "only": ("values",), "roundings": 40}
     for label, attrs in {
