@@ -92,7 +92,10 @@ def test_names_that_programs_of_tvm_import() -> None:
     assert relaxpy.s_tir.Schedule is tir.Schedule
     assert import_module("relaxpy.s_tir.schedule") is tir.schedule
     assert import_module("relaxpy.s_tir.schedule").SBlockRV is tir.schedule.BlockRV
-    assert relaxpy.s_tir.bijective_layout is tir.bijective_layout
+    assert relaxpy.s_tir.sbijective_layout is tir.bijective_layout
+    assert relaxpy.s_tir.SBlock is tir.Block
+    assert relaxpy.s_tir.analysis.get_sblock_access_region is tir.analysis.get_block_access_region
+    assert relaxpy.error.OpNotImplemented is relaxpy.TVMError
     assert relaxpy.s_tir.renew_defs is tir.stmt_functor.renew_defs
     assert callable(import_module("relaxpy.s_tir.schedule.testing").verify_trace_roundtrip)
     assert relaxpy.s_tir.dlight is relaxpy.dlight

@@ -7,6 +7,9 @@ from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.tir import (
     BijectiveLayout,
     Layout,
+    MatchBufferRegion,
+    SBlock,
+    SBlockRealize,
     Schedule,
     ScheduleError,
     analysis,
@@ -18,13 +21,21 @@ from relaxpy.tir import (
 from relaxpy.tir.schedule import BlockRV, Instruction, LoopRV, SBlockRV, StmtSRef, Trace
 from relaxpy.tir.stmt_functor import renew_defs
 
+SBijectiveLayout, SLayout = BijectiveLayout, Layout
+sbijective_layout, slayout = bijective_layout, layout
+
 __all__ = [
     "BijectiveLayout",
     "BlockRV",
     "Instruction",
     "Layout",
     "LoopRV",
+    "MatchBufferRegion",
+    "SBijectiveLayout",
+    "SBlock",
     "SBlockRV",
+    "SBlockRealize",
+    "SLayout",
     "Schedule",
     "ScheduleError",
     "StmtSRef",
@@ -34,7 +45,9 @@ __all__ = [
     "dlight",
     "layout",
     "renew_defs",
+    "sbijective_layout",
     "schedule",
+    "slayout",
     "transform",
 ]
 
