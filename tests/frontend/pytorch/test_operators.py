@@ -31,6 +31,7 @@ SAMPLE = [
     *("geqrf", "ormqr", "linalg.qr", "linalg.svd", "linalg.eigh"),
     *("linalg.pinv", "linalg.ldl_factor", "linalg.ldl_solve", "linalg.polar"),
     "linalg.matrix_sqrth",
+    *("erfinv", "expm1", "log1p", "nn.functional.elu", "index_add", "index_copy", "atan2"),
     *("cummax", "logcumsumexp", "kthvalue", "median", "nanmedian", "scatter_reduce"),
     *(
         "linalg.cholesky",

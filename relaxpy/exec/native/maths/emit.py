@@ -70,6 +70,7 @@ _ROUNDED: Final[Mapping[str, Emitter]] = {
     "asinh": logarithmic.asinh_short,
     "acosh": logarithmic.acosh_short,
     "atanh": logarithmic.atanh_short,
+    "atan2": inverse_trigonometric.atan2_short,
 }
 """The functions of `double` that are for `float` only."""
 

@@ -85,6 +85,22 @@ def atan_float(x: Value) -> Value:
     return with_sign(x.function.select(steep, beside, t + rest), x)
 
 
+def atan2_short(y: Value, x: Value) -> Value:
+    """`atan2` for results that are rounded to `float`. Error: 0.6 ulp."""
+    f = x.function
+    a, b = absolute(y), absolute(x)
+    steep = compare("ogt", a, b)
+    low, high = f.select(steep, b, a), f.select(steep, a, b)
+    t = low / high
+    # Two infinities are as far as each other, and so are two zeros, whose angle is that of y = 0.
+    t = select(compare("oeq", low, math.inf), 1.0, select(compare("oeq", high, 0), 0.0, t))
+    z = t * t
+    angle = fma(t * z, polynomial(z, _ATAN_FLOAT), t)
+    angle = f.select(steep, _HALF_PI[0] - angle, angle)
+    angle = f.select(sign_bit(x), _PI[0] - angle, angle)
+    return f.select(compare("uno", x, y), x + y, with_sign(angle, y))
+
+
 def asin(x: Value) -> Value:
     """The arc sine. Error: 0.62 ulp."""
     small = fma(x * x * x, polynomial(x * x, _ASIN), x)

@@ -240,26 +240,28 @@ converter("log10")(_log_of_base(10))
 @converter("log1p")
 def log1p(cx: Context, x: Expr) -> Expr:
     y = floated(cx, x)
-    wide = R.astype(y, "float64")
-    above = R.add(const(1.0, "float64"), wide)
+    wide = _at_least_single(y)
+    one = scalar(1.0, wide)
+    above = R.add(one, wide)
     # Goldberg 1991, theorem 4: exact where 1 + x loses digits of x
-    ratio = R.divide(R.multiply(R.log(above), wide), R.subtract(above, const(1.0, "float64")))
-    small = R.equal(above, const(1.0, "float64"))
-    large = R.equal(above, const(math.inf, "float64"))
+    ratio = R.multiply(R.log(above), R.divide(wide, R.subtract(above, one)))
+    small = R.equal(above, one)
+    large = R.equal(above, scalar(math.inf, wide))
     return R.astype(R.where(small, wide, R.where(large, above, ratio)), dtype_of(y))
 
 
 @converter("expm1")
 def expm1(cx: Context, x: Expr) -> Expr:
+    """exp(x) - 1 = tanh(x / 2) (exp(x) + 1), which loses no digits."""
     y = floated(cx, x)
-    wide = R.astype(y, "float64")
-    one = const(1.0, "float64")
-    half = R.tanh(R.multiply(wide, const(0.5, "float64")))
-    # exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2)
-    near = R.divide(R.multiply(const(2.0, "float64"), half), R.subtract(one, half))
-    is_near = R.less(R.abs(wide), one)
-    far = R.subtract(R.exp(wide), one)
-    return R.astype(R.where(is_near, near, far), dtype_of(y))
+    wide = _at_least_single(y)
+    half = R.tanh(R.multiply(wide, scalar(0.5, wide)))
+    return R.astype(R.multiply(half, R.add(R.exp(wide), scalar(1.0, wide))), dtype_of(y))
+
+
+def _at_least_single(x: Expr) -> Expr:
+    """A tensor of floats in the datatype in which functions of it are computed."""
+    return x if dtype_of(x) == "float64" else R.astype(x, "float32")
 
 
 @converter("round", "round.decimals")

@@ -222,12 +222,22 @@ def index_add(
     cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, *, alpha: Value = 1
 ) -> Expr:
     scaled = source if alpha == 1 else R.multiply(source, cx.tensor(alpha, dtype_of(source)))
-    return scattered(cx, x, axis, along_axis(cx, x, axis, indices, source), scaled, "add")
+    return _slices_scattered(cx, x, axis, indices, scaled, "add")
 
 
 @converter("index_copy")
 def index_copy(cx: Context, x: Expr, axis: int, indices: Expr, source: Expr) -> Expr:
-    return scattered(cx, x, axis, along_axis(cx, x, axis, indices, source), source)
+    return _slices_scattered(cx, x, axis, indices, source)
+
+
+def _slices_scattered(
+    cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str = "update"
+) -> Expr:
+    """`x` with slices of the source at the places of a vector along an axis."""
+    if rank_of(source) and cx.axis(axis, x) == 0:
+        places = reshaped(indices, [shape_of(source)[0], 1])
+        return R.scatter_nd(x, places, source, reduction)
+    return scattered(cx, x, axis, along_axis(cx, x, axis, indices, source), source, reduction)
 
 
 def along_axis(cx: Context, x: Expr, axis: int, indices: Expr, source: Expr) -> Expr:
@@ -355,17 +365,17 @@ def embedding_bag(
     whole = (cx.simplify(bags + 1), width)
     ones = R.ones((count,), dtype_of(weight))
     sizes = R.scatter_elements(R.zeros(whole[:1], dtype_of(weight)), bag, ones, 0, "add")
-    spread = R.broadcast_to(R.expand_dims(bag, 1), (count, width))
+    spread = cx.emit(R.expand_dims(bag, 1))
     if mode == 2:
         lowest = R.full(whole, const(-np.inf, dtype_of(weight)), dtype_of(weight))
-        y = R.scatter_elements(lowest, spread, rows, 0, "max")
+        y = R.scatter_nd(lowest, spread, rows, "max")
         y = R.where(
             R.equal(R.expand_dims(sizes, 1), const(0, dtype_of(weight))),
             const(0, dtype_of(weight)),
             y,
         )
     else:
-        y = R.scatter_elements(R.zeros(whole, dtype_of(weight)), spread, rows, 0, "add")
+        y = R.scatter_nd(R.zeros(whole, dtype_of(weight)), spread, rows, "add")
     if mode == 1:
         y = R.divide(y, R.maximum(R.expand_dims(sizes, 1), const(1, dtype_of(weight))))
     rest = [R.zeros(tuple(cx.result_shape(k)), cx.result_dtype(k)) for k in (1, 2, 3)]
@@ -379,7 +389,7 @@ def embedding_bag(
         number = R.broadcast_to(R.expand_dims(places, 1), (count, width))
         last = cx.tensor(cx.simplify(count - 1), "int64")
         least = R.broadcast_to(last, whole)
-        first = R.scatter_elements(least, spread, R.where(found, number, last), 0, "min")
+        first = R.scatter_nd(least, spread, R.where(found, number, last), "min")
         chosen = R.strided_slice(first, [0], [0], [bags])
         rest[2] = R.take(R.astype(indices, "int64"), chosen, 0)
     return R.strided_slice(y, [0], [0], [bags]), *rest

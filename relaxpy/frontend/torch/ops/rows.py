@@ -39,17 +39,17 @@ def cummax(cx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
     blocks = cx.emit(reshaped(y, shape))
 
     def write(k: Loops, x: Any, values: Any, places: Any) -> None:
-        with k.every((x.shape[0], x.shape[2])) as (a, b), k.loop(x.shape[1]) as i:
-            k.store(values, (a, i, b), x[a, i, b])
-            k.store(places, (a, i, b), i)
-            with k.when(i > 0):
-                new, old = x[a, i, b], values[a, i - 1, b]
+        with k.every((x.shape[0], x.shape[2])) as (a, b):
+            best, place = k.local(x[a, 0, b]), k.local(0, "int64")
+            with k.loop(x.shape[1]) as i:
+                new, old = x[a, i, b], best[0]
                 kept: Number = new < old if greatest else new > old
                 if is_float(y):
                     kept = (kept | isnan(old)) & ~isnan(new)
-                with k.when(kept):
-                    k.store(places, (a, i, b), places[a, i - 1, b])
-                    k.store(values, (a, i, b), old)
+                k.store(place, 0, Select(kept, place[0], i))
+                k.store(best, 0, Select(kept, old, new))
+                k.store(places, (a, i, b), place[0])
+                k.store(values, (a, i, b), best[0])
 
     outputs = [(shape, dtype_of(y)), (shape, "int64")]
     values, places = kernel(cx, "cummax", outputs, [blocks], write)
@@ -270,32 +270,32 @@ def searchsorted(
     side: str | None = None,
     sorter: Expr | None = None,
 ) -> Expr:
-    """The places by bisection."""
     after = right or side == "right"
     if sorter is not None:
         edges = cx.emit(R.gather_elements(edges, sorter, rank_of(edges) - 1))
     x = cx.tensor(values)
+    if rank_of(edges) == 1:
+        return R.bucketize(x, edges, cx.result_dtype() == "int32", after)
     size = shape_of(edges)[-1]
-    rows = product(shape_of(edges)[:-1])
-    count = product(shape_of(x)[-1:] if rank_of(edges) > 1 else shape_of(x))
+    rows, count = product(shape_of(edges)[:-1]), shape_of(x)[-1]
     bounds = cx.emit(reshaped(edges, [rows, size]))
     asked = cx.emit(reshaped(x, [rows, count]))
     has_nan = is_float(x)
 
     def write(k: Loops, edges: Any, x: Any, out: Any) -> None:
+        """By bisection: each step decides whether to skip a part of what is left."""
         with k.every(out.shape) as (r, i):
-            low, high = k.local(0, "int64"), k.local(edges.shape[1], "int64")
-            with k.repeat(low[0] < high[0]):
-                middle = k.local(ops.floordiv(low[0] + high[0], ops.const(2, "int64")))
-                edge, value = edges[r, middle[0]], x[r, i]
+            found, left = k.local(0, "int64"), k.local(edges.shape[1], "int64")
+            with k.repeat(left[0] > 0):
+                step = k.local((left[0] + 1) // 2)
+                edge = k.local(edges[r, found[0] + step[0] - 1])
+                edge, value = edge[0], x[r, i]
                 below: Number = edge <= value if after else edge < value
                 if has_nan:
-                    below = below | (isnan(value) & (~isnan(edge) if not after else isnan(value)))
-                with k.when(below):
-                    k.store(low, 0, middle[0] + 1)
-                with k.otherwise():
-                    k.store(high, 0, middle[0])
-            k.store(out, (r, i), low[0])
+                    below = below | isnan(value) if after else below | (isnan(value) & ~isnan(edge))
+                k.store(found, 0, found[0] + Select(below, step[0], ops.const(0, "int64")))
+                k.store(left, 0, left[0] - step[0])
+            k.store(out, (r, i), found[0])
 
     (found,) = kernel(cx, "searchsorted", [([rows, count], "int64")], [bounds, asked], write)
     return cx.tensor(reshaped(found, shape_of(x)), cx.result_dtype())

@@ -16,7 +16,7 @@ from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
-from relaxpy.ir.tir.intrin import erf, exp, floor, isinf, isnan, log, sin, sqrt, tan
+from relaxpy.ir.tir.intrin import exp, floor, isinf, isnan, log, sin, sqrt, tan
 
 _EPSILON = 2.0**-53
 NAN, INFINITY = (ops.const(value, "float64") for value in (math.nan, math.inf))
@@ -75,44 +75,86 @@ def erfc(k: Loops, x: Number) -> Number:
     return Select(x < 0, number(2) - tail, tail)
 
 
-def _inverse_erfc(k: Loops, q: Number) -> Number:
-    """The y with erfc(y) = q for q in (0, 0.6), by Newton's method for log(erfc)."""
-    wanted = k.local(log(q))[0]
-    y = k.local(sqrt(-wanted))
-    with k.loop(8):
-        scaled = k.local(scaled_erfc(k, y[0]))[0]
-        k.store(y, 0, y[0] + (log(scaled) - y[0] * y[0] - wanted) * scaled * (math.pi**0.5 / 2))
-    return y[0]
+# Rational approximations of the quantile of the normal distribution, to 1e-16: algorithm AS 241,
+# PPND16 (Wichura, Applied Statistics 37, 1988). The constant term of each denominator is 1.
+_CENTRE = (
+    (
+        *(3.3871328727963665, 133.14166789178438, 1971.5909503065513, 13731.69376550946),
+        *(45921.95393154987, 67265.7709270087, 33430.57558358813, 2509.0809287301227),
+    ),
+    (
+        *(1.0, 42.31333070160091, 687.1870074920579, 5394.196021424751, 21213.794301586597),
+        *(39307.89580009271, 28729.085735721943, 5226.495278852854),
+    ),
+)
+_NEAR = (
+    (
+        *(1.4234371107496835, 4.630337846156546, 5.769497221460691, 3.6478483247632045),
+        *(1.2704582524523684, 0.2417807251774506, 0.022723844989269184, 0.0007745450142783414),
+    ),
+    (
+        *(1.0, 2.053191626637759, 1.6763848301838038, 0.6897673349851, 0.14810397642748008),
+        *(0.015198666563616457, 0.0005475938084995345, 1.0507500716444169e-09),
+    ),
+)
+_FAR = (
+    (
+        *(6.657904643501103, 5.463784911164114, 1.7848265399172913, 0.29656057182850487),
+        *(0.026532189526576124, 0.0012426609473880784, 2.7115555687434876e-05),
+        *(2.0103343992922881e-07,),
+    ),
+    (
+        *(1.0, 0.599832206555888, 0.1369298809227358, 0.014875361290850615, 0.0007868691311456133),
+        *(1.8463183175100548e-05, 1.421511758316446e-07, 2.0442631033899397e-15),
+    ),
+)
+
+
+def _quantile(k: Loops, distance: Number, tail: Number) -> Number:
+    """The quantile of the normal distribution at 1/2 + `distance`, which is at least 0.
+
+    `tail` is 1/2 - `distance`, which may have digits that the distance has lost.
+    """
+    depth = k.local(sqrt(-log(tail)))[0]
+
+    def ratio(x: Number, approximation: tuple[Sequence[float], Sequence[float]]) -> Number:
+        x = k.local(x)[0]
+        return k.local(power_series(x, approximation[0]) / power_series(x, approximation[1]))[0]
+
+    outer = Select(depth < 5.0, ratio(depth - 1.6, _NEAR), ratio(depth - 5.0, _FAR))
+    centre = distance * ratio(number(0.180625) - distance * distance, _CENTRE)
+    return select(tail == 0.0, math.inf, Select(distance < 0.425, centre, outer))
 
 
 @elementwise("erfinv", "special_erfinv", prims="erf_inv")
 def erfinv(k: Loops, x: Number) -> Number:
     size = k.local(Select(x < 0, -x, x))[0]
-    y = k.local(number(math.nan))
-    with k.when(size < 0.5):
-        k.store(y, 0, size * (math.pi**0.5 / 2))
-        with k.loop(6):
-            slope = exp(-y[0] * y[0]) * (2 / math.pi**0.5)
-            k.store(y, 0, y[0] - (erf(y[0]) - size) / slope)
-    with k.otherwise(), k.when(size < 1.0):
-        k.store(y, 0, _inverse_erfc(k, number(1) - size))
-    with k.when(size == 1.0):
-        k.store(y, 0, INFINITY)
-    return Select(x < 0, -y[0], y[0])
+    y = k.local(_quantile(k, size * 0.5, (number(1) - size) * 0.5) * 2**-0.5)[0]
+    return Select(x < 0, -y, y)
 
 
 @elementwise("special_ndtri", prims="ndtri")
 def ndtri(k: Loops, p: Number) -> Number:
-    """The quantile: -sqrt(2) times the inverse of erfc at 2 p."""
-    y = k.local(number(math.nan))
     tail = k.local(Select(p > 0.5, number(1) - p, p))[0]
-    with k.when(tail > 0.0), k.when(tail < 0.3):
-        k.store(y, 0, _inverse_erfc(k, tail * 2.0) * -(2**0.5))
-    with k.when(tail >= 0.3):
-        k.store(y, 0, erfinv(k, tail * 2.0 - 1.0) * 2**0.5)
-    with k.when(tail == 0.0):
-        k.store(y, 0, -INFINITY)
-    return Select(p > 0.5, -y[0], y[0])
+    y = k.local(_quantile(k, number(0.5) - tail, tail))[0]
+    return Select(p > 0.5, y, -y)
+
+
+#: From where on the series of the gamma function and its relatives are exact to 1e-16.
+_ASYMPTOTIC = 10
+
+
+def _recurrence(
+    k: Loops, x: Number, start: float, step: Callable[[Number, Number], Number]
+) -> tuple[Number, Number]:
+    """The mirror image of `x` above 1/2, moved beyond 10, and `step` of all that it passed."""
+    z = k.local(Select(x < 0.5, number(1) - x, x))[0]
+    passed = number(start)
+    for _ in range(_ASYMPTOTIC):
+        below = z < float(_ASYMPTOTIC)
+        passed = k.local(Select(below, step(passed, z), passed))[0]
+        z = k.local(Select(below, z + 1.0, z))[0]
+    return z, passed
 
 
 def _sine_of_pi(x: Number) -> Number:
@@ -123,16 +165,12 @@ def _sine_of_pi(x: Number) -> Number:
 @elementwise("lgamma", "special_gammaln", prims="lgamma")
 def lgamma(k: Loops, x: Number) -> Number:
     """Stirling's series (DLMF 5.11.1) behind 10, and recurrence and reflection before."""
-    z = k.local(Select(x < 0.5, number(1) - x, x))
-    factor = k.local(number(1))
-    with k.repeat(z[0] < 10.0):
-        k.store(factor, 0, factor[0] * z[0])
-        k.store(z, 0, z[0] + 1.0)
-    inverse = k.local(number(1) / z[0])[0]
+    z, factor = _recurrence(k, x, 1.0, lambda passed, z: passed * z)
+    inverse = k.local(number(1) / z)[0]
     terms = [b / (2 * j * (2 * j - 1)) for j, b in enumerate(_BERNOULLI, 1)]
     series = power_series(k.local(inverse * inverse)[0], terms) * inverse
-    main = (z[0] - 0.5) * (log(z[0]) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5)
-    right = k.local(main + series - log(factor[0]))[0]
+    main = (z - 0.5) * (log(z) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5)
+    right = k.local(main + series - log(factor))[0]
     reflected = number(math.log(math.pi)) - log(_sine_of_pi(x)) - right
     pole = isinf(x) | ((x <= 0.0) & (floor(x) == x))
     value = Select(x < 0.5, reflected, right)
@@ -142,16 +180,12 @@ def lgamma(k: Loops, x: Number) -> Number:
 @elementwise("digamma", "special_digamma", "special_psi", prims="digamma")
 def digamma(k: Loops, x: Number) -> Number:
     """DLMF 5.11.2 behind 10, and recurrence and reflection before."""
-    z = k.local(Select(x < 0.5, number(1) - x, x))
-    below = k.local(number(0))
-    with k.repeat(z[0] < 10.0):
-        k.store(below, 0, below[0] + number(1) / z[0])
-        k.store(z, 0, z[0] + 1.0)
-    inverse = k.local(number(1) / z[0])[0]
+    z, below = _recurrence(k, x, 0.0, lambda passed, z: passed + number(1) / z)
+    inverse = k.local(number(1) / z)[0]
     square = k.local(inverse * inverse)[0]
     terms = [b / (2 * j) for j, b in enumerate(_BERNOULLI, 1)]
-    series = log(z[0]) - inverse * 0.5 - power_series(square, terms) * square
-    right = k.local(series - below[0])[0]
+    series = log(z) - inverse * 0.5 - power_series(square, terms) * square
+    right = k.local(series - below)[0]
     reflected = right - number(math.pi) / tan((x - floor(x)) * math.pi)
     value = Select(x < 0.5, reflected, right)
     pole = (x < 0.0) & (floor(x) == x)

@@ -490,11 +490,20 @@ def unique(
     return TupleStructInfo((values, *(vector,) * extras))
 
 
+def _places(x: Array) -> Array:
+    """`nonzero` of an array; NumPy looks fast for elements other than 0 in vectors only."""
+    rest, columns = np.flatnonzero(x), []
+    for size in reversed(x.shape[1:]):
+        rest, column = np.divmod(rest, size)
+        columns.append(column)
+    return np.stack([rest, *reversed(columns)]).astype(np.int64, copy=False)
+
+
 @register(
     "relax.nonzero",
     pure=True,
     data_dependent=True,
-    runtime=lambda x: np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64),
+    runtime=_places,
     gradient=no_gradient,
 )
 def nonzero(x: TensorStructInfo) -> TensorStructInfo:
