@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from types import EllipsisType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
@@ -13,6 +13,8 @@ from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import reached
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.core.types import PointerType, pointer_type
 from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Ramp, Var
@@ -428,3 +430,8 @@ def decl_buffer(
         2 if buffer_type in ("auto_broadcast", 2) else 1,
         tuple(axis_separators or ()),
     )
+
+
+def outside_indices(expr: Node) -> Iterator[Node]:
+    """The nodes in an expression, each once, except for those in the indices of loads."""
+    return reached([expr], lambda node: () if isinstance(node, BufferLoad) else children(node))

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl import pattern as dp
@@ -80,19 +81,13 @@ def _operands(value: rx.Expr) -> tuple[rx.Expr, ...]:
     """The operands of a value, except for functions; for a tuple its fields."""
     match value:
         case rx.Call(args=args):
-            waiting = list(reversed(args))
+            roots = args
         case rx.TupleGetItem(tuple_value=whole):
-            waiting = [whole]
+            roots = (whole,)
         case _:
-            waiting = [value]
-    operands: list[rx.Expr] = []
-    while waiting:
-        operand = waiting.pop()
-        if isinstance(operand, rx.Tuple):
-            waiting += reversed(operand.fields)
-        elif not isinstance(operand, (rx.GlobalVar, rx.ExternFunc)):
-            operands.append(operand)
-    return tuple(operands)
+            roots = (value,)
+    parts = preorder(roots, lambda part: part.fields if isinstance(part, rx.Tuple) else ())
+    return tuple(p for p in parts if not isinstance(p, (rx.Tuple, rx.GlobalVar, rx.ExternFunc)))
 
 
 @dataclass(slots=True, eq=False)

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.alternatives import (
     Alternatives,
@@ -282,13 +283,8 @@ class Matcher:
 
 def _flattened(entry: _Entry) -> Iterator[tuple[DFPattern, Value] | StructInfoGoal]:
     """The single entries in an entry, in order."""
-    waiting: list[_Entry] = [entry]
-    while waiting:
-        entry = waiting.pop()
-        if isinstance(entry, _Group):
-            waiting += reversed(entry.entries)
-        else:
-            yield entry
+    inside = preorder([entry], lambda e: e.entries if isinstance(e, _Group) else ())
+    return (single for single in inside if not isinstance(single, _Group))
 
 
 def assignment(fits: Sequence[Sequence[T]]) -> dict[T, int] | None:

@@ -15,6 +15,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
+from relaxpy.ir.core.orders import postorder
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.context import Edge, PatternContext, innermost
 from relaxpy.ir.relax.nodes import Expr, StructInfo, Var, as_shape, as_struct_info
@@ -494,16 +495,7 @@ def subpatterns(pattern: DFPattern) -> list[DFPattern]:
 
 def all_subpatterns(roots: Sequence[DFPattern]) -> list[DFPattern]:
     """The patterns under `roots`, roots included, each once and after its subpatterns."""
-    visited: dict[DFPattern, None] = {}
-    stack: list[tuple[DFPattern, bool]] = [(root, False) for root in reversed(roots)]
-    while stack:
-        pattern, ready = stack.pop()
-        if ready:
-            visited[pattern] = None
-        elif pattern not in visited:
-            stack.append((pattern, True))
-            stack += [(sub, False) for sub in reversed(subpatterns(pattern))]
-    return list(visited)
+    return list(postorder(roots, subpatterns))
 
 
 def _copies(roots: Sequence[DFPattern]) -> dict[DFPattern, DFPattern]:
