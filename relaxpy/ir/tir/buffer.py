@@ -405,10 +405,7 @@ def decl_buffer(
     elif not isinstance(getattr(data, "type_annotation", None), PointerType):
         raise unexpected(data, f"data of buffer {name} is a pointer variable")
     if buffer_type not in ("", "auto", "default", "auto_broadcast", 1, 2):
-        raise MisuseError(
-            f'a buffer is of type "default" or "auto_broadcast", found {buffer_type!r:.60}',
-            about=buffer_type,
-        )
+        raise unexpected(buffer_type, 'a buffer is of type "default" or "auto_broadcast"')
     dims = tuple(ops.convert(s) for s in sizes)
     offset_type = dims[0].dtype if dims else INT32
     if elem_offset is None:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.description import described
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
 from relaxpy.ir.core.orders import postorder
@@ -154,7 +154,7 @@ def check_pattern(value: object) -> None:
 
 def _as_patterns(values: object, what: str) -> tuple[DFPattern, ...]:
     if not isinstance(values, (list, tuple)):
-        raise MisuseError(f"{what} are a list of patterns, found {values!r:.60}", about=values)
+        raise unexpected(values, f"{what} are a list of patterns")
     for value in values:
         check_pattern(value)
     return tuple(values)
@@ -173,7 +173,7 @@ class ExprPattern(DFPattern):
 
     def __post_init__(self) -> None:
         if not isinstance(self.expr, (Expr, Op)):
-            raise MisuseError(f"expected an expression, found {self.expr!r:.60}", about=self.expr)
+            raise unexpected(self.expr, "expected an expression")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,7 +305,7 @@ class UnorderedTuplePattern(_FieldsPattern):
 
 def _check_index(index: object) -> None:
     if isinstance(index, bool) or not isinstance(index, int):
-        raise MisuseError(f"an index is an integer, found {index!r:.60}", about=index)
+        raise unexpected(index, "an index is an integer")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -401,7 +401,7 @@ class DataTypePattern(RestrictedPattern):
 
 def _as_dims(shape: object) -> tuple[PrimExpr, ...]:
     if not isinstance(shape, (list, tuple)):
-        raise MisuseError(f"a shape is a list of dimensions, found {shape!r:.60}", about=shape)
+        raise unexpected(shape, "a shape is a list of dimensions")
     return as_shape(shape)
 
 
@@ -442,7 +442,7 @@ class PrimArrPattern(DFPattern):
 
 def _attributes(attrs: object) -> Attrs:
     if not isinstance(attrs, Mapping):
-        raise MisuseError(f"attributes are a dict, found {attrs!r:.60}", about=attrs)
+        raise unexpected(attrs, "attributes are a dict")
     return as_attrs(attrs)
 
 

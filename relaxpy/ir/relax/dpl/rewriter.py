@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, TransformError, counted
+from relaxpy.errors import MisuseError, TransformError, counted, unexpected
 from relaxpy.ir.link import link_functions
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -164,7 +164,7 @@ def _rules(
 
 def _check_callable(func: object) -> None:
     if not callable(func):
-        raise MisuseError(f"a rewriter is a function, found {func!r:.60}", about=func)
+        raise unexpected(func, "a rewriter is a function")
 
 
 class ExprPatternRewriter(PatternMatchingRewriter):
@@ -194,7 +194,7 @@ class OrRewriter(PatternMatchingRewriter):
     def __init__(self, lhs: PatternMatchingRewriter, rhs: PatternMatchingRewriter) -> None:
         for side in (lhs, rhs):
             if not isinstance(side, PatternMatchingRewriter):
-                raise MisuseError(f"rewriters are combined, found {side!r:.60}", about=side)
+                raise unexpected(side, "rewriters are combined")
         super().__init__((*lhs.rules, *rhs.rules))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.errors import MisuseError, UnknownNameError, unexpected
 from relaxpy.ir.core.foreign_arrays import read_array
 from relaxpy.ir.relax.frontend.nn.core import Dim, Parameter, Tensor
 from relaxpy.ir.relax.frontend.nn.module import Module
@@ -155,7 +155,7 @@ def quantize_model(model: Module, quantization: str | Quantization) -> Module:
     """
     chosen = as_quantization(quantization)
     if not isinstance(model, Module):
-        raise MisuseError(f"expected an nn.Module, found {model!r:.60}", about=model)
+        raise unexpected(model, "expected an nn.Module")
     model.to(dtype=chosen.dtype)
     if not chosen.is_packed:
         return model
