@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.exec.runtime.values import as_tensor
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import Tensor
@@ -76,8 +76,7 @@ def load_param_dict(param_bytes: bytes) -> dict[str, Tensor]:
     Errors:
         MisuseError (also TypeError, ValueError): they are not such a file.
     """
-    if not isinstance(param_bytes, (bytes, bytearray, memoryview)):
-        raise unexpected(param_bytes, "expected bytes")
+    check_type(param_bytes, (bytes, bytearray, memoryview), "expected bytes")
     reader = _Reader(bytes(param_bytes))
     reader.expect(_TABLE)
     names = [reader.text() for _ in range(reader.count())]

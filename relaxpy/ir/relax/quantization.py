@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
+from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.tir import ops, reduce
@@ -249,8 +249,7 @@ def as_quantization(quantization: str | Quantization) -> Quantization:
     """
     if isinstance(quantization, Quantization):
         return quantization
-    if not isinstance(quantization, str):
-        raise unexpected(quantization, "a quantisation is a name or a Quantization")
+    check_type(quantization, str, "a quantisation is a name or a Quantization")
     if quantization not in QUANTIZATIONS:
         raise UnknownNameError(
             f"unknown quantisation {quantization!r}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 from typing_extensions import TypeIs, override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, counted, unexpected
+from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.orders import reached
@@ -32,8 +32,7 @@ BY_ELEMENT = "kernels compute by element: index buffers, inside loops"
 
 def _check_pointer(data: object, name: object) -> None:
     """Errors: MisuseError (also TypeError) if `name` is not a string or `data` not a pointer."""
-    if not isinstance(name, str):
-        raise unexpected(name, "a buffer is named by a string")
+    check_type(name, str, "a buffer is named by a string")
     if not isinstance(data, Var) or data.dtype != HANDLE:
         raise unexpected(data, f"data of buffer {name} is a pointer variable")
 
@@ -304,12 +303,10 @@ class BufferRegion(Node):
     region: tuple[Range, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.buffer, Buffer):
-            raise unexpected(self.buffer, "expected a Buffer")
+        check_type(self.buffer, Buffer, "expected a Buffer")
         object.__setattr__(self, "region", tuple(self.region))
         for rng in self.region:
-            if not isinstance(rng, Range):
-                raise unexpected(rng, "a region consists of Ranges")
+            check_type(rng, Range, "a region consists of Ranges")
         if len(self.region) != self.buffer.ndim:
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 
@@ -359,8 +356,7 @@ def check_access(
     buffer: Buffer, indices: Sequence[ExprLike | IterVar]
 ) -> tuple[DataType, Buffer, tuple[PrimExpr, ...]]:
     """Check an access to a buffer; return its datatype, the buffer and the converted indices."""
-    if not isinstance(buffer, Buffer):
-        raise unexpected(buffer, "a Buffer is accessed")
+    check_type(buffer, Buffer, "a Buffer is accessed")
     values = ops.convert_all(indices)
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -29,8 +29,7 @@ def derive_call_ret_struct_info(
         StructInfoError: the arguments do not fit the parameters (DER-39, DER-40, DER-41).
         MisuseError (also TypeError): an argument is of another kind.
     """
-    if not isinstance(func_sinfo, rx.FuncStructInfo):
-        raise unexpected(func_sinfo, "expected a FuncStructInfo")
+    check_type(func_sinfo, rx.FuncStructInfo, "expected a FuncStructInfo")
     if not isinstance(call, rx.Call):
         raise MisuseError(f"expected a call, found {type(call).__name__}", about=call)
     if not isinstance(ctx, BlockBuilder):

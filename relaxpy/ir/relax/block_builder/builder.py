@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError, Span, unexpected
+from relaxpy.errors import BuilderStateError, Span, check_type, unexpected
 from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -61,8 +61,7 @@ class BlockBuilder:
     """
 
     def __init__(self, mod: IRModule | None = None, *, suppress_warnings: bool = False) -> None:
-        if not isinstance(mod, IRModule | None):
-            raise unexpected(mod, "a builder starts from an IRModule")
+        check_type(mod, IRModule | None, "a builder starts from an IRModule")
         copy = IRModule() if mod is None else mod.clone()
         self._out = Emitter(copy, Signatures(copy))
         self._table = FunctionTable(copy, self._out.declare_global)
@@ -288,8 +287,7 @@ class BlockBuilder:
         Errors:
             MisuseError (also TypeError): `binding` is not a binding.
         """
-        if not isinstance(binding, (rx.VarBinding, rx.MatchCast)):
-            raise unexpected(binding, "expected a binding")
+        check_type(binding, (rx.VarBinding, rx.MatchCast), "expected a binding")
         if isinstance(binding, rx.VarBinding):
             return self._out.bind(binding.value, binding.var, span=binding.span, origin=binding)
         return self._out.cast(

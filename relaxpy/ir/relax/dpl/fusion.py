@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed, user_facing
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.relax.dpl.pattern import DFPattern, check_pattern
 from relaxpy.ir.relax.nodes import Expr, Var
@@ -57,8 +57,7 @@ class FusionPattern:
         check_name(self.name, "the name of a pattern")
         check_pattern(self.pattern)
         table = {} if self.annotation_patterns is None else self.annotation_patterns
-        if not isinstance(table, Mapping):
-            raise unexpected(table, "annotation patterns are a dict of patterns by name")
+        check_type(table, Mapping, "annotation patterns are a dict of patterns by name")
         for name, pattern in table.items():
             check_name(name, "the name of an annotation pattern")
             check_pattern(pattern)
@@ -80,8 +79,7 @@ def register_patterns(patterns: Iterable[FusionPattern | tuple[object, ...]]) ->
     Errors:
         MisuseError (also TypeError): an item is of another kind; nothing is registered then.
     """
-    if not isinstance(patterns, Iterable):
-        raise unexpected(patterns, "expected a list of patterns")
+    check_type(patterns, Iterable, "expected a list of patterns")
     _registered.extend([as_fusion_pattern(item) for item in patterns])
 
 

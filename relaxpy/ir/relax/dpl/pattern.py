@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.description import described
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
 from relaxpy.ir.core.orders import postorder
@@ -172,8 +172,7 @@ class ExprPattern(DFPattern):
     expr: Expr | Op
 
     def __post_init__(self) -> None:
-        if not isinstance(self.expr, (Expr, Op)):
-            raise unexpected(self.expr, "expected an expression")
+        check_type(self.expr, (Expr, Op), "expected an expression")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, TransformError, counted, unexpected
+from relaxpy.errors import MisuseError, TransformError, check_type, counted, unexpected
 from relaxpy.ir.link import link_functions
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -193,8 +193,7 @@ class OrRewriter(PatternMatchingRewriter):
     @user_facing
     def __init__(self, lhs: PatternMatchingRewriter, rhs: PatternMatchingRewriter) -> None:
         for side in (lhs, rhs):
-            if not isinstance(side, PatternMatchingRewriter):
-                raise unexpected(side, "rewriters are combined")
+            check_type(side, PatternMatchingRewriter, "rewriters are combined")
         super().__init__((*lhs.rules, *rhs.rules))
 
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.op import Op
@@ -118,8 +118,7 @@ def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
         pairs = result.items()
         result = Attrs({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in pairs})
     forced = result.get("relax.force_pure")
-    if not isinstance(forced, int | None):
-        raise unexpected(forced, "relax.force_pure is True or False", rule="WF-21")
+    check_type(forced, int | None, "relax.force_pure is True or False", rule="WF-21")
     symbol = result.get("global_symbol")
     if symbol is not None and not isinstance(symbol, str):
         raise unexpected(symbol, "global_symbol is a string", rule="WF-13")
@@ -188,8 +187,7 @@ class BaseFunc(base.Expr):
         Errors:
             MisuseError (also TypeError): `key` is neither a name nor a table.
         """
-        if not isinstance(key, (str, Mapping)):
-            raise unexpected(key, "expected the name of an attribute, or a table")
+        check_type(key, (str, Mapping), "expected the name of an attribute, or a table")
         changes = {key: value} if isinstance(key, str) else dict(key)
         return self._with_attrs(self.attrs.updated(changes))
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.description import described, digits
-from relaxpy.errors import MisuseError, UnknownNameError, unexpected
+from relaxpy.errors import MisuseError, UnknownNameError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.core.node import set_fields
@@ -431,8 +431,7 @@ def known_derivation(name: object) -> EnvFunc:
         MisuseError (also TypeError): `name` is not a string.
         UnknownNameError: there is no such derivation.
     """
-    if not isinstance(name, str):
-        raise unexpected(name, "a derive_func is an EnvFunc")
+    check_type(name, str, "a derive_func is an EnvFunc")
     if name not in DERIVATIONS:
         raise UnknownNameError(
             f"no derivation is named {name!r}; there are {', '.join(DERIVATIONS)}", about=name

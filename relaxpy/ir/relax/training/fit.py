@@ -13,7 +13,7 @@ import numpy as np
 
 from relaxpy import progress
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.progress import long_work
 
@@ -52,8 +52,7 @@ def fit(
     """Train a trainer, as `Trainer.fit` says."""
     if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 0:
         raise unexpected(epochs, "epochs is 0, 1, 2, ...")
-    if not isinstance(data, Iterable):
-        raise unexpected(data, "data is an iterable of pairs of inputs and targets")
+    check_type(data, Iterable, "data is an iterable of pairs of inputs and targets")
     if resume and checkpoint is None:
         raise MisuseError("resume needs the name of a checkpoint")
     if epochs > 1 and iter(data) is data:

@@ -14,6 +14,7 @@ from relaxpy.errors import (
     RuntimeCheckError,
     TrainerStateError,
     UnknownNameError,
+    check_type,
     close_names,
     counted,
     unexpected,
@@ -156,8 +157,7 @@ class Trainer:
         device: object = None,
         zero_init_param_state: bool = True,
     ) -> None:
-        if not isinstance(train_mod, IRModule):
-            raise unexpected(train_mod, "expected an IRModule")
+        check_type(train_mod, IRModule, "expected an IRModule")
         adjoint, state = (
             train_mod.functions_by_name.get(ADJOINT),
             train_mod.attrs.get("optim_state"),

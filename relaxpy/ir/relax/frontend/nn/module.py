@@ -16,6 +16,7 @@ from relaxpy.errors import (
     MisuseError,
     UnknownAttributeError,
     UnknownNameError,
+    check_type,
     close_names,
     counted,
     unexpected,
@@ -101,8 +102,7 @@ class Module(SubroutineMixin, Branch):
             MisuseError (also TypeError, ValueError): `state_dict` is no table, or a value in it is
                 missing, or has another shape or datatype.
         """
-        if not isinstance(state_dict, Mapping):
-            raise unexpected(state_dict, "expected a table of parameters by their paths")
+        check_type(state_dict, Mapping, "expected a table of parameters by their paths")
         params = self.state_dict()
         missing = [path for path in params if path not in state_dict]
         unexpected = [p for p in state_dict if p not in params and not p.endswith(_COUNTER)]
@@ -273,8 +273,7 @@ class _Dict(Module, Generic[Item]):
     @user_facing
     def __setitem__(self, key: str, item: Item) -> None:
         """Enter an item. Errors: MisuseError (also TypeError) if it is another kind."""
-        if not isinstance(key, str):
-            raise unexpected(key, "the names of items are strings")
+        check_type(key, str, "the names of items are strings")
         self._items[key] = _checked(item, self._kind)
 
     def __len__(self) -> int:

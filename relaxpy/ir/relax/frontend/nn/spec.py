@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
+from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.frontend.nn import core
 from relaxpy.ir.relax.frontend.nn.core import Dim
@@ -59,8 +59,7 @@ class Tuple:
 
     def __init__(self, name: str, elements: list[ArgSpec] | tuple[ArgSpec, ...]) -> None:
         """Errors: MisuseError (also TypeError) if the elements are in another collection."""
-        if not isinstance(elements, (list, tuple)):
-            raise unexpected(elements, "expected a tuple or a list")
+        check_type(elements, (list, tuple), "expected a tuple or a list")
         self.name = name
         self.elements = elements
 
@@ -117,12 +116,12 @@ class MethodSpec:
         """
         if isinstance(spec, MethodSpec):
             return spec
-        if not isinstance(spec, Mapping):
-            raise unexpected(
-                spec,
-                "a method is specified by a table of its parameters",
-                hint='write {"x": spec.Tensor(["n", 4], "float32")}',
-            )
+        check_type(
+            spec,
+            Mapping,
+            "a method is specified by a table of its parameters",
+            hint='write {"x": spec.Tensor(["n", 4], "float32")}',
+        )
         modes: Mapping[str, str] = spec.get("$", {})
         if not isinstance(modes, Mapping) or not modes.keys() <= {"param_mode", "effect_mode"}:
             raise unexpected(modes, '"$" is a table with param_mode and effect_mode')
@@ -215,8 +214,7 @@ class ModuleSpec:
         """
         if isinstance(spec, ModuleSpec):
             return spec
-        if not isinstance(spec, Mapping):
-            raise unexpected(spec, "a specification is a table by the names of methods")
+        check_type(spec, Mapping, "a specification is a table by the names of methods")
         if missing := [name for name in spec if not callable(getattr(module, name, None))]:
             raise UnknownNameError(
                 f"module {type(module).__name__} has no method {missing[0]!r}",

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.relax.frontend.nn.core import (
     Tensor,
     emit_tensor,
@@ -312,8 +312,7 @@ def interpolate(
     ):
         if setting is not None:
             raise MisuseError(f"interpolate takes no {option}", about=setting)
-    if not isinstance(mode, str):
-        raise unexpected(mode, 'a mode is "nearest", "bilinear" or "bicubic"')
+    check_type(mode, str, 'a mode is "nearest", "bilinear" or "bicubic"')
     if (size is None) == (scale_factor is None):
         raise MisuseError("interpolate takes either a size or a scale_factor")
     if size is None:
