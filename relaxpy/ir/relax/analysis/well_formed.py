@@ -8,6 +8,7 @@ from typing import TypeAlias
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
 from relaxpy.gc_pause import gc_paused
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.survey import Survey, survey
 from relaxpy.ir.relax.analysis.wf_annotations import ANNOTATION_CRITERIA
@@ -73,12 +74,7 @@ def _derivable(program: IRModule | BaseFunc, facts: Survey, *, sound: bool) -> I
     waiting = [name for name, func in functions.items() if _violates_a_criterion(func)]
     waiting += [name for name in users if name not in functions]
     waiting += unannotated_in_cycles(facts)
-    left_out: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name not in left_out:
-            left_out.add(name)
-            waiting += users.get(name, ())
+    left_out = {*reached(waiting, lambda name: users.get(name, ()))}
     return IRModule({name: func for name, func in functions.items() if name not in left_out})
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.groups import Groups
 from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
@@ -304,19 +305,12 @@ class GraphMatcher:
 
 def _representatives(patterns: Sequence[dp.DFPattern]) -> dict[dp.DFPattern, dp.DFPattern]:
     """For each pattern a representative of the patterns that must match the same expression."""
-    parent = {pattern: pattern for pattern in patterns}
-
-    def root(pattern: dp.DFPattern) -> dp.DFPattern:
-        while parent[pattern] is not pattern:
-            parent[pattern] = parent[parent[pattern]]
-            pattern = parent[pattern]
-        return pattern
-
+    groups = Groups[dp.DFPattern]()
     for pattern in patterns:
         if isinstance(pattern, (dp.PairPattern, dp.RestrictedPattern)):
             for sub in dp.subpatterns(pattern):
-                parent[root(sub)] = root(pattern)
-    return {pattern: root(pattern) for pattern in patterns}
+                groups.join(pattern, sub)
+    return {pattern: groups.find(pattern) for pattern in patterns}
 
 
 def _shape_of(expr: rx.Expr | None) -> tuple[PrimExpr, ...] | None:
