@@ -199,21 +199,6 @@ def conv_padding(
     return convolution(cx, x, weight, bias, stride, [0], dilation, False, [0], groups)
 
 
-@converter("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
-def conv_transpose(
-    cx: Context,
-    x: Expr,
-    weight: Expr,
-    bias: Expr | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Expr:
-    return convolution(cx, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
-
-
 @converter("_int_mm")
 def matmul_of_int8(cx: Context, a: Expr, b: Expr) -> Expr:
     return R.matmul(a, b, "int32")
