@@ -94,11 +94,6 @@ def addbmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Va
     return _plus(cx, x, R.sum(R.matmul(a, b), [0]), beta, alpha)
 
 
-@converter("addr")
-def addr(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
-    return _plus(cx, x, outer(cx, a, b), beta, alpha)
-
-
 @converter("outer", "ger")
 def outer(cx: Context, a: Expr, b: Expr) -> Expr:
     dtype = cx.result_dtype()
