@@ -131,7 +131,7 @@ FLOORS = {
         torch/complexes.py torch/mutation.py torch/ops torch/backward.py torch/factorised.py
         torch/sampled.py torch/quantized.py torch/lines.py
         torch/conditions.py torch/decompose.py torch/program.py torch/importer.py
-        torch/aliases.py torch/layouts.py torch/freezing.py torch/api.py torch/fx.py torch/dynamo.py
+        torch/aliases.py torch/freezing.py torch/api.py torch/fx.py torch/dynamo.py
     """,
     "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """
