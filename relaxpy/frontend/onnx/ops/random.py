@@ -16,6 +16,10 @@ from relaxpy.frontend.shared.tensors import as_size, dtype_of, is_float, scalar,
 from relaxpy.ir.relax.nodes import Expr, PrimValue, ShapeExpr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+#: The names of the packed functions below.
+PREFIX = "relaxpy.onnx."
+
 
 def _drawn(cx: Context, name: str, sizes: Sequence[Any], seed: float | None) -> Expr:
     """Numbers of float64 of a shape."""
@@ -131,10 +135,6 @@ def dropout(
         scale = R.where(training, scale, scalar(1, x))
     mask = cx.emit(kept)
     return R.where(mask, R.multiply(x, scale), scalar(0, x)), mask
-
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-PREFIX = "relaxpy.onnx."
 
 
 def uniform(shape: Any, seed: int) -> Array:
