@@ -125,13 +125,13 @@ FLOORS = {
     """,
     "relaxpy/frontend": """
         shared weights onnx/wire.py onnx/view.py onnx/sizes.py onnx/folding.py onnx/registry.py
-        onnx/context.py onnx/strings.py onnx/draws.py onnx/lists.py onnx/pictures.py onnx/ops
+        onnx/context.py onnx/strings.py onnx/lists.py onnx/pictures.py onnx/ops
         onnx/bodies.py onnx/importer.py onnx/api.py onnx/backend.py
         torch/registry.py torch/symbols.py torch/arrays.py torch/context.py
         torch/complexes.py torch/mutation.py torch/ops torch/backward.py torch/factorised.py
         torch/sampled.py torch/quantized.py torch/lines.py
         torch/conditions.py torch/decompose.py torch/program.py torch/importer.py
-        torch/aliases.py torch/layouts.py torch/freezing.py torch/api.py torch/fx.py torch/dynamo.py
+        torch/aliases.py torch/freezing.py torch/api.py torch/fx.py torch/dynamo.py
     """,
     "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """

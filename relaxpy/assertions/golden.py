@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Node
 
 VARIABLE: Final = "RELAXPY_UPDATE_GOLDEN"
@@ -35,7 +35,7 @@ def assert_golden(
     """
     __tracebackhide__ = True
     if not isinstance(value, (str, Node)):
-        raise MisuseError(f"expected a program or a string, found {value!r:.60}", about=value)
+        raise unexpected(value, "expected a program or a string")
     text = value if isinstance(value, str) else value.script()
     file = Path(path)
     if bool(os.environ.get(VARIABLE)) if update is None else update:

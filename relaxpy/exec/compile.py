@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError
+from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.container import Container, Sections, damaged
 from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program
@@ -134,7 +134,7 @@ def build(
     _check_option("exec_mode", exec_mode, ("bytecode", "compiled"))
     _check_option("system_lib", system_lib, (None, False, True))
     if params is not None and not isinstance(params, Mapping):
-        raise MisuseError(f"params are a mapping of values, found {params!r:.60}", about=params)
+        raise unexpected(params, "params are a mapping of values")
     if params:
         module = as_module(mod, "compile").clone()
         main = module.functions_by_name.get("main")
@@ -150,7 +150,7 @@ def _check_option(
 ) -> None:
     if value not in known:
         listed = " or ".join(map(repr, known))
-        raise MisuseError(f"{name} is {listed}, found {value!r:.60}", hint=hint, about=value)
+        raise unexpected(value, f"{name} is {listed}", hint=hint)
 
 
 @user_facing
@@ -252,9 +252,7 @@ def _transformed(module: IRModule, pipeline: object) -> IRModule:
     if diagnostics:
         raise WellFormedError(diagnostics)
     if not callable(pipeline):
-        raise MisuseError(
-            f"relax_pipeline is a name or a pass, found {pipeline!r:.60}", about=pipeline
-        )
+        raise unexpected(pipeline, "relax_pipeline is a name or a pass")
     result = pipeline(module)
     if not isinstance(result, IRModule):
         raise MisuseError(

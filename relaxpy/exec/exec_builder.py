@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError, MisuseError, RuntimeCheckError
+from relaxpy.errors import BuilderStateError, MisuseError, RuntimeCheckError, unexpected
 from relaxpy.exec.executable import EntryPoint, Executable, Program
 from relaxpy.exec.instructions import (
     VOID,
@@ -148,10 +148,9 @@ class ExecBuilder:
             value.flags.writeable = False
             key = (value.dtype, value.shape, value.tobytes())
         elif not isinstance(value, (ShapeTuple, DataType, str, int, float)):
-            raise MisuseError(
-                "a constant is an array, a tuple of integers, a datatype, a string or a number, "
-                f"found {const!r:.60}",
-                about=const,
+            raise unexpected(
+                const,
+                "a constant is an array, a tuple of integers, a datatype, a string or a number",
             )
         if key not in self._known:
             self._known[key] = self.c(len(self._constants))
@@ -210,10 +209,10 @@ class ExecBuilder:
     def _operand(self, arg: object) -> Arg:
         if isinstance(arg, (np.ndarray, tuple, DataType)):
             return self.convert_constant(arg)
-        raise MisuseError(
-            f"an argument is ib.r, ib.imm, ib.f or a constant, found {arg!r:.60}",
+        raise unexpected(
+            arg,
+            "an argument is ib.r, ib.imm, ib.f or a constant",
             hint="ib.convert_constant(value) is a constant",
-            about=arg,
         )
 
     def _emit(self, instruction: Instruction) -> None:
@@ -227,13 +226,13 @@ class ExecBuilder:
 
 def _natural(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise MisuseError(f"{what} is an integer from 0, found {value!r:.60}", about=value)
+        raise unexpected(value, f"{what} is an integer from 0")
     return value
 
 
 def _positive(offset: object) -> int:
     if isinstance(offset, bool) or not isinstance(offset, int) or offset < 1:
-        raise MisuseError(f"jumps are to instructions below, found {offset!r:.60}", about=offset)
+        raise unexpected(offset, "jumps are to instructions below")
     return offset
 
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted
+from relaxpy.errors import UnknownNameError, close_names, counted, unexpected
 from relaxpy.exec.as_module import as_module
 from relaxpy.ir import hooks
 from relaxpy.ir.function import BaseFunc
@@ -172,7 +172,7 @@ def as_pass(pipeline: str | Pass | Sequence[Pass]) -> Pass:
         return Sequential(pipeline)
     step = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
     if not isinstance(step, Pass):
-        raise MisuseError(f"expected a pipeline or a pass, found {step!r:.60}", about=step)
+        raise unexpected(step, "expected a pipeline or a pass")
     return step
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import get_args
 
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
 from relaxpy.exec.executable import SourceKind
 from relaxpy.exec.lower.module import Backend
 from relaxpy.exec.native.backend import rewritten
@@ -28,7 +28,7 @@ def kernel_source(
     """
     if kind not in get_args(SourceKind):
         known = ", ".join(map(repr, get_args(SourceKind)))
-        raise MisuseError(f"the kind of a source is one of {known}, found {kind!r:.60}", about=kind)
+        raise unexpected(kind, f"the kind of a source is one of {known}")
     func = module.functions_by_name.get(name) if isinstance(name, str) else None
     if not isinstance(func, PrimFunc):
         kernels = [n for n, f in module.functions_by_name.items() if isinstance(f, PrimFunc)]

@@ -17,6 +17,7 @@ from relaxpy.errors import (
     UnknownNameError,
     close_names,
     counted,
+    unexpected,
     unknown_attribute,
 )
 from relaxpy.exec.compile import compile
@@ -247,9 +248,7 @@ def jit(
     if found.kind != "cpu":
         raise MisuseError(f"models run on cpu:0, found device {found}", about=device)
     if out_format not in (None, "numpy", "torch"):
-        raise MisuseError(
-            f'out_format is "numpy" or "torch", found {out_format!r:.60}', about=out_format
-        )
+        raise unexpected(out_format, 'out_format is "numpy" or "torch"')
     if out_format == "torch":
         try:
             importlib.import_module("torch")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from os import PathLike, fsencode, fspath
 from pathlib import Path
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 
 
 def as_path(path: object) -> Path:
@@ -17,7 +17,7 @@ def as_path(path: object) -> Path:
         with suppress(UnicodeEncodeError):
             if b"\0" not in fsencode(text):
                 return Path(text)
-    raise MisuseError(f"expected the path of a file, found {path!r:.60}", about=path)
+    raise unexpected(path, "expected the path of a file")
 
 
 def write_whole(path: Path, chunks: Iterable[bytes | memoryview]) -> None:

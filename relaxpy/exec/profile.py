@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unknown_attribute
+from relaxpy.errors import MisuseError, check_type, unknown_attribute
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
 from relaxpy.exec.paths import as_path
@@ -186,8 +186,7 @@ class Profile(ShownAsTable):
         Errors:
             MisuseError (also TypeError): `other` is not a profile.
         """
-        if not isinstance(other, Profile):
-            raise MisuseError(f"expected a profile, found {other!r:.60}", about=other)
+        check_type(other, Profile, "expected a profile")
         return ProfileComparison(self, other)
 
     def by_operator(self) -> Profile:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.exec.kernel.operations import Shape, operation_count, shape_of
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
@@ -178,7 +178,7 @@ class ProgramProfiler:
             RuntimeCheckError: a check of the program failed.
         """
         if type(repeat) is not int or repeat < 1:
-            raise MisuseError(f"repeat is a positive integer, found {repeat!r:.60}", about=repeat)
+            raise unexpected(repeat, "repeat is a positive integer")
         if self._functions is None:
             self._functions = self._instrumented(self._report_call)
         function, module = self._functions[name], self._module()

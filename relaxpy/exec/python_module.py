@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownAttributeError, UnknownNameError, close_names
+from relaxpy.errors import (
+    MisuseError,
+    UnknownAttributeError,
+    UnknownNameError,
+    close_names,
+    unexpected,
+)
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.python_functions import takes_self
@@ -220,7 +226,7 @@ class BasePyModule:
     def add_python_function(self, name: str, func: Callable[..., Any]) -> None:
         """Add a Python function; if its first parameter is `self`, it becomes a method."""
         if not callable(func):
-            raise MisuseError(f"a Python function is callable, found {func!r:.60}", about=func)
+            raise unexpected(func, "a Python function is callable")
         if not isinstance(name, str) or name in _STATE:
             raise MisuseError(f"a function cannot be called {name!r:.60}", about=name)
         self.pyfuncs[name] = func

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
+from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unexpected
 from relaxpy.exec.runtime.packed import passing_tensors
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.tensors import as_tensors
@@ -120,7 +120,7 @@ class StatefulCalls(ABC):
             ("cooldown_interval_ms", cooldown_interval_ms),
         ):
             if not isinstance(time, (int, float)) or not 0 <= time < math.inf:
-                raise MisuseError(f"{name} is a time in ms, found {time!r:.60}", about=time)
+                raise unexpected(time, f"{name} is a time in ms")
         prepare = get_global_func(f_preproc) if f_preproc else None
 
         def seconds(args: tuple[object, ...], count: int) -> float:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unknown_attribute
+from relaxpy.errors import MisuseError, check_type, unknown_attribute
 from relaxpy.exec.executable import EntryPoint, Executable
 from relaxpy.exec.profile import Profile
 from relaxpy.exec.runtime.checks import Signature
@@ -224,8 +224,7 @@ class VirtualMachine(StatefulCalls):
             RuntimeCheckError: the number of arguments is wrong.
         """
         function = self._executable[func_name]
-        if not isinstance(saved_name, str):
-            raise MisuseError(f"a name is a string, found {saved_name!r:.60}", about=saved_name)
+        check_type(saved_name, str, "a name is a string")
         if saved_name in self._executable or saved_name in self._saved:
             raise MisuseError(f"there is already a function {saved_name!r}", about=saved_name)
         positional = function.positional_args(args, kwargs)

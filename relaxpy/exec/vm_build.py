@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.exec.compile import TargetLike, build
 from relaxpy.exec.exec_builder import ExecBuilder
 from relaxpy.exec.executable import Executable
@@ -21,7 +21,7 @@ def vm_codegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode")
             unknown, or the builder has functions.
     """
     if not isinstance(builder, ExecBuilder) or builder.has_functions:
-        raise MisuseError(f"expected a new ExecBuilder, found {builder!r:.60}", about=builder)
+        raise unexpected(builder, "expected a new ExecBuilder")
     if not isinstance(mod, IRModule) or exec_mode not in ("bytecode", "compiled"):
         raise MisuseError(
             f"expected an IRModule and 'bytecode' or 'compiled', found {type(mod).__name__} and "

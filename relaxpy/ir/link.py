@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Container, Mapping
 from itertools import chain, count
 from typing import cast
 
 from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
+from relaxpy.ir.core.orders import postorder
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, Var
@@ -31,7 +32,7 @@ def link_functions(
     names: dict[str, str] = {}
     uses = {name: _mentions(func) & functions.keys() for name, func in functions.items()}
     candidates = _Candidates(present)
-    for name in _callees_first(uses):
+    for name in postorder(uses, uses.__getitem__):  # callees first
         func = functions[name]
         known = candidates.names(name, func) if uses[name] <= {name, *names} else ()
         equal = (new for new in known if _equal(present[new], _entry(func, name, new, names)))
@@ -76,21 +77,6 @@ def _entry(func: BaseFunc, name: str, new: str, names: Mapping[str, str]) -> Bas
     if new != name and func.attrs.get("global_symbol") is not None:
         entry = entry.with_attr("global_symbol", new)
     return entry
-
-
-def _callees_first(uses: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the names in topological order, callees first; cycles are broken."""
-    order: dict[str, None] = {}
-    begun: set[str] = set()
-    worklist = list(uses)[::-1]
-    while worklist:
-        name = worklist[-1]
-        if name in begun:
-            order[worklist.pop()] = None
-        else:
-            begun.add(name)
-            worklist += (other for other in uses[name] if other not in begun)
-    return list(order)
 
 
 def rename_callees(func: BaseFunc, names: Mapping[str, str]) -> BaseFunc:

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import Span
+from relaxpy.ir.core.orders import preorder
 
 Kind: TypeAlias = Literal[
     "parameter",
@@ -104,12 +105,8 @@ class Picture:
     def groups(self) -> Iterator[int]:
         """The groups that are not empty, each before those inside it."""
         members = self.members()
-        waiting = [MODULE]
-        while waiting:
-            group = waiting.pop()
-            if group in members:
-                yield group
-                waiting += reversed(members[group])
+        inside = preorder([MODULE], lambda group: members.get(group, ()))
+        return (group for group in inside if group in members)
 
     def enclosing(self, number: int) -> list[int]:
         """The item and the groups that contain it, from the inside out."""

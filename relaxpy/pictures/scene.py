@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from relaxpy.ir.core.orders import preorder
 from relaxpy.pictures.layout import Arrangement, Box, Size, arrange, place
 from relaxpy.pictures.model import FOLDED, MODULE, SOURCES, Item, Picture
 
@@ -83,12 +84,8 @@ class Scene:
 
     def seen(self) -> Iterator[int]:
         """The items that are seen at first, each group before its members."""
-        waiting = list(reversed(self.members.get(MODULE, ())))
-        while waiting:
-            number = waiting.pop()
-            yield number
-            if number in self.open:
-                waiting += reversed(self.members[number])
+        top = self.members.get(MODULE, ())
+        return preorder(top, lambda number: self.members[number] if number in self.open else ())
 
     def closed_size(self, number: int) -> Size:
         """The size of an item that is not open, or of a reference to `~number`."""

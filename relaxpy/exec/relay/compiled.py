@@ -11,6 +11,7 @@ from relaxpy.errors import Diagnostic
 from relaxpy.exec.compile import compile
 from relaxpy.exec.relay.recursion import nesting_functions
 from relaxpy.exec.relay.values import FunctionValue
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.module import RelayModule, global_names
@@ -51,14 +52,11 @@ class FunctionReport:
 
 def reachable(module: RelayModule, entry: str) -> list[str]:
     """Return the names of the functions that a function refers to, itself first."""
-    found = {entry: None}
-    stack = [entry]
-    while stack:
-        for name in sorted(global_names(module[stack.pop()])):
-            if name in module and name not in found:
-                found[name] = None
-                stack.append(name)
-    return list(found)
+    return [*reached([entry], lambda name: _called(module, name))]
+
+
+def _called(module: RelayModule, name: str) -> list[str]:
+    return [called for called in sorted(global_names(module[name])) if called in module]
 
 
 def report_of(module: RelayModule, entry: str) -> tuple[ModuleTranslation, FunctionReport]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.exec.runtime.values import as_tensor
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import Tensor
@@ -47,7 +47,7 @@ def save_param_dict(params: Mapping[str, object]) -> bytes:
             of a datatype that the format has.
     """
     if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
-        raise MisuseError(f"expected a dict of tensors by name, found {params!r:.60}", about=params)
+        raise unexpected(params, "expected a dict of tensors by name")
     names = [name.encode() for name in params]
     parts = [struct.pack("<3Q", _TABLE, 0, len(names))]
     parts += [struct.pack("<Q", len(name)) + name for name in names]
@@ -76,8 +76,7 @@ def load_param_dict(param_bytes: bytes) -> dict[str, Tensor]:
     Errors:
         MisuseError (also TypeError, ValueError): they are not such a file.
     """
-    if not isinstance(param_bytes, (bytes, bytearray, memoryview)):
-        raise MisuseError(f"expected bytes, found {param_bytes!r:.60}", about=param_bytes)
+    check_type(param_bytes, (bytes, bytearray, memoryview), "expected bytes")
     reader = _Reader(bytes(param_bytes))
     reader.expect(_TABLE)
     names = [reader.text() for _ in range(reader.count())]

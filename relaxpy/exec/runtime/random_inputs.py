@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, close_names
+from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.exec.runtime.domains import Domain, domains_of
 from relaxpy.exec.runtime.values import Array, ShapeTuple, Value
 from relaxpy.ir.arith.prove import simplify
@@ -85,10 +85,8 @@ def params_of(func: Any) -> Sequence[rx.Var]:
         return func.params
     signature = getattr(func, "signature", None)  # that of an entry point
     if signature is None:
-        raise MisuseError(
-            f"expected a Relax function, found {func!r:.60}",
-            hint="pass the function itself, such as mod['main']",
-            about=func,
+        raise unexpected(
+            func, "expected a Relax function", hint="pass the function itself, such as mod['main']"
         )
     params: Sequence[rx.Var] = signature.params
     return params

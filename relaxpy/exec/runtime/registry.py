@@ -8,7 +8,14 @@ from functools import cache
 from typing import Any, TypeVar, overload
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, PackedFuncError, Span, UnknownPackedFuncError, close_names
+from relaxpy.errors import (
+    MisuseError,
+    PackedFuncError,
+    Span,
+    UnknownPackedFuncError,
+    close_names,
+    unexpected,
+)
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.values import Value, from_packed
 
@@ -77,7 +84,7 @@ def provided(name: str, *, pure: bool = False) -> Callable[[F], F]:
 
 def _enter(name: str, func: F, override: bool, pure: bool) -> F:
     if not isinstance(name, str) or not name:
-        raise MisuseError(f"a packed function's name is a string, found {name!r:.60}", about=name)
+        raise unexpected(name, "a packed function's name is a string")
     if not callable(func):
         raise MisuseError(
             f"a packed function is callable, found {func!r:.60} for {name!r}", about=func

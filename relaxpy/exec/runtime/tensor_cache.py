@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Array, as_tensor
 from relaxpy.ir.core.device import Device
@@ -58,10 +58,7 @@ def dump_tensor_cache(
             format, the size of shards is not positive, or JSON cannot represent the metadata.
     """
     if encode_format not in ("raw", _SHORT):
-        raise MisuseError(
-            f"encode_format is 'raw' or {_SHORT!r}, found {encode_format!r:.60}",
-            about=encode_format,
-        )
+        raise unexpected(encode_format, f"encode_format is 'raw' or {_SHORT!r}")
     if not isinstance(shard_cap_mb, int) or shard_cap_mb is True or shard_cap_mb < 1:
         raise MisuseError(f"shard_cap_mb is a positive int, found {shard_cap_mb!r:.60}")
     pairs = list(_pairs(params))

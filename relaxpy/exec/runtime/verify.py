@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.equality.structural import assert_structural_equal
@@ -135,9 +135,7 @@ def check_bool_expr_is_true(
     """
     __tracebackhide__ = True
     if not isinstance(vranges, Mapping) or not all(isinstance(r, Range) for r in vranges.values()):
-        raise MisuseError(
-            f"expected a table from variables to ranges, found {vranges!r:.60}", about=vranges
-        )
+        raise unexpected(vranges, "expected a table from variables to ranges")
     if not all(isinstance(simplify(r.extent), tir.IntImm) for r in vranges.values()):
         raise MisuseError("the values of a symbolic range cannot be enumerated", about=vranges)
     extents = [range(int(simplify(r.extent).value)) for r in vranges.values()]  # type: ignore[attr-defined]

@@ -27,6 +27,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.wire import COPIED, model_bytes
 from relaxpy.frontend.shared.unsupported import FrontendError, UnsupportedError, pointer_hint
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.orders import postorder
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Attributes: TypeAlias = Mapping[str, Any]
@@ -198,18 +199,11 @@ def _in_order(nodes: Sequence[Node]) -> Sequence[Node]:
     ONNX says that they stand so, but tools append nodes, and ONNX Runtime runs such files.
     """
     writers = {name: node for node in nodes for name in node.outputs if name}
-    ordered: dict[Node, None] = {}
-    begun: set[Node] = set()
-    pending = list(reversed(nodes))
-    while pending:
-        node = pending.pop()
-        if node in begun:
-            ordered[node] = None
-            continue
-        begun.add(node)
-        needed = (writers.get(name) for name in sorted(node.names_read()))
-        pending += [node, *(other for other in needed if other and other not in begun)]
-    return list(ordered)
+
+    def needed(node: Node) -> list[Node]:
+        return [writers[name] for name in sorted(node.names_read()) if name in writers]
+
+    return list(postorder(nodes, needed))
 
 
 @dataclass(frozen=True, eq=False)

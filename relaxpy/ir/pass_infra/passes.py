@@ -255,9 +255,7 @@ class PassContext:
     def _value_checks(self) -> tuple[PassInstrument, ...]:
         """The instrument that compares values, if that is what `check` says."""
         if not isinstance(self.check, bool) and self.check != "values":
-            raise MisuseError(
-                f'check is a bool or "values", found {self.check!r:.60}', about=self.check
-            )
+            raise unexpected(self.check, 'check is a bool or "values"')
         inputs = self.check_inputs
         if inputs is None:
             return (call("value_check"),) if self.check == "values" else ()

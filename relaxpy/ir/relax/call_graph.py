@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.expect import expect
@@ -107,14 +108,7 @@ def recursive_groups(mod: IRModule) -> list[tuple[str, ...]]:
 
 def reachable(graph: Mapping[K, Iterable[K]], roots: Iterable[K]) -> set[K]:
     """The roots, and all that the graph leads to from them."""
-    reached: set[K] = set()
-    waiting = list(roots)
-    while waiting:
-        node = waiting.pop()
-        if node not in reached:
-            reached.add(node)
-            waiting += graph[node]
-    return reached
+    return set(reached(roots, graph.__getitem__))
 
 
 @user_facing

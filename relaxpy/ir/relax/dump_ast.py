@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attr, Attrs, Node
 from relaxpy.ir.op import Op
@@ -106,7 +106,7 @@ class ASTPrinter(ExprFunctor):
                 text: str = self.visit_expr(node)
                 return text
             case _:
-                raise MisuseError(f"expected a node of Relax, found {node!r:.60}", about=node)
+                raise unexpected(node, "expected a node of Relax")
 
     def _value(self, value: object) -> str:
         match value:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.tir import ops, reduce
@@ -166,7 +166,7 @@ class Quantization:
         if not self.is_packed:
             raise MisuseError(f"weights of {self.name} are not packed", hint="use astype")
         if not isinstance(weight, np.ndarray) or not weight.ndim:
-            raise MisuseError(f"weights are an array, found {weight!r:.60}", about=weight)
+            raise unexpected(weight, "weights are an array")
         if not DataType(weight.dtype).is_float:
             raise MisuseError(f"weights are floats, found {weight.dtype}", about=weight)
 
@@ -249,11 +249,7 @@ def as_quantization(quantization: str | Quantization) -> Quantization:
     """
     if isinstance(quantization, Quantization):
         return quantization
-    if not isinstance(quantization, str):
-        raise MisuseError(
-            f"a quantisation is a name or a Quantization, found {quantization!r:.60}",
-            about=quantization,
-        )
+    check_type(quantization, str, "a quantisation is a name or a Quantization")
     if quantization not in QUANTIZATIONS:
         raise UnknownNameError(
             f"unknown quantisation {quantization!r}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.errors import MisuseError, StructInfoTypeError
+from relaxpy.errors import StructInfoTypeError, unexpected
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TensorStructInfo
 from relaxpy.ir.relax.op.misc import shape_of
 from relaxpy.ir.tir.expr import ExprLike
@@ -17,9 +17,7 @@ def make_shape(shape: Sequence[ExprLike]) -> ShapeExpr:
         MisuseError (also TypeError, ValueError): `shape` is not a list or tuple of integers.
     """
     if not isinstance(shape, (list, tuple)):
-        raise MisuseError(
-            f"a shape is a list or tuple of dimensions, found {shape!r:.60}", about=shape
-        )
+        raise unexpected(shape, "a shape is a list or tuple of dimensions")
     return ShapeExpr(tuple(shape))
 
 

@@ -91,11 +91,10 @@ def check_identifier(value: object, what: str, *, allows_keywords: bool = False)
     check_name(value, what)
     assert isinstance(value, str)
     if not _IDENTIFIER.fullmatch(value):
-        raise MisuseError(
-            f"{what} consists of letters, digits and _ and does not begin with a digit, found "
-            f"{value!r:.60}",
+        raise unexpected(
+            value,
+            f"{what} consists of letters, digits and _ and does not begin with a digit",
             rule="RLY-60",
-            about=value,
         )
     if not allows_keywords and is_keyword(value):
         raise unexpected(value, f"{what} is not a word of Relay text", rule="RLY-60")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar as TypingVar
 
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.relay.ty import (
     FuncType,
     GlobalTypeVar,
@@ -20,6 +21,7 @@ from relaxpy.ir.relay.ty import (
     TypeVar,
 )
 
+T = TypingVar("T")
 NameOf: TypeAlias = Callable[[TypeVar], str]
 _Piece: TypeAlias = "str | Node"
 MAX_PIECES = 2_000
@@ -36,13 +38,10 @@ def type_text(ty: Node, name_of: NameOf = _hint, limit: int | None = MAX_PIECES)
     `name_of` names type parameters. With a `limit`, a longer text ends in an ellipsis.
     """
     pieces: list[str] = []
-    stack: list[_Piece] = [ty]
-    while stack:
-        piece = stack.pop()
+    roots: list[_Piece] = [ty]
+    for piece in preorder(roots, lambda p: () if isinstance(p, str) else _pieces(p, name_of)):
         if isinstance(piece, str):
             pieces.append(piece)
-        else:
-            stack += reversed(_pieces(piece, name_of))
         if limit is not None and len(pieces) > limit:
             pieces.append("…")
             break
@@ -56,13 +55,12 @@ def parameter_text(variable: TypeVar, name_of: NameOf) -> str:
     return name if kind is TypeKind.Type else f"{name}: {kind.name}"
 
 
-def _listed(items: Iterable[_Piece], single: str = "") -> list[_Piece]:
+def listed(items: Iterable[T], single: str = "") -> list[T | str]:
     """Return items with commas between them; a single one is followed by `single`."""
-    listed = list(items)
-    out: list[_Piece] = []
-    for item in listed:
+    out: list[T | str] = []
+    for item in items:
         out += (", ", item) if out else (item,)
-    return [*out, single] if len(listed) == 1 else out
+    return [*out, single] if len(out) == 1 else out
 
 
 def _pieces(ty: Node, name_of: NameOf) -> Sequence[_Piece]:
@@ -73,21 +71,21 @@ def _pieces(ty: Node, name_of: NameOf) -> Sequence[_Piece]:
         case TensorType(shape=shape, dtype=dtype):
             dims: list[_Piece] = [shape] if isinstance(shape, Node) else []
             if isinstance(shape, tuple):
-                dims = ["(", *_listed((_dim(d) for d in shape), ","), ")"]
+                dims = ["(", *listed((_dim(d) for d in shape), ","), ")"]
             return ["Tensor[", *dims, ", ", str(dtype) if isinstance(dtype, str) else dtype, "]"]
         case TupleType(fields=fields):
-            return ["(", *_listed(fields, ","), ")"]
+            return ["(", *listed(fields, ","), ")"]
         case FuncType():
             names = [parameter_text(p, name_of) for p in ty.type_params]
             params = f"[{', '.join(names)}]" if names else ""
-            where = [" where ", *_listed(ty.type_constraints)] if ty.type_constraints else []
-            return [f"fn {params}(", *_listed(ty.arg_types), ") -> ", ty.ret_type, *where]
+            where = [" where ", *listed(ty.type_constraints)] if ty.type_constraints else []
+            return [f"fn {params}(", *listed(ty.arg_types), ") -> ", ty.ret_type, *where]
         case RefType(value=value):
             return ["ref(", value, ")"]
         case TypeCall(func=func, args=args):
-            return [func.name_hint, "[", *_listed(args), "]"]
+            return [func.name_hint, "[", *listed(args), "]"]
         case TypeRelation(func=func, args=args):
-            return [func, "(", *_listed(args), ")"]
+            return [func, "(", *listed(args), ")"]
         case TypeVar():
             return [name_of(ty)]
         case GlobalTypeVar(name_hint=name):

@@ -7,6 +7,7 @@ from functools import reduce
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT32, INT64
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import preorder, reached
 from relaxpy.ir.core.traverse import children, rewrite, walk
 from relaxpy.ir.tir import expr as tir
 
@@ -61,18 +62,13 @@ def ordered_as(expr: tir.PrimExpr, original: tir.PrimExpr) -> tir.PrimExpr:
     return rewritten
 
 
-def _positions(root: tir.PrimExpr) -> dict[Node, int]:
+def _positions(root: tir.PrimExpr) -> dict[tir.PrimExpr, int]:
     """The position of each subexpression, counted from the left, parents before children."""
-    positions: dict[Node, int] = {}
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node not in positions:
-            positions[node] = len(positions)
-            stack += reversed(
-                [child for child in children(node) if isinstance(child, tir.PrimExpr)]
-            )
-    return positions
+    return {node: position for position, node in enumerate(reached([root], _operands))}
+
+
+def _operands(expr: tir.PrimExpr) -> list[tir.PrimExpr]:
+    return [child for child in children(expr) if isinstance(child, tir.PrimExpr)]
 
 
 def _arranged(simplified: tir.CmpExpr, original: tir.CmpExpr) -> tir.CmpExpr:
@@ -116,15 +112,8 @@ def _literal(expr: tir.PrimExpr) -> int:
 
 
 def _factors(product: tir.PrimExpr) -> list[tir.PrimExpr]:
-    factors: list[tir.PrimExpr] = []
-    stack = [product]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, tir.Mul):
-            stack += [node.b, node.a]
-        else:
-            factors.append(node)
-    return factors
+    nodes = preorder([product], lambda node: (node.a, node.b) if isinstance(node, tir.Mul) else ())
+    return [node for node in nodes if not isinstance(node, tir.Mul)]
 
 
 def _terms(total: tir.PrimExpr) -> list[tuple[tir.PrimExpr, bool]]:

@@ -13,7 +13,8 @@ from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import children, rewrite, walk
+from relaxpy.ir.core.orders import postorder
+from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.te import sharing
 from relaxpy.ir.te.arrangement import ordered_as
 from relaxpy.ir.te.tensor import (
@@ -28,7 +29,7 @@ from relaxpy.ir.te.tensor import (
 )
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.analysis.regions import access_regions
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer, outside_indices
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
@@ -338,7 +339,7 @@ class _Lowering:
                 buffer_indices = [self._index(i) for i in indices] if self.wide else indices
                 return BufferLoad(self.buffers[producer], buffer_indices)
             case tir.CmpExpr(a=a, b=b) if self.wide and _fits_index(a.dtype):
-                sides = _nodes_outside_indices(a), _nodes_outside_indices(b)
+                sides = [*outside_indices(a)], [*outside_indices(b)]
                 if not any(isinstance(n, tir.Var) and n not in self.scalars for n in chain(*sides)):
                     return None  # data is compared in its own datatype
                 return type(node)(self._compared(a, sides[0]), self._compared(b, sides[1]))
@@ -400,19 +401,6 @@ def _fits_index(dtype: DataType) -> bool:
     return (dtype.family == "int" and dtype.bits >= 32) or dtype == "uint32"
 
 
-def _nodes_outside_indices(expr: tir.PrimExpr) -> list[Node]:
-    """Return the nodes of `expr` except those in the indices of loads."""
-    nodes: dict[Node, None] = {}
-    stack: list[Node] = [expr]
-    while stack:
-        node = stack.pop()
-        if node not in nodes:
-            nodes[node] = None
-            if not isinstance(node, BufferLoad):
-                stack += children(node)
-    return [*nodes]
-
-
 def _layout_free(op: Operation) -> tuple[Tensor, ...]:
     """Return the tensors of an operation with a free layout."""
     free = op.attrs.get("layout_free_placeholders", ())
@@ -451,15 +439,5 @@ def _steps_of_scans(stages: list[Operation]) -> dict[ComputeOp, ScanOp]:
 
 def _stages(tensors: list[Tensor]) -> list[Operation]:
     """Return the operations that compute `tensors` in topological order."""
-    ordered: dict[Operation, None] = {}
-    stack: list[tuple[Operation, bool]] = [(t.op, False) for t in reversed(tensors)]
-    while stack:
-        op, ready = stack.pop()
-        if op in ordered:
-            continue
-        if ready:
-            ordered[op] = None
-            continue
-        stack.append((op, True))
-        stack += [(t.op, False) for t in reversed(op.input_tensors)]
-    return list(ordered)
+    roots = (tensor.op for tensor in tensors)
+    return list(postorder(roots, lambda op: [tensor.op for tensor in op.input_tensors]))

@@ -6,10 +6,11 @@ A loop in Python makes such values: each pass through `v = v * v + c` doubles th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.core.traverse import children, map_children, tree_size, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -32,7 +33,7 @@ def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, P
     What may fail is bound only if it is computed in any case.
     """
     large = [value for value in values if is_large(value)]
-    always = _computed_in_any_case(large)
+    always = {*reached(list[Node](large), _computed_in_any_case)}
     uses = Counter(child for node in _nodes(large) for child in children(node))
     replaced: dict[Node, Node] = {}
     lets: list[tuple[Var, PrimExpr]] = []
@@ -65,20 +66,12 @@ def _nodes(values: Sequence[PrimExpr]) -> list[Node]:
     return list(dict.fromkeys(node for value in values for node in walk(value)))
 
 
-def _computed_in_any_case(values: Sequence[PrimExpr]) -> set[Node]:
-    """The nodes that do not depend on a condition."""
-    found: set[Node] = set()
-    stack: list[Node] = [*values]
-    while stack:
-        node = stack.pop()
-        if node in found:
-            continue
-        found.add(node)
-        match node:
-            case Call(op=Op(name="tir.if_then_else"), args=(condition, *_)):
-                stack.append(condition)
-            case And(a=a) | Or(a=a):
-                stack.append(a)
-            case _:
-                stack += children(node)
-    return found
+def _computed_in_any_case(node: Node) -> Iterable[Node]:
+    """The operands of an expression that do not depend on a condition."""
+    match node:
+        case Call(op=Op(name="tir.if_then_else"), args=(condition, *_)):
+            return (condition,)
+        case And(a=a) | Or(a=a):
+            return (a,)
+        case _:
+            return children(node)

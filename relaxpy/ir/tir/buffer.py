@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from types import EllipsisType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 from typing_extensions import TypeIs, override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, counted, unexpected
+from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import reached
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.core.types import PointerType, pointer_type
 from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Ramp, Var
@@ -30,8 +32,7 @@ BY_ELEMENT = "kernels compute by element: index buffers, inside loops"
 
 def _check_pointer(data: object, name: object) -> None:
     """Errors: MisuseError (also TypeError) if `name` is not a string or `data` not a pointer."""
-    if not isinstance(name, str):
-        raise unexpected(name, "a buffer is named by a string")
+    check_type(name, str, "a buffer is named by a string")
     if not isinstance(data, Var) or data.dtype != HANDLE:
         raise unexpected(data, f"data of buffer {name} is a pointer variable")
 
@@ -302,12 +303,10 @@ class BufferRegion(Node):
     region: tuple[Range, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.buffer, Buffer):
-            raise unexpected(self.buffer, "expected a Buffer")
+        check_type(self.buffer, Buffer, "expected a Buffer")
         object.__setattr__(self, "region", tuple(self.region))
         for rng in self.region:
-            if not isinstance(rng, Range):
-                raise unexpected(rng, "a region consists of Ranges")
+            check_type(rng, Range, "a region consists of Ranges")
         if len(self.region) != self.buffer.ndim:
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 
@@ -357,8 +356,7 @@ def check_access(
     buffer: Buffer, indices: Sequence[ExprLike | IterVar]
 ) -> tuple[DataType, Buffer, tuple[PrimExpr, ...]]:
     """Check an access to a buffer; return its datatype, the buffer and the converted indices."""
-    if not isinstance(buffer, Buffer):
-        raise unexpected(buffer, "a Buffer is accessed")
+    check_type(buffer, Buffer, "a Buffer is accessed")
     values = ops.convert_all(indices)
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))
@@ -403,10 +401,7 @@ def decl_buffer(
     elif not isinstance(getattr(data, "type_annotation", None), PointerType):
         raise unexpected(data, f"data of buffer {name} is a pointer variable")
     if buffer_type not in ("", "auto", "default", "auto_broadcast", 1, 2):
-        raise MisuseError(
-            f'a buffer is of type "default" or "auto_broadcast", found {buffer_type!r:.60}',
-            about=buffer_type,
-        )
+        raise unexpected(buffer_type, 'a buffer is of type "default" or "auto_broadcast"')
     dims = tuple(ops.convert(s) for s in sizes)
     offset_type = dims[0].dtype if dims else INT32
     if elem_offset is None:
@@ -428,3 +423,8 @@ def decl_buffer(
         2 if buffer_type in ("auto_broadcast", 2) else 1,
         tuple(axis_separators or ()),
     )
+
+
+def outside_indices(expr: Node) -> Iterator[Node]:
+    """The nodes in an expression, each once, except for those in the indices of loads."""
+    return reached([expr], lambda node: () if isinstance(node, BufferLoad) else children(node))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 from typing_extensions import override
 
 from relaxpy.description import digits
-from relaxpy.errors import MisuseError, counted, unexpected
+from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
@@ -50,8 +50,7 @@ class Var(PrimExpr):
         cls, name: str, dtype: str | PrimType | PointerType = "int32", span: Span | None = None
     ) -> Self:
         """Create a variable; `dtype` may also be a pointer type."""
-        if not isinstance(name, str):
-            raise unexpected(name, "a variable is named by a string")
+        check_type(name, str, "a variable is named by a string")
         node = object.__new__(cls)
         if isinstance(dtype, PointerType):
             annotation: PrimType | PointerType = dtype
@@ -531,8 +530,7 @@ class Call(PrimExpr):
             op = Op(op)
         elif not isinstance(op, Node) or isinstance(op, PrimExpr):
             raise unexpected(op, "a call needs an Op or a GlobalVar")
-        if not isinstance(args, (list, tuple)):
-            raise unexpected(args, "expected a list of arguments")
+        check_type(args, (list, tuple), "expected a list of arguments")
         values = tuple(a if isinstance(a, Node) else ops.convert(a) for a in args)
         count = op.get_attr("num_inputs") if isinstance(op, Op) else None
         if count is not None and count != len(values):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.script.printer import doc as docs
 from relaxpy.script.printer.doc import Doc, ExprDoc, OperationKind
@@ -73,10 +74,7 @@ def to_python_script(
 def _underlined(root: Doc, paths: Iterable[AccessPath]) -> set[int]:
     """Return the ids of the documents that have the longest prefix of one of the paths."""
     found: dict[AccessPath, list[int]] = {}
-    pending = [root]
-    while pending:
-        doc = pending.pop()
-        pending += doc.children()
+    for doc in preorder([root], Doc.children):
         for path in doc.source_paths:
             found.setdefault(path, []).append(id(doc))
     underlined: set[int] = set()

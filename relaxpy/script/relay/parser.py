@@ -16,9 +16,10 @@ from relaxpy.errors import Diagnostic, MisuseError, ParseError, RelaxpyError, ch
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.budget import Budget
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.trampoline import run
 from relaxpy.ir.relay import expr as rl, ty
-from relaxpy.ir.relay.infer.literals import with_default_literals
+from relaxpy.ir.relay.expr import Constant, Literal, RelayExpr, rewrite
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.script.relay.cursor import Cursor, Scope
@@ -389,3 +390,12 @@ def _constant(entry: object) -> rl.Constant:
             raise unexpected(
                 entry, "an entry of relay.Constant has dtype, shape and data", rule="RLY-65"
             )
+
+
+def with_default_literals(expr: RelayExpr) -> RelayExpr:
+    """Return an expression in which literals have their default datatypes."""
+
+    def constant(node: Node) -> Constant | None:
+        return node.as_constant() if isinstance(node, Literal) else None
+
+    return rewrite(expr, constant)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.matches import pattern_text
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, is_atom
 from relaxpy.ir.relay.analysis.variables import all_type_vars, free_vars
 from relaxpy.ir.relay.module import RelayModule
@@ -120,9 +121,9 @@ class _Printer:
         elif isinstance(node, rl.RelayExpr):
             out = self.expression(node)
         elif isinstance(node, rl.Pattern):
-            out = self.pattern(node)
+            out = pattern_text(node, self.variable)
         elif isinstance(node, rl.Clause):
-            out = f"{self.pattern(node.lhs)} => {self.expression(node.rhs)}"
+            out = f"{pattern_text(node.lhs, self.variable)} => {self.expression(node.rhs)}"
         else:
             out = self.type(node)
         if self.constants and show_meta_data:
@@ -396,31 +397,12 @@ class _Printer:
         lines = [f"match{'' if expr.complete else '?'} ({self.atom(expr.data)}) {{"]
         for clause, scope in zip(expr.clauses, self.scopes.inner.get(id(expr), ()), strict=True):
             body = yield self.block(scope)
-            lines += [f"  {self.pattern(clause.lhs)} => {{", *_indented(_indented(body))]
+            lines += [
+                f"  {pattern_text(clause.lhs, self.variable)} => {{",
+                *_indented(_indented(body)),
+            ]
             lines.append("  },")
         return [*lines, "}"]
-
-    def pattern(self, root: rl.Pattern) -> str:
-        """Return the text of a pattern."""
-        pieces: list[str] = []
-        stack: list[rl.Pattern | str] = [root]
-        while stack:
-            part = stack.pop()
-            match part:
-                case str():
-                    pieces.append(part)
-                case rl.PatternVar(var=var):
-                    pieces.append(self.variable(var))
-                case rl.PatternConstructor(constructor=constructor, patterns=patterns):
-                    pieces.append(constructor.name_hint)
-                    if patterns:
-                        stack += reversed(["(", *_listed(patterns), ")"])
-                case rl.PatternTuple(patterns=patterns):
-                    comma = "," if len(patterns) == 1 else ""
-                    stack += reversed(["(", *_listed(patterns), comma, ")"])
-                case _:
-                    pieces.append("_")
-        return "".join(pieces)
 
 
 def _follow(call: rl.Call) -> bool:
@@ -451,13 +433,6 @@ def _key(name: str) -> str:
             rule="RLY-71",
         )
     return name
-
-
-def _listed(patterns: tuple[rl.Pattern, ...]) -> Iterator[rl.Pattern | str]:
-    for index, pattern in enumerate(patterns):
-        if index:
-            yield ", "
-        yield pattern
 
 
 def _around(head: str, lines: list[str], tail: str) -> list[str]:

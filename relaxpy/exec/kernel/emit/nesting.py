@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from relaxpy.exec.python_ast import call
+from relaxpy.ir.core.orders import preorder
 
 _BLOCKS = (ast.For, ast.While, ast.With, ast.Try)
 _MAX_DEPTH: Final = 12
@@ -80,11 +81,5 @@ def _is_invariant(expr: ast.expr, bound: Container[str]) -> bool:
 
 def _breaks(body: Iterable[ast.stmt]) -> bool:
     """Whether a loop with this body may end by a `break`."""
-    stack = [*body]
-    while stack:
-        statement = stack.pop()
-        if isinstance(statement, ast.Break):
-            return True
-        if not isinstance(statement, (ast.For, ast.While)):
-            stack += _children(statement)
-    return False
+    inside = preorder(body, lambda s: () if isinstance(s, (ast.For, ast.While)) else _children(s))
+    return any(isinstance(statement, ast.Break) for statement in inside)

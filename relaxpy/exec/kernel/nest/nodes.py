@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
@@ -207,12 +209,7 @@ def expressions(item: Item) -> tuple[PrimExpr, ...]:
 
 def walk_items(items: tuple[Item, ...]) -> Iterator[Item]:
     """All items, outer before inner."""
-    stack = list(reversed(items))
-    while stack:
-        item = stack.pop()
-        yield item
-        for body in reversed(bodies(item)):
-            stack += reversed(body)
+    return preorder(items, lambda item: chain.from_iterable(bodies(item)))
 
 
 def jumps(items: tuple[Item, ...]) -> Iterator[Jump]:

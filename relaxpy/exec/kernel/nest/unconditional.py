@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -24,16 +25,7 @@ _JUMPS = frozenset(Op(f"tir.{name}") for name in ("ret", "break_loop", "continue
 
 def is_always_evaluated(var: Var, node: Node) -> bool:
     """Whether `node` provably evaluates `var` whenever it runs."""
-    seen: set[Node] = set()
-    stack = [node]
-    while stack:
-        child = stack.pop()
-        if child is var:
-            return True
-        if child not in seen:
-            seen.add(child)
-            stack += _always_evaluated(child)
-    return False
+    return any(child is var for child in reached([node], _always_evaluated))
 
 
 def _always_evaluated(node: Node) -> Iterable[Node]:

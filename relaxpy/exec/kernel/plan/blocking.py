@@ -27,9 +27,8 @@ from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Call, ConstExpr, FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
@@ -395,17 +394,11 @@ def _passes(run: Run, costly: int = 2) -> int:
 
 def _operations(value: PrimExpr, costly: int) -> int:
     """The number of different operations on elements, without those on indices."""
-    stack: list[Node] = [value]
-    total, seen = 0, set[int]()
-    while stack:
-        node = stack.pop()
-        if isinstance(node, (BufferLoad, Var, ConstExpr)) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        is_costly = isinstance(node, Call) and node.op in COSTLY
-        total += costly if is_costly else isinstance(node, PrimExpr)
-        stack += children(node)
-    return total
+    return sum(
+        costly if isinstance(node, Call) and node.op in COSTLY else 1
+        for node in outside_indices(value)
+        if isinstance(node, PrimExpr) and not isinstance(node, (BufferLoad, Var, ConstExpr))
+    )
 
 
 def is_part(run: Run, tile: Tile) -> bool:

@@ -18,9 +18,8 @@ from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import ObligationTests, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
-from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, occurrences
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Call, Div, FloorDiv, FloorMod, Mod, PrimExpr, Var
 
 GRAIN = 10_000_000
@@ -155,19 +154,12 @@ def _of_access(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> int:
 
 def _of_value(value: PrimExpr) -> int:
     """The time of the operations on elements, not of those on indices."""
-    stack: list[Node] = [value]
-    total, seen = 0, set[Node]()
-    while stack:
-        node = stack.pop()
-        if isinstance(node, BufferLoad) or node in seen:
-            continue
-        seen.add(node)
-        inner = list(children(node))
+    total = 0
+    for node in outside_indices(value):
         if isinstance(node, Call) and node.op in COSTLY:
             total += _FUNCTION
         elif isinstance(node, (Div, FloorDiv, FloorMod, Mod)) and not node.dtype.is_float:
             total += _DIVISION
-        elif inner:
+        elif not isinstance(node, BufferLoad) and any(True for _ in children(node)):
             total += _OPERATION
-        stack += inner
     return total

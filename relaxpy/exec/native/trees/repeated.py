@@ -18,9 +18,9 @@ from relaxpy.exec.kernel.plan.tree import Plan, Run
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, occurrences, tree_size
+from relaxpy.ir.core.traverse import map_children, occurrences, tree_size
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.buffer import BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Add, Call, Cast, FloatImm, IntImm, Mul, PrimExpr, Sub, Var
 from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.substitution import mentions, substitute
@@ -442,15 +442,7 @@ def _with_numbers(
 
 def mentions_outside_loads(value: PrimExpr, variables: set[Var]) -> bool:
     """Whether an expression needs the value of a variable other than for the indices of loads."""
-    waiting: list[Node] = [value]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, BufferLoad):
-            continue
-        if isinstance(node, Var) and node in variables:
-            return True
-        waiting += children(node)
-    return False
+    return any(isinstance(node, Var) and node in variables for node in outside_indices(value))
 
 
 def _points(axes: Sequence[Axis]) -> list[tuple[int, ...]]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxpy.exec.runtime.registry import register_func
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.draws import PREFIX
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.tensors import as_size, dtype_of, is_float, scalar, shape_of, tensor_of
 from relaxpy.ir.relax.nodes import Expr, PrimValue, ShapeExpr, const
 from relaxpy.ir.relax.op.definition.registry import R
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+#: The names of the packed functions below.
+PREFIX = "relaxpy.onnx."
 
 
 def _drawn(cx: Context, name: str, sizes: Sequence[Any], seed: float | None) -> Expr:
@@ -131,3 +135,17 @@ def dropout(
         scale = R.where(training, scale, scalar(1, x))
     mask = cx.emit(kept)
     return R.where(mask, R.multiply(x, scale), scalar(0, x)), mask
+
+
+def uniform(shape: Any, seed: int) -> Array:
+    """Numbers from 0 to 1 in float64."""
+    return np.random.RandomState(seed).uniform(0.0, 1.0, tuple(map(int, shape)))
+
+
+def normal(shape: Any, seed: int) -> Array:
+    """Numbers of mean 0 and deviation 1 in float64."""
+    return np.random.RandomState(seed).normal(0.0, 1.0, tuple(map(int, shape)))
+
+
+for _function in (uniform, normal):
+    register_func(PREFIX + _function.__name__, _function, override=True, pure=True)

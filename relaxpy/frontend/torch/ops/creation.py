@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import numpy as np
-
 from relaxpy.frontend.shared.tensors import Size, as_size, dtype_of, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
@@ -121,12 +119,6 @@ def table(cx: Context, *numbers: Any) -> Any:
 @converter("eye", "eye.m")
 def eye(cx: Context, rows: Size, columns: Size | None = None, *, dtype: Value = None) -> Expr:
     return R.eye(rows, rows if columns is None else columns, 0, cx.result_dtype())
-
-
-@converter("tril_indices", "triu_indices")
-def triangle_indices(cx: Context, rows: int, columns: int, offset: int = 0) -> Expr:
-    make: Any = np.tril_indices if "tril" in str(cx.node.target) else np.triu_indices
-    return const(np.array(make(rows, offset, columns)), cx.result_dtype())
 
 
 @converter("sym_size.int")

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from relaxpy.frontend.shared.tensors import dtype_of, is_float, rank_of, reshaped, scalar
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
@@ -281,24 +279,6 @@ def isfinite(cx: Context, x: Expr) -> Expr:
     return R.isfinite(x) if is_float(x) else R.equal(x, x)
 
 
-@converter("nan_to_num")
-def nan_to_num(
-    cx: Context,
-    x: Expr,
-    nan: float | None = None,
-    posinf: float | None = None,
-    neginf: float | None = None,
-) -> Expr:
-    if not is_float(x):
-        return x
-    largest = torch.finfo(getattr(torch, dtype_of(x))).max
-    y = R.where(R.isnan(x), scalar(nan or 0.0, x), x)
-    above = scalar(largest if posinf is None else posinf, x)
-    below = scalar(-largest if neginf is None else neginf, x)
-    y = R.where(R.equal(x, scalar(math.inf, x)), above, y)
-    return R.where(R.equal(x, scalar(-math.inf, x)), below, y)
-
-
 @converter("where")
 def where(cx: Context, condition: Expr, x: Value, y: Value) -> Expr:
     dtype = cx.result_dtype()
@@ -383,15 +363,6 @@ def hardsigmoid(cx: Context, x: Expr) -> Expr:
 @converter("hardswish")
 def hardswish(cx: Context, x: Expr) -> Expr:
     return R.multiply(x, hardsigmoid(cx, x))
-
-
-@converter("logit")
-def logit(cx: Context, x: Expr, eps: float | None = None) -> Expr:
-    y = floated(cx, x)
-    if eps is not None:
-        low, high = scalar(eps, y), scalar(1 - eps, y)
-        y = R.where(R.less(y, low), low, R.where(R.greater(y, high), high, y))
-    return R.log(R.divide(y, R.subtract(scalar(1.0, y), y)))
 
 
 @converter("_prelu_kernel")

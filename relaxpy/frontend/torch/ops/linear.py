@@ -94,11 +94,6 @@ def addbmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Va
     return _plus(cx, x, R.sum(R.matmul(a, b), [0]), beta, alpha)
 
 
-@converter("addr")
-def addr(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
-    return _plus(cx, x, outer(cx, a, b), beta, alpha)
-
-
 @converter("outer", "ger")
 def outer(cx: Context, a: Expr, b: Expr) -> Expr:
     dtype = cx.result_dtype()
@@ -197,21 +192,6 @@ def conv_padding(
     before = [0] * (rank_of(x) - count)
     x = R.nn.pad(x, [0] * (2 * len(before)) + [side for pair in pads for side in pair])
     return convolution(cx, x, weight, bias, stride, [0], dilation, False, [0], groups)
-
-
-@converter("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
-def conv_transpose(
-    cx: Context,
-    x: Expr,
-    weight: Expr,
-    bias: Expr | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Expr:
-    return convolution(cx, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 @converter("_int_mm")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.frontend.shared.contents import number
 from relaxpy.frontend.shared.padding import padded
 from relaxpy.frontend.shared.tensors import Size, dtype_of, product, rank_of, reshaped, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -99,19 +98,6 @@ def repeat(cx: Context, x: Expr, repeats: Sequence[Size]) -> Expr:
     apart = reshaped(x, [part for size in old for part in (1, size)])
     wide = [part for count, size in zip(repeats, old, strict=True) for part in (count, size)]
     return reshaped(R.broadcast_to(apart, tuple(wide)), cx.result_shape())
-
-
-@converter("repeat_interleave.self_int")
-def repeat_interleave(
-    cx: Context, x: Expr, repeats: Size, axis: int | None = None, *, output_size: Any = None
-) -> Expr:
-    y = reshaped(x, [product(shape_of(x))]) if axis is None else x
-    at = cx.axis(axis or 0, y)
-    if isinstance(repeats, int):
-        return R.repeat(y, repeats, at)
-    sizes = shape_of(y)
-    apart = [*sizes[: at + 1], repeats, *sizes[at + 1 :]]
-    return reshaped(R.broadcast_to(R.expand_dims(y, at + 1), tuple(apart)), cx.result_shape())
 
 
 @converter("flip", "fliplr", "flipud")
@@ -382,15 +368,6 @@ def pixel_shuffle(cx: Context, x: Expr, factor: int) -> Expr:
     return R.nn.pixel_shuffle(x, factor)
 
 
-@converter("pixel_unshuffle")
-def pixel_unshuffle(cx: Context, x: Expr, factor: int) -> Expr:
-    *outer, c, h, w = shape_of(x)
-    at = len(outer)
-    apart = reshaped(x, [*outer, c, number(h // factor), factor, number(w // factor), factor])
-    order = [*range(at), at, at + 2, at + 4, at + 1, at + 3]
-    return reshaped(R.permute_dims(apart, order), cx.result_shape())
-
-
 @converter("meshgrid", "meshgrid.indexing")
 def meshgrid(cx: Context, parts: Sequence[Expr], *, indexing: str = "ij") -> list[Expr]:
     vectors = [part if rank_of(part) else reshaped(part, [1]) for part in parts]
@@ -404,26 +381,3 @@ def one_hot(cx: Context, indices: Expr, classes: int = -1) -> Expr:
         raise UnsupportedError("the number of classes depends on the elements")
     numbers = const(np.arange(classes), "int64")
     return R.astype(R.equal(R.expand_dims(indices, rank_of(indices)), numbers), "int64")
-
-
-@converter("diff")
-def diff(
-    cx: Context,
-    x: Expr,
-    n: int = 1,
-    axis: int = -1,
-    prepend: Expr | None = None,
-    append: Expr | None = None,
-) -> Expr:
-    if n == 0:  # without what comes before and after
-        return x
-    at = cx.axis(axis, x)
-    parts = [part for part in (prepend, x, append) if part is not None]
-    y = cx.emit(R.concat(parts, at)) if len(parts) > 1 else x
-    for _ in range(n):
-        size = shape_of(y)[at]
-        ahead = R.strided_slice(y, [at], [1], [size])
-        behind = R.strided_slice(y, [at], [0], [cx.simplify(size - 1)])
-        op = R.not_equal if dtype_of(y) == "bool" else R.subtract
-        y = cx.emit(op(ahead, behind))
-    return y

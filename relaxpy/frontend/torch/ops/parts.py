@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.frontend.shared.tensors import (
@@ -16,30 +15,9 @@ from relaxpy.frontend.shared.tensors import (
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.ops.movement import diagonal, meshgrid, sections, to_shape
-from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
-
-
-@converter("atleast_1d", "atleast_2d", "atleast_3d")
-def atleast(cx: Context, x: Expr) -> Expr:
-    return to_shape(cx, x, cx.result_shape())
-
-
-@converter("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence")
-def atleast_of_each(cx: Context, parts: Sequence[Expr]) -> list[Expr]:
-    metas = cx.meta()
-    return [to_shape(cx, x, cx.sizes(m.shape)) for x, m in zip(parts, metas, strict=True)]
-
-
-@converter(
-    *("hsplit.int", "hsplit.array", "vsplit.int", "vsplit.array", "dsplit.int", "dsplit.array"),
-)
-def split_along(cx: Context, x: Expr, *rest: Value) -> list[Expr]:
-    kind = str(cx.node.target).split(".")[1][0]
-    axis = {"h": min(rank_of(x) - 1, 1), "v": 0, "d": 2}[kind]
-    return sections(cx, x, axis, [cx.sizes(part.shape)[axis] for part in cx.meta()])
 
 
 @converter("tensor_split.indices", "tensor_split.tensor_indices_or_sections")
@@ -79,36 +57,6 @@ def _between(cx: Context, x: Expr, axis: int, places: Expr) -> list[Expr]:
 
 def _less(a: Any, b: Any) -> bool:
     return isinstance(a, int) and isinstance(b, int) and a < b
-
-
-@converter("movedim.intlist", "movedim.int", "moveaxis.intlist", "moveaxis.int")
-def movedim(cx: Context, x: Expr, source: Any, destination: Any) -> Expr:
-    if not rank_of(x):
-        return x
-    origins = [cx.axis(k, x) for k in ([source] if isinstance(source, int) else source)]
-    targets = [
-        cx.axis(k, x) for k in ([destination] if isinstance(destination, int) else destination)
-    ]
-    order = [k for k in range(rank_of(x)) if k not in origins]
-    for target, origin in sorted(zip(targets, origins, strict=True)):
-        order.insert(target, origin)
-    return R.permute_dims(x, order)
-
-
-@converter("cartesian_prod")
-def cartesian_prod(cx: Context, parts: Sequence[Expr]) -> Expr:
-    if len(parts) == 1:
-        return parts[0]
-    grids = meshgrid(cx, parts)
-    total = product([shape_of(part)[0] for part in parts])
-    return R.stack([reshaped(grid, [total]) for grid in grids], 1)
-
-
-@converter("linalg_diagonal")
-def linalg_diagonal(
-    cx: Context, x: Expr, *, offset: int = 0, dim1: int = -2, dim2: int = -1
-) -> Expr:
-    return diagonal(cx, x, offset, dim1, dim2)
 
 
 @converter("resize")

@@ -110,19 +110,6 @@ def variance(
     return result, R.mean(x, chosen, keepdim) if chosen else x
 
 
-@converter("logsumexp")
-def logsumexp(cx: Context, x: Expr, axes: Axes, keepdim: bool = False) -> Expr:
-    y = cx.tensor(x, cx.result_dtype())
-    if not rank_of(x):
-        return y
-    chosen = cx.axes(axes, x)
-    top = R.max(y, chosen, True)
-    finite = R.where(R.isfinite(top), top, scalar(0.0, y))
-    total_ = R.log(R.sum(R.exp(R.subtract(y, finite)), chosen, True))
-    result = R.add(total_, finite)
-    return result if keepdim else R.squeeze(result, chosen)
-
-
 @converter("linalg_vector_norm")
 def vector_norm(
     cx: Context,

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.orders import postorder
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr
 
@@ -138,19 +139,13 @@ def normalize_iter_map_to_expr(expr: PrimExpr) -> PrimExpr:
 
 def marks_of(indices: Sequence[IterSumExpr]) -> list[IterMark]:
     """All iterators in these sums, each before the operands that it fuses."""
-    order: list[IterMark] = []
-    visited: set[IterMark] = set()
-    stack = [(arg.source, False) for index in indices for arg in index.args]
-    while stack:
-        mark, ready = stack.pop()
-        if ready:
-            order.append(mark)
-        elif mark not in visited:
-            visited.add(mark)
-            stack.append((mark, True))
-            if isinstance(mark.source, IterSumExpr):
-                stack += [(arg.source, False) for arg in mark.source.args]
-    return order[::-1]
+
+    def fused(mark: IterMark) -> list[IterMark]:
+        parts = mark.source.args if isinstance(mark.source, IterSumExpr) else ()
+        return [arg.source for arg in parts][::-1]
+
+    roots = [arg.source for index in indices for arg in index.args]
+    return [*postorder(roots[::-1], fused)][::-1]
 
 
 def is_number(value: PrimExpr, number: int) -> bool:

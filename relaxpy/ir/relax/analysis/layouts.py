@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.arith.tvm.patterns import detect_linear_equation
 from relaxpy.ir.core.traverse import walk
@@ -84,10 +84,10 @@ def _agreed(candidates: Suggestions, users: Sequence[_Accesses], buffer: Buffer)
 def _requested(func: PrimFunc, transforms: Sequence[Transform]) -> dict[Buffer, IndexMap]:
     buffers = [buffer for buffer in func.buffer_map_items if buffer is not None]
     if not isinstance(transforms, Sequence) or len(transforms) > len(buffers):
-        raise MisuseError(
+        raise unexpected(
+            transforms,
             f"transforms are a list of at most {counted(len(buffers), 'map')}, one for each of the "
-            f"last buffers, found {transforms!r:.60}",
-            about=transforms,
+            "last buffers",
         )
     layouts = {}
     for buffer, transform in zip(reversed(buffers), reversed(transforms), strict=False):

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -29,8 +29,7 @@ def derive_call_ret_struct_info(
         StructInfoError: the arguments do not fit the parameters (DER-39, DER-40, DER-41).
         MisuseError (also TypeError): an argument is of another kind.
     """
-    if not isinstance(func_sinfo, rx.FuncStructInfo):
-        raise MisuseError(f"expected a FuncStructInfo, found {func_sinfo!r:.60}", about=func_sinfo)
+    check_type(func_sinfo, rx.FuncStructInfo, "expected a FuncStructInfo")
     if not isinstance(call, rx.Call):
         raise MisuseError(f"expected a call, found {type(call).__name__}", about=call)
     if not isinstance(ctx, BlockBuilder):
@@ -71,9 +70,7 @@ def _images(argument: object, kind: type, images: type | tuple[type, ...]) -> di
     if isinstance(argument, (list, tuple, set, frozenset)):
         argument = {var: var for var in argument}
     if not isinstance(argument, Mapping):
-        raise MisuseError(
-            f"expected variables or a table of their images, found {argument!r:.60}", about=argument
-        )
+        raise unexpected(argument, "expected variables or a table of their images")
     for var, image in argument.items():
         if not isinstance(var, kind) or not isinstance(image, images):
             wrong = var if not isinstance(var, kind) else image

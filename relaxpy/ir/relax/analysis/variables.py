@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
@@ -25,7 +25,7 @@ def post_order_visit(expr: Node, fvisit: Callable[[rx.Expr | Op], object]) -> No
     """
     expect(expr, Node)
     if not callable(fvisit):
-        raise MisuseError(f"fvisit is a function, found {fvisit!r:.60}", about=fvisit)
+        raise unexpected(fvisit, "fvisit is a function")
     for node in walk(expr):
         if isinstance(node, (rx.Expr, Op)):
             fvisit(node)

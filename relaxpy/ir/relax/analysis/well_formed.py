@@ -8,16 +8,17 @@ from typing import TypeAlias
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
 from relaxpy.gc_pause import gc_paused
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.normal_form import check_normal_form
 from relaxpy.ir.relax.analysis.survey import Survey, survey
 from relaxpy.ir.relax.analysis.wf_annotations import ANNOTATION_CRITERIA
 from relaxpy.ir.relax.analysis.wf_functions import FUNCTION_CRITERIA, unannotated_in_cycles
 from relaxpy.ir.relax.analysis.wf_scopes import SCOPE_CRITERIA
 from relaxpy.ir.relax.block_builder.derive import normalize_functions
+from relaxpy.ir.relax.block_builder.normalize import is_leaf, is_normal_value
 from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.nodes import BaseFunc, Function
+from relaxpy.ir.relax.nodes import BaseFunc, DataflowBlock, Function, If, SeqExpr
 
 Criterion: TypeAlias = Callable[[Survey], Iterator[Diagnostic]]
 CRITERIA: tuple[Criterion, ...] = (*SCOPE_CRITERIA, *FUNCTION_CRITERIA, *ANNOTATION_CRITERIA)
@@ -73,12 +74,7 @@ def _derivable(program: IRModule | BaseFunc, facts: Survey, *, sound: bool) -> I
     waiting = [name for name, func in functions.items() if _violates_a_criterion(func)]
     waiting += [name for name in users if name not in functions]
     waiting += unannotated_in_cycles(facts)
-    left_out: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name not in left_out:
-            left_out.add(name)
-            waiting += users.get(name, ())
+    left_out = {*reached(waiting, lambda name: users.get(name, ()))}
     return IRModule({name: func for name, func in functions.items() if name not in left_out})
 
 
@@ -110,3 +106,37 @@ def well_formed(
 ) -> bool:
     """Whether `check_well_formed` finds nothing wrong."""
     return not check_well_formed(obj, check_struct_info, normal_form=normal_form)
+
+
+_HINT = "relax.transform.Normalize brings programs into normal form"
+
+
+def check_normal_form(survey: Survey) -> Iterator[Diagnostic]:
+    """The violations of normal form in the functions of a program."""
+    for site in survey.functions:
+        yield from _sequence(site.func.body)
+    for bound in survey.bindings:
+        value = bound.binding.value
+        if isinstance(value, SeqExpr):
+            yield Diagnostic("a SeqExpr is the value of a binding", "NF-5", bound.span, _HINT)
+        elif not is_normal_value(value):
+            rule = "NF-13" if isinstance(value, If) else "NF-2"
+            yield Diagnostic("an operand of this value is not a leaf", rule, bound.span, _HINT)
+        if isinstance(value, If):
+            for branch in (value.true_branch, value.false_branch):
+                yield from _sequence(branch)
+
+
+def _sequence(seq: SeqExpr) -> Iterator[Diagnostic]:
+    if not is_leaf(seq.body):
+        yield Diagnostic("the result of a SeqExpr is not a leaf", "NF-12", seq.body.span, _HINT)
+    previous: bool | None = None
+    for block in seq.blocks:
+        if not block.bindings:
+            yield Diagnostic("a block is empty", "NF-11", block.span or seq.span, _HINT)
+            continue
+        dataflow = isinstance(block, DataflowBlock)
+        if dataflow == previous:
+            rule = "NF-9" if dataflow else "NF-8"
+            yield Diagnostic("two adjacent blocks are of the same kind", rule, block.span, _HINT)
+        previous = dataflow

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError, MisuseError, Span
+from relaxpy.errors import BuilderStateError, Span, check_type, unexpected
 from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -42,7 +42,7 @@ class _OpenFunction:
 def _as_params(params: rx.Var | Sequence[rx.Var]) -> tuple[rx.Var, ...]:
     if isinstance(params, (rx.Var, list, tuple)):
         return (params,) if isinstance(params, rx.Var) else tuple(params)
-    raise MisuseError(f"parameters are a Var or a list of them, found {params!r:.60}", about=params)
+    raise unexpected(params, "parameters are a Var or a list of them")
 
 
 _active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", default=())
@@ -61,8 +61,7 @@ class BlockBuilder:
     """
 
     def __init__(self, mod: IRModule | None = None, *, suppress_warnings: bool = False) -> None:
-        if not isinstance(mod, IRModule | None):
-            raise MisuseError(f"a builder starts from an IRModule, found {mod!r:.60}", about=mod)
+        check_type(mod, IRModule | None, "a builder starts from an IRModule")
         copy = IRModule() if mod is None else mod.clone()
         self._out = Emitter(copy, Signatures(copy))
         self._table = FunctionTable(copy, self._out.declare_global)
@@ -288,8 +287,7 @@ class BlockBuilder:
         Errors:
             MisuseError (also TypeError): `binding` is not a binding.
         """
-        if not isinstance(binding, (rx.VarBinding, rx.MatchCast)):
-            raise MisuseError(f"expected a binding, found {binding!r:.60}", about=binding)
+        check_type(binding, (rx.VarBinding, rx.MatchCast), "expected a binding")
         if isinstance(binding, rx.VarBinding):
             return self._out.bind(binding.value, binding.var, span=binding.span, origin=binding)
         return self._out.cast(
@@ -519,7 +517,7 @@ class BlockBuilder:
                 has another kind, or `func` does not return tensors.
         """
         if not callable(func):
-            raise MisuseError(f"expected a function of tensors, found {func!r:.60}", about=func)
+            raise unexpected(func, "expected a function of tensors")
         return call_te(self, func, args, kwargs, name=primfunc_name_hint, attrs=primfunc_attrs)
 
     def call_te_cached(

@@ -6,7 +6,7 @@ from operator import is_
 from typing import TYPE_CHECKING
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import apply_column
 from relaxpy.ir.relax import nodes as rx
@@ -53,10 +53,8 @@ def normalized_call(call: rx.Call, builder: BlockBuilder) -> rx.Expr:
     assert rule is not None
     result = apply_column(op.name, "normalisation", rule, builder=builder, call=call)
     if not isinstance(result, rx.Expr):
-        raise MisuseError(
-            f"the normalisation of {op.name} returns an expression, found {result!r:.60}",
-            span=call.span,
-            about=result,
+        raise unexpected(
+            result, f"the normalisation of {op.name} returns an expression", span=call.span
         )
     if _is_same_call(result, call):
         return call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.equality.structural import function_key, structural_equal
 from relaxpy.ir.link import link_function
 from relaxpy.ir.module import IRModule
@@ -22,7 +22,7 @@ def as_gvar(gvar: object) -> GlobalVar:
         MisuseError (also TypeError): it is something else.
     """
     if not isinstance(gvar, GlobalVar):
-        raise MisuseError(f"a function is known by its GlobalVar, found {gvar!r:.60}", about=gvar)
+        raise unexpected(gvar, "a function is known by its GlobalVar")
     return gvar
 
 

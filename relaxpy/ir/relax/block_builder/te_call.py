@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.description import described
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk
@@ -105,9 +105,7 @@ class _Arguments:
             return value
         if isinstance(value, Mapping):
             return {k: self.convert(v) for k, v in value.items()}
-        raise MisuseError(
-            f"a tensor expression takes no {type(value).__name__}, found {value!r:.60}", about=value
-        )
+        raise unexpected(value, f"a tensor expression takes no {type(value).__name__}")
 
     def _expr(self, expr: rx.Expr) -> Any:
         if isinstance(expr, rx.Tuple):

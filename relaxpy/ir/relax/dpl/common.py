@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.relax.dpl.constructors import is_const, is_op, is_tuple_get_item, wildcard
 from relaxpy.ir.relax.dpl.pattern import DFPattern, GlobalVarPattern, TuplePattern
 
@@ -56,10 +56,7 @@ def make_residual_block_pattern(
         case DFPattern() as output:
             annotations = {}
         case _:
-            raise MisuseError(
-                f"expected a pattern, perhaps with annotations, found {node_output!r:.60}",
-                about=node_output,
-            )
+            raise unexpected(node_output, "expected a pattern, perhaps with annotations")
     residual = wildcard()
     op = is_op(binary_op)
     sum_ = op(output, residual) | op(residual, output)
@@ -119,7 +116,7 @@ def make_stacked_attention_pattern(
     for value, known, what in ((start_op, Start, "start_op"), (layout, Layout, "layout")):
         if value not in get_args(known):
             options = " or ".join(map(repr, get_args(known)))
-            raise MisuseError(f"{what} is {options}, found {value!r:.60}", about=value)
+            raise unexpected(value, f"{what} is {options}")
     annotations: Annotations = {"stacked_qkv": wildcard()}
     if start_op == "split":
         annotations["split"] = whole = is_op("relax.split")(annotations["stacked_qkv"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import check_type
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl import pattern as dp
@@ -138,8 +138,7 @@ def is_call_packed(func_name: str, args: Sequence[dp.DFPattern] | None = None) -
     callee = dp.ExternFuncPattern(func_name)
     if args is None:
         return callee(varg_default_wildcard=True, add_constraint=False)
-    if not isinstance(args, (list, tuple)):
-        raise MisuseError(f"arguments are a list of patterns, found {args!r:.60}", about=args)
+    check_type(args, (list, tuple), "arguments are a list of patterns")
     return callee(*args)
 
 

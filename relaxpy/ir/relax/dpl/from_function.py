@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.errors import MisuseError, UnknownNameError, unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.link import rename_callees
 from relaxpy.ir.module import IRModule
@@ -29,7 +29,7 @@ def rule_of_module(mod: object) -> tuple[dp.DFPattern, Rewriter, Mapping[str, rx
         MisuseError (also TypeError, ValueError): see `PatternMatchingRewriter.from_module`.
     """
     if not isinstance(mod, IRModule):
-        raise MisuseError(f"a rewriter is made of an IRModule, found {mod!r:.60}", about=mod)
+        raise unexpected(mod, "a rewriter is made of an IRModule")
     pattern = _function(mod, "pattern", "what to look for")
     replacement = _function(mod, "replacement", "what to replace it by")
     subroutines: dict[str, rx.BaseFunc] = {}

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed, user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.relax.dpl.pattern import DFPattern, check_pattern
 from relaxpy.ir.relax.nodes import Expr, Var
@@ -57,17 +57,13 @@ class FusionPattern:
         check_name(self.name, "the name of a pattern")
         check_pattern(self.pattern)
         table = {} if self.annotation_patterns is None else self.annotation_patterns
-        if not isinstance(table, Mapping):
-            raise MisuseError(
-                f"annotation patterns are a dict of patterns by name, found {table!r:.60}",
-                about=table,
-            )
+        check_type(table, Mapping, "annotation patterns are a dict of patterns by name")
         for name, pattern in table.items():
             check_name(name, "the name of an annotation pattern")
             check_pattern(pattern)
         for function in (self.check, self.attrs_getter):
             if function is not None and not callable(function):
-                raise MisuseError(f"expected a function, found {function!r:.60}", about=function)
+                raise unexpected(function, "expected a function")
         set_fields(self, annotation_patterns=MappingProxyType(dict(table)))
 
 
@@ -83,8 +79,7 @@ def register_patterns(patterns: Iterable[FusionPattern | tuple[object, ...]]) ->
     Errors:
         MisuseError (also TypeError): an item is of another kind; nothing is registered then.
     """
-    if not isinstance(patterns, Iterable):
-        raise MisuseError(f"expected a list of patterns, found {patterns!r:.60}", about=patterns)
+    check_type(patterns, Iterable, "expected a list of patterns")
     _registered.extend([as_fusion_pattern(item) for item in patterns])
 
 
@@ -98,9 +93,7 @@ def as_fusion_pattern(item: object) -> FusionPattern:
         return item
     if isinstance(item, tuple) and 2 <= len(item) <= 5:
         return FusionPattern(*item)
-    raise MisuseError(
-        f"expected a FusionPattern, or a name and a pattern, found {item!r:.60}", about=item
-    )
+    raise unexpected(item, "expected a FusionPattern, or a name and a pattern")
 
 
 @user_facing

@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.groups import Groups
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl import pattern as dp
@@ -80,19 +82,13 @@ def _operands(value: rx.Expr) -> tuple[rx.Expr, ...]:
     """The operands of a value, except for functions; for a tuple its fields."""
     match value:
         case rx.Call(args=args):
-            waiting = list(reversed(args))
+            roots = args
         case rx.TupleGetItem(tuple_value=whole):
-            waiting = [whole]
+            roots = (whole,)
         case _:
-            waiting = [value]
-    operands: list[rx.Expr] = []
-    while waiting:
-        operand = waiting.pop()
-        if isinstance(operand, rx.Tuple):
-            waiting += reversed(operand.fields)
-        elif not isinstance(operand, (rx.GlobalVar, rx.ExternFunc)):
-            operands.append(operand)
-    return tuple(operands)
+            roots = (value,)
+    parts = preorder(roots, lambda part: part.fields if isinstance(part, rx.Tuple) else ())
+    return tuple(p for p in parts if not isinstance(p, (rx.Tuple, rx.GlobalVar, rx.ExternFunc)))
 
 
 @dataclass(slots=True, eq=False)
@@ -309,19 +305,12 @@ class GraphMatcher:
 
 def _representatives(patterns: Sequence[dp.DFPattern]) -> dict[dp.DFPattern, dp.DFPattern]:
     """For each pattern a representative of the patterns that must match the same expression."""
-    parent = {pattern: pattern for pattern in patterns}
-
-    def root(pattern: dp.DFPattern) -> dp.DFPattern:
-        while parent[pattern] is not pattern:
-            parent[pattern] = parent[parent[pattern]]
-            pattern = parent[pattern]
-        return pattern
-
+    groups = Groups[dp.DFPattern]()
     for pattern in patterns:
         if isinstance(pattern, (dp.PairPattern, dp.RestrictedPattern)):
             for sub in dp.subpatterns(pattern):
-                parent[root(sub)] = root(pattern)
-    return {pattern: root(pattern) for pattern in patterns}
+                groups.join(pattern, sub)
+    return {pattern: groups.find(pattern) for pattern in patterns}
 
 
 def _shape_of(expr: rx.Expr | None) -> tuple[PrimExpr, ...] | None:

@@ -6,7 +6,8 @@ from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.alternatives import (
     Alternatives,
@@ -282,13 +283,8 @@ class Matcher:
 
 def _flattened(entry: _Entry) -> Iterator[tuple[DFPattern, Value] | StructInfoGoal]:
     """The single entries in an entry, in order."""
-    waiting: list[_Entry] = [entry]
-    while waiting:
-        entry = waiting.pop()
-        if isinstance(entry, _Group):
-            waiting += reversed(entry.entries)
-        else:
-            yield entry
+    inside = preorder([entry], lambda e: e.entries if isinstance(e, _Group) else ())
+    return (single for single in inside if not isinstance(single, _Group))
 
 
 def assignment(fits: Sequence[Sequence[T]]) -> dict[T, int] | None:
@@ -320,11 +316,11 @@ def extract_matched_expr(
         MisuseError (also TypeError): `expr` is not an expression, or `var2val` not a mapping.
     """
     if not isinstance(expr, (Expr, Op)):
-        raise MisuseError(f"patterns match expressions, found {expr!r:.60}", about=expr)
+        raise unexpected(expr, "patterns match expressions")
     if not isinstance(var2val, Mapping | None):
-        raise MisuseError(
-            f"var2val is a table from variables to values, found {var2val!r:.60}",
-            about=var2val,
+        raise unexpected(
+            var2val,
+            "var2val is a table from variables to values",
             hint="relax.analysis.get_var2val(func) returns one",
         )
     return Matcher([pattern], var2val or {}).first([Goal(pattern, expr)])

@@ -12,9 +12,10 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.description import described
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
+from relaxpy.ir.core.orders import postorder
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.context import Edge, PatternContext, innermost
 from relaxpy.ir.relax.nodes import Expr, StructInfo, Var, as_shape, as_struct_info
@@ -153,7 +154,7 @@ def check_pattern(value: object) -> None:
 
 def _as_patterns(values: object, what: str) -> tuple[DFPattern, ...]:
     if not isinstance(values, (list, tuple)):
-        raise MisuseError(f"{what} are a list of patterns, found {values!r:.60}", about=values)
+        raise unexpected(values, f"{what} are a list of patterns")
     for value in values:
         check_pattern(value)
     return tuple(values)
@@ -171,8 +172,7 @@ class ExprPattern(DFPattern):
     expr: Expr | Op
 
     def __post_init__(self) -> None:
-        if not isinstance(self.expr, (Expr, Op)):
-            raise MisuseError(f"expected an expression, found {self.expr!r:.60}", about=self.expr)
+        check_type(self.expr, (Expr, Op), "expected an expression")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -304,7 +304,7 @@ class UnorderedTuplePattern(_FieldsPattern):
 
 def _check_index(index: object) -> None:
     if isinstance(index, bool) or not isinstance(index, int):
-        raise MisuseError(f"an index is an integer, found {index!r:.60}", about=index)
+        raise unexpected(index, "an index is an integer")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -400,7 +400,7 @@ class DataTypePattern(RestrictedPattern):
 
 def _as_dims(shape: object) -> tuple[PrimExpr, ...]:
     if not isinstance(shape, (list, tuple)):
-        raise MisuseError(f"a shape is a list of dimensions, found {shape!r:.60}", about=shape)
+        raise unexpected(shape, "a shape is a list of dimensions")
     return as_shape(shape)
 
 
@@ -441,7 +441,7 @@ class PrimArrPattern(DFPattern):
 
 def _attributes(attrs: object) -> Attrs:
     if not isinstance(attrs, Mapping):
-        raise MisuseError(f"attributes are a dict, found {attrs!r:.60}", about=attrs)
+        raise unexpected(attrs, "attributes are a dict")
     return as_attrs(attrs)
 
 
@@ -494,16 +494,7 @@ def subpatterns(pattern: DFPattern) -> list[DFPattern]:
 
 def all_subpatterns(roots: Sequence[DFPattern]) -> list[DFPattern]:
     """The patterns under `roots`, roots included, each once and after its subpatterns."""
-    visited: dict[DFPattern, None] = {}
-    stack: list[tuple[DFPattern, bool]] = [(root, False) for root in reversed(roots)]
-    while stack:
-        pattern, ready = stack.pop()
-        if ready:
-            visited[pattern] = None
-        elif pattern not in visited:
-            stack.append((pattern, True))
-            stack += [(sub, False) for sub in reversed(subpatterns(pattern))]
-    return list(visited)
+    return list(postorder(roots, subpatterns))
 
 
 def _copies(roots: Sequence[DFPattern]) -> dict[DFPattern, DFPattern]:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, TransformError, counted
+from relaxpy.errors import MisuseError, TransformError, check_type, counted, unexpected
+from relaxpy.ir.link import link_functions
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
 from relaxpy.ir.relax.block_builder.derive import normalize_function
+from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.dpl.apply_rules import rewritten
 from relaxpy.ir.relax.dpl.context import PatternContext
 from relaxpy.ir.relax.dpl.context_rule import ContextRule, MatchRewriter
-from relaxpy.ir.relax.dpl.from_function import rule_of_module
+from relaxpy.ir.relax.dpl.from_function import Instantiate, rule_of_module
 from relaxpy.ir.relax.dpl.replacing import Rewriter
 from relaxpy.ir.relax.dpl.rules import ExprRule, Rule
-from relaxpy.ir.relax.dpl.subroutines import Subroutines, called_subroutines
 from relaxpy.ir.relax.dpl.tuple_rule import TupleRule
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, Function, If, SeqExpr
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
@@ -163,7 +164,7 @@ def _rules(
 
 def _check_callable(func: object) -> None:
     if not callable(func):
-        raise MisuseError(f"a rewriter is a function, found {func!r:.60}", about=func)
+        raise unexpected(func, "a rewriter is a function")
 
 
 class ExprPatternRewriter(PatternMatchingRewriter):
@@ -192,8 +193,7 @@ class OrRewriter(PatternMatchingRewriter):
     @user_facing
     def __init__(self, lhs: PatternMatchingRewriter, rhs: PatternMatchingRewriter) -> None:
         for side in (lhs, rhs):
-            if not isinstance(side, PatternMatchingRewriter):
-                raise MisuseError(f"rewriters are combined, found {side!r:.60}", about=side)
+            check_type(side, PatternMatchingRewriter, "rewriters are combined")
         super().__init__((*lhs.rules, *rhs.rules))
 
 
@@ -241,3 +241,40 @@ def _check_function(func: object) -> None:
             about=func,
             hint="PatternMatchingRewriter takes modules, too",
         )
+
+
+class Subroutines:
+    """The subroutines of rules by the names that they get in a module, and the renamed rules."""
+
+    def __init__(self, rules: Sequence[Rule], mod: IRModule) -> None:
+        self.mod = mod
+        self.functions: dict[str, BaseFunc] = {}
+        self.rules = [self._renamed(rule) for rule in rules]
+
+    def _renamed(self, rule: Rule) -> Rule:
+        """The rule, whose replacements call subroutines by their names in the module."""
+        if not isinstance(rule, (ExprRule, TupleRule)) or not isinstance(rule.func, Instantiate):
+            return rule
+        present = {**self.mod.functions_by_name, **self.functions}
+        entries = link_functions(rule.subroutines, present, present, separator="_")
+        self.functions.update(func for func in entries.values() if func[0] not in self.mod)
+        names = {name: new_name for name, (new_name, _) in entries.items()}
+        return replace(rule, func=rule.func.with_names(names))
+
+    def called_in(self, mod: IRModule) -> dict[str, BaseFunc]:
+        """The subroutines that the rewritten functions of the module call, directly or not."""
+        called: dict[str, BaseFunc] = {}
+        before = self.mod.functions_by_name
+        waiting = [f for name, f in mod.functions_by_name.items() if f is not before[name]]
+        while waiting:
+            for name in mentioned_globals(waiting.pop()):
+                if name in self.functions and name not in called:
+                    called[name] = self.functions[name]
+                    waiting.append(called[name])
+        return called
+
+
+def called_subroutines(expr: Expr, rules: Sequence[Rule]) -> list[str]:
+    """The names of the subroutines of rules that an expression calls."""
+    names = mentioned_globals(expr)
+    return [name for name in names if any(name in rule.subroutines for rule in rules)]

@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.expect import expect
@@ -44,8 +44,7 @@ def emit_te(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
 
 def _tensor_variable(shape: Sequence[Any], dtype: str, name: str) -> Var:
     """A new variable; its name is unique in the function that is being built, if there is one."""
-    if not isinstance(shape, (list, tuple)):
-        raise MisuseError(f"a shape is a list or a tuple, found {shape!r:.60}", about=shape)
+    check_type(shape, (list, tuple), "a shape is a list or a tuple")
     builder = BlockBuilder.current()
     unique = name if builder is None else builder.get_unique_name(name)
     return Var(unique, TensorStructInfo(shape, dtype))  # type: ignore[arg-type]

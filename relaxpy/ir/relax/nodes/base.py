@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import replace
 from relaxpy.description import described
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.equality.structural import structural_key
 from relaxpy.ir.op import Op
@@ -281,7 +281,7 @@ def check_kind(
 def check_name(value: object, what: str) -> None:
     """Raise MisuseError (also TypeError) if a name is not a string; `what` describes it."""
     if not isinstance(value, str):
-        raise MisuseError(f"{what} is a string, found {value!r:.60}", about=value)
+        raise unexpected(value, f"{what} is a string")
 
 
 def as_members(value: object, what: str, rule: str) -> tuple[Any, ...]:

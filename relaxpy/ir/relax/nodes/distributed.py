@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.global_info import GlobalInfo
@@ -46,9 +46,7 @@ class DeviceMesh(GlobalInfo):
     def __post_init__(self) -> None:
         shape, ids = self.shape, self.device_ids
         if not isinstance(shape, (tuple, list)) or not all(map(_is_natural, shape)):
-            raise MisuseError(
-                f"the shape of a mesh is a list of integers, found {shape!r:.60}", about=shape
-            )
+            raise unexpected(shape, "the shape of a mesh is a list of integers")
         if math.prod(shape) > MAX_DEVICES:
             raise MisuseError(f"a mesh has at most {MAX_DEVICES} devices", about=shape)
         if isinstance(ids, Range):
@@ -59,7 +57,7 @@ class DeviceMesh(GlobalInfo):
                 raise _wrong_count(shape, extent.value)
             ids = tuple(range(start.value, start.value + extent.value))
         elif not isinstance(ids, (tuple, list, range)) or not all(map(_is_natural, ids)):
-            raise MisuseError(f"devices are numbered from 0, found {ids!r:.60}", about=ids)
+            raise unexpected(ids, "devices are numbered from 0")
         if len(ids) != math.prod(shape):
             raise _wrong_count(shape, len(ids))
         object.__setattr__(self, "shape", tuple(shape))
@@ -102,15 +100,11 @@ class PlacementSpec(Node):
 
     def __post_init__(self) -> None:
         if self.kind not in ("sharding", "replica"):
-            raise MisuseError(
-                f"a placement is sharding or replica, found {self.kind!r:.60}", about=self.kind
-            )
+            raise unexpected(self.kind, "a placement is sharding or replica")
         if self.kind == "replica":
             object.__setattr__(self, "axis", -1)
         elif not _is_natural(self.axis):
-            raise MisuseError(
-                f"an axis is an integer >= 0, found {self.axis!r:.60}", about=self.axis
-            )
+            raise unexpected(self.axis, "an axis is an integer >= 0")
 
     @staticmethod
     def sharding(axis: int) -> PlacementSpec:
@@ -193,13 +187,13 @@ class DTensorStructInfo(StructInfo):
         if not isinstance(tensor, TensorStructInfo):
             raise MisuseError(f"expected a TensorStructInfo, found {tensor!s:.60}", about=tensor)
         if not isinstance(mesh, DeviceMesh):
-            raise MisuseError(f"expected a DeviceMesh, found {mesh!r:.60}", about=mesh)
+            raise unexpected(mesh, "expected a DeviceMesh")
         placement: object = self.placement
         if isinstance(placement, str):
             placement = Placement.from_text(placement)
             object.__setattr__(self, "placement", placement)
         if not isinstance(placement, Placement):
-            raise MisuseError(f"expected a Placement, found {placement!r:.60}", about=placement)
+            raise unexpected(placement, "expected a Placement")
         if len(placement.dim_specs) != len(mesh.shape):
             raise MisuseError(
                 f"the mesh has {len(mesh.shape)} axes, the placement {len(placement.dim_specs)}",

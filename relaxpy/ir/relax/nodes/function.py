@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.op import Op
@@ -118,15 +118,10 @@ def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
         pairs = result.items()
         result = Attrs({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in pairs})
     forced = result.get("relax.force_pure")
-    if not isinstance(forced, int | None):
-        raise MisuseError(
-            f"relax.force_pure is True or False, found {forced!r:.60}", rule="WF-21", about=forced
-        )
+    check_type(forced, int | None, "relax.force_pure is True or False", rule="WF-21")
     symbol = result.get("global_symbol")
     if symbol is not None and not isinstance(symbol, str):
-        raise MisuseError(
-            f"global_symbol is a string, found {symbol!r:.60}", rule="WF-13", about=symbol
-        )
+        raise unexpected(symbol, "global_symbol is a string", rule="WF-13")
     return result
 
 
@@ -192,10 +187,7 @@ class BaseFunc(base.Expr):
         Errors:
             MisuseError (also TypeError): `key` is neither a name nor a table.
         """
-        if not isinstance(key, (str, Mapping)):
-            raise MisuseError(
-                f"expected the name of an attribute, or a table, found {key!r:.60}", about=key
-            )
+        check_type(key, (str, Mapping), "expected the name of an attribute, or a table")
         changes = {key: value} if isinstance(key, str) else dict(key)
         return self._with_attrs(self.attrs.updated(changes))
 

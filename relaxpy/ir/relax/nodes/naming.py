@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.relax.nodes import Var as GraphVar
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
@@ -20,8 +20,7 @@ def set_name(node: Any, name: str) -> None:
     Errors:
         MisuseError (also TypeError): `node` is neither, or `name` is not a string.
     """
-    if not isinstance(name, str):
-        raise MisuseError(f"a variable is named by a string, found {name!r:.60}", about=name)
+    check_type(name, str, "a variable is named by a string")
     match node:
         case IterVar(var=var):
             set_name(var, name)
@@ -35,6 +34,4 @@ def set_name(node: Any, name: str) -> None:
         case GraphVar():
             object.__setattr__(node, "name_hint", name)
         case _:
-            raise MisuseError(
-                f"expected a variable or a buffer to rename, found {node!r:.60}", about=node
-            )
+            raise unexpected(node, "expected a variable or a buffer to rename")

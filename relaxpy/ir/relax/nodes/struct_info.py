@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.description import described, digits
-from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.errors import MisuseError, UnknownNameError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.core.node import set_fields
@@ -162,7 +162,7 @@ def as_scalar(value: object) -> tir.PrimExpr:
         MisuseError (also TypeError): it is not a number.
     """
     if isinstance(value, str):
-        raise MisuseError(f"a scalar is a number, found {value!r:.60}", rule="RES-46", about=value)
+        raise unexpected(value, "a scalar is a number", rule="RES-46")
     if isinstance(value, np.number):
         return ops.const(value.item(), DataType(value.dtype))
     return ops.convert(value)
@@ -288,9 +288,7 @@ class TensorStructInfo(base.StructInfo):
                     about=shape,
                 )
         if self.vdevice is not None and not isinstance(self.vdevice, (VDevice, str)):
-            raise MisuseError(
-                f"a tensor is on a VDevice, found {self.vdevice!r:.60}", about=self.vdevice
-            )
+            raise unexpected(self.vdevice, "a tensor is on a VDevice")
         dtype = VOID if self.dtype is None else DataType(self.dtype)
         set_fields(self, shape=shape, dtype=dtype, ndim=_rank(self.ndim, known))
 
@@ -433,8 +431,7 @@ def known_derivation(name: object) -> EnvFunc:
         MisuseError (also TypeError): `name` is not a string.
         UnknownNameError: there is no such derivation.
     """
-    if not isinstance(name, str):
-        raise MisuseError(f"a derive_func is an EnvFunc, found {name!r:.60}", about=name)
+    check_type(name, str, "a derive_func is an EnvFunc")
     if name not in DERIVATIONS:
         raise UnknownNameError(
             f"no derivation is named {name!r}; there are {', '.join(DERIVATIONS)}", about=name

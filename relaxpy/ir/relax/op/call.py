@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
+from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted, unexpected
 from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallKind
@@ -55,9 +55,7 @@ def index_list(indices: int | Sequence[int]) -> tuple[int, ...]:
     """
     index_tuple = indices if isinstance(indices, (list, tuple)) else (indices,)
     if not all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in index_tuple):
-        raise MisuseError(
-            f"inplace_indices is int or a list of them, found {indices!r:.60}", about=indices
-        )
+        raise unexpected(indices, "inplace_indices is int or a list of them")
     return tuple(map(int, index_tuple))
 
 
@@ -71,7 +69,7 @@ def packed_callee(func: rx.Expr | str) -> rx.Expr:
         return rx.ExternFunc(func)
     if isinstance(func, rx.Expr):
         return func
-    raise MisuseError(f"expected a packed function or its name, found {func!r:.60}", about=func)
+    raise unexpected(func, "expected a packed function or its name")
 
 
 def operand_sinfo(call: rx.Call, ctx: Context) -> tuple[rx.Expr, tuple[rx.StructInfo, ...]]:
@@ -275,10 +273,10 @@ def kernel_args(gvar: rx.Expr, args: Operands, tir_vars: object) -> tuple[rx.Exp
     """The operands of a call of a PrimFunc: itself, the tuple of inputs, and scalars as a shape."""
     if not isinstance(gvar, rx.Expr):
         named = isinstance(gvar, str) and gvar.isidentifier()
-        raise MisuseError(
-            f"expected a PrimFunc of the module, found {gvar!r:.60}",
+        raise unexpected(
+            gvar,
+            "expected a PrimFunc of the module",
             rule="OP-1",
-            about=gvar,
             hint=f"name it as a member of the module's class: Module.{gvar}" if named else None,
         )
     if tir_vars is None:
@@ -286,7 +284,7 @@ def kernel_args(gvar: rx.Expr, args: Operands, tir_vars: object) -> tuple[rx.Exp
     if isinstance(tir_vars, (list, tuple)):
         tir_vars = rx.ShapeExpr(tuple(tir_vars))
     if not isinstance(tir_vars, rx.Expr):
-        raise MisuseError(f"tir_vars is a shape, found {tir_vars!r:.60}", about=tir_vars)
+        raise unexpected(tir_vars, "tir_vars is a shape")
     return gvar, operand_tuple(args), tir_vars
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
 from relaxpy.ir.relax import nodes as rx
@@ -168,7 +168,7 @@ def _complete_range(arguments: dict[str, Any]) -> None:
     for name in ("start", "end", "step"):
         value = arguments[name]
         if isinstance(value, bool) or not isinstance(value, (numbers.Real, PrimExpr, rx.Expr)):
-            raise MisuseError(f"{name} is a number, found {value!r:.60}", about=value)
+            raise unexpected(value, f"{name} is a number")
         if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
             wide = arguments["dtype"] is not None and DataType(arguments["dtype"]) == FLOAT64
             value = FloatImm(FLOAT64 if wide else FLOAT32, float(value))

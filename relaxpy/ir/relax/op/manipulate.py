@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.op_record import Columns, Memory
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition import rules
@@ -179,9 +179,9 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
     if isinstance(requested, rx.Expr) and not isinstance(requested, rx.ShapeExpr):
         return
     if not isinstance(requested, (rx.ShapeExpr, list, tuple)):
-        raise MisuseError(
-            f"a shape is a list of sizes or a shape value, found {requested!r:.60}",
-            about=requested,
+        raise unexpected(
+            requested,
+            "a shape is a list of sizes or a shape value",
             hint=f"one axis is written ({requested!r:.60},)",
         )
     shape = list(requested)

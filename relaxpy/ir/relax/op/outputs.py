@@ -11,6 +11,7 @@ from relaxpy.errors import (
     StructInfoError,
     StructInfoTypeError,
     counted,
+    unexpected,
 )
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import explain_incompatibility
@@ -149,8 +150,4 @@ def _read_shape(shape: object) -> rx.Expr:
                 about=shape,
             )
         case _:
-            raise MisuseError(
-                f"a shape is a list of sizes or a shape value, found {shape!r:.60}",
-                rule="OP-2",
-                about=shape,
-            )
+            raise unexpected(shape, "a shape is a list of sizes or a shape value", rule="OP-2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.errors import MisuseError, StructInfoTypeError
+from relaxpy.errors import StructInfoTypeError, check_type
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op_record import CallArguments, CallKind
 from relaxpy.ir.relax import nodes as rx
@@ -64,10 +64,7 @@ def call_py_func(py_func_name: str, *args: Operand, out_sinfo: StructInfos) -> r
         MisuseError (also TypeError): the name is not a string.
     """
     name = py_func_name.value if isinstance(py_func_name, rx.StringImm) else py_func_name
-    if not isinstance(name, str):
-        raise MisuseError(
-            f"a Python function is called by its name, found {name!r:.60}", about=name
-        )
+    check_type(name, str, "a Python function is called by its name")
     if len(args) == 1 and isinstance(args[0], (tuple, list, rx.Tuple)):
         args = tuple(args[0].fields if isinstance(args[0], rx.Tuple) else args[0])
     return rx.Call(

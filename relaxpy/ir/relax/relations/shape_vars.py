@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TypeVar, cast
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rebuild, walk
@@ -204,15 +204,11 @@ def substitute_info(info: I, values: Mapping[tir.Var, tir.PrimExpr]) -> I:
     """
     if not isinstance(info, rx.StructInfo):
         info = cast("I", rx.as_struct_info(info))
-    if not isinstance(values, Mapping):
-        raise MisuseError(
-            f"expected a table of variables and sizes, found {values!r:.60}", about=values
-        )
+    check_type(values, Mapping, "expected a table of variables and sizes")
     if not values:
         return info
     first = next(iter(values))  # checking every key of a large table would take too long
-    if not isinstance(first, tir.Var):
-        raise MisuseError(f"sizes replace a tir.Var, found {first!r:.60}", about=first)
+    check_type(first, tir.Var, "sizes replace a tir.Var")
     table = {var: _image(var, values[var]) for var in _mentioned(info) if var in values}
     if not table:
         return info

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import rebuild
@@ -52,9 +52,7 @@ def _integer(var: tir.Var, value: Any) -> Any:
     else:
         is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_integer:
-        raise MisuseError(
-            f"shape variable {var.name} is an integer, found {value!r:.60}", about=value
-        )
+        raise unexpected(value, f"shape variable {var.name} is an integer")
     return value
 
 

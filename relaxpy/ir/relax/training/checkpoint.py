@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError, MisuseError
+from relaxpy.errors import BuilderStateError, MisuseError, unexpected
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Expr, Var
 from relaxpy.ir.relax.op.definition.registry import R
@@ -93,10 +93,9 @@ def _starts(functions: Sequence[object], segments: int | Sequence[int]) -> list[
         limits = [-1, *starts, count]
         if starts[:1] == [0] and all(map(operator.lt, limits, limits[1:])):
             return starts
-    raise MisuseError(
-        f"segments are a number from 1 to {count}, or increasing indices below that from 0, "
-        f"found {segments!r:.60}",
-        about=segments,
+    raise unexpected(
+        segments,
+        f"segments are a number from 1 to {count}, or increasing indices below that from 0",
     )
 
 
@@ -108,7 +107,7 @@ def _between(
     end: Callable[[Expr], Any],
 ) -> Any:
     if not callable(func):
-        raise MisuseError(f"a checkpoint is around a function, found {func!r:.60}", about=func)
+        raise unexpected(func, "a checkpoint is around a function")
     result = func(
         *(start(arg) if isinstance(arg, Var) else arg for arg in args),
         **{key: start(arg) if isinstance(arg, Var) else arg for key, arg in kwargs.items()},

@@ -13,7 +13,7 @@ import numpy as np
 
 from relaxpy import progress
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.progress import long_work
 
@@ -51,11 +51,8 @@ def fit(
 ) -> History:
     """Train a trainer, as `Trainer.fit` says."""
     if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 0:
-        raise MisuseError(f"epochs is 0, 1, 2, ..., found {epochs!r:.60}", about=epochs)
-    if not isinstance(data, Iterable):
-        raise MisuseError(
-            f"data is an iterable of pairs of inputs and targets, found {data!r:.60}", about=data
-        )
+        raise unexpected(epochs, "epochs is 0, 1, 2, ...")
+    check_type(data, Iterable, "data is an iterable of pairs of inputs and targets")
     if resume and checkpoint is None:
         raise MisuseError("resume needs the name of a checkpoint")
     if epochs > 1 and iter(data) is data:

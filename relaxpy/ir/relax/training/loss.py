@@ -8,7 +8,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import R
@@ -32,10 +32,7 @@ class Loss(ABC):
 
     def __init__(self, reduction: str = "mean") -> None:
         if reduction not in REDUCTIONS:
-            raise MisuseError(
-                f"a reduction is one of {', '.join(REDUCTIONS)}, found {reduction!r:.60}",
-                about=reduction,
-            )
+            raise unexpected(reduction, f"a reduction is one of {', '.join(REDUCTIONS)}")
         self.reduction = reduction
 
     @abstractmethod
@@ -114,9 +111,7 @@ class _CrossEntropy(Loss):
     def __init__(self, reduction: str = "mean", ignore_index: int = -100) -> None:
         super().__init__(reduction)
         if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-            raise MisuseError(
-                f"ignore_index is an int, found {ignore_index!r:.60}", about=ignore_index
-            )
+            raise unexpected(ignore_index, "ignore_index is an int")
         self.ignore_index = ignore_index
 
     @staticmethod
@@ -183,6 +178,4 @@ def _parameter(param: rx.Var | rx.StructInfo, name: str) -> rx.Var:
     try:
         return rx.Var(name, rx.as_struct_info(param))
     except MisuseError:
-        raise MisuseError(
-            f"{name} are a Var or struct info, found {param!r:.60}", about=param
-        ) from None
+        raise unexpected(param, f"{name} are a Var or struct info") from None

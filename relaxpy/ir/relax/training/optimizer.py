@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError, MisuseError
+from relaxpy.errors import BuilderStateError, MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.relax import nodes as rx
@@ -51,9 +51,7 @@ class Optimizer(ABC):
         if isinstance(params, rx.Var):
             params = [params]
         if not isinstance(params, (list, tuple)) or not params:
-            raise MisuseError(
-                f"params are variables, at least one, found {params!r:.60}", about=params
-            )
+            raise unexpected(params, "params are variables, at least one")
         sinfos = [_parameter_sinfo(var) for var in params]
         dtypes = {str(sinfo.dtype) for sinfo in sinfos}
         if len(dtypes) > 1:
@@ -260,7 +258,7 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(lr, weight_decay)
         if not isinstance(betas, (list, tuple)) or len(betas) != 2:
-            raise MisuseError(f"betas are two numbers, found {betas!r:.60}", about=betas)
+            raise unexpected(betas, "betas are two numbers")
         self.betas = tuple(as_number("a beta", beta) for beta in betas)
         self.eps = as_number("eps", eps)
 
@@ -302,7 +300,7 @@ def one_minus(value: float) -> float:
 def as_number(name: str, value: object) -> float:
     """A real number as a float."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise MisuseError(f"{name} is a number, found {value!r:.60}", about=value)
+        raise unexpected(value, f"{name} is a number")
     return float(value)
 
 
@@ -310,9 +308,7 @@ def _parameter_sinfo(var: object) -> rx.TensorStructInfo:
     """The struct info of a parameter, a tensor of floats."""
     sinfo = var.struct_info if isinstance(var, rx.Var) else None
     if not isinstance(sinfo, rx.TensorStructInfo) or not sinfo.dtype.is_float:
-        raise MisuseError(
-            f"a parameter is a variable for a tensor of floats, found {var!r:.60}", about=var
-        )
+        raise unexpected(var, "a parameter is a variable for a tensor of floats")
     return sinfo
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, TransformError, UnknownNameError, close_names
+from relaxpy.errors import TransformError, UnknownNameError, close_names, unexpected
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -56,10 +56,8 @@ class SetupTrainer(Pass):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.loss_args) < 2:
-            raise MisuseError(
-                "loss_args are struct infos of predictions and targets, found "
-                f"{self.loss_args!r:.60}",
-                about=self.loss_args,
+            raise unexpected(
+                self.loss_args, "loss_args are struct infos of predictions and targets"
             )
 
     @override

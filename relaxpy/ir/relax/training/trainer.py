@@ -14,8 +14,10 @@ from relaxpy.errors import (
     RuntimeCheckError,
     TrainerStateError,
     UnknownNameError,
+    check_type,
     close_names,
     counted,
+    unexpected,
 )
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
@@ -83,9 +85,7 @@ class _Values:
                 )
             loaded = dict(enumerate(values))
         else:
-            raise MisuseError(
-                f"values of {self.kind}s are a list or a dict, found {values!r:.60}", about=values
-            )
+            raise unexpected(values, f"values of {self.kind}s are a list or a dict")
         arrays = {k: self._fitting(self.variables[k], value) for k, value in loaded.items()}
         return [arrays.get(k, value) for k, value in enumerate(self.values)]
 
@@ -157,8 +157,7 @@ class Trainer:
         device: object = None,
         zero_init_param_state: bool = True,
     ) -> None:
-        if not isinstance(train_mod, IRModule):
-            raise MisuseError(f"expected an IRModule, found {train_mod!r:.60}", about=train_mod)
+        check_type(train_mod, IRModule, "expected an IRModule")
         adjoint, state = (
             train_mod.functions_by_name.get(ADJOINT),
             train_mod.attrs.get("optim_state"),

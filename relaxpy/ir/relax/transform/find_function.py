@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.errors import MisuseError, TransformError, UnknownNameError, close_names
+from relaxpy.errors import TransformError, UnknownNameError, close_names, unexpected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Function, GlobalVar
 
@@ -17,7 +17,7 @@ def name_of_function(func_name: object, option: str = "func_name") -> str:
         return func_name.name_hint
     if isinstance(func_name, str):
         return func_name
-    raise MisuseError(f"{option} names a function, found {func_name!r:.60}", about=func_name)
+    raise unexpected(func_name, f"{option} names a function")
 
 
 def find_function(mod: IRModule, func_name: object, pass_name: str) -> tuple[str, Function]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoError, warn
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoError, unexpected, warn
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import rebuild
@@ -212,11 +212,11 @@ class _Legalizer(BindingRewriter):
         try:
             result = apply_column(name, "legalisation", rule, builder=builder, call=call)
             if not isinstance(result, rx.Expr):
-                raise MisuseError(
-                    f"the legalisation of {name} returns an expression, found {result!r:.60}",
+                raise unexpected(
+                    result,
+                    f"the legalisation of {name} returns an expression",
                     span=call.span,
                     hint="return builder.call_te(...), or a call of simpler operators",
-                    about=result,
                 )
             if not _is_normal(result):
                 result = builder.normalize(result)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.module import RelayModule
@@ -93,18 +96,10 @@ class Effects:
                 return None
 
 
-def _below(root: Node) -> list[Node]:
-    """Return all nodes of an expression but types, each once."""
-    found: list[Node] = []
-    visited: set[int] = set()
-    stack: list[Node] = [root]
-    while stack:
-        node = stack.pop()
-        if id(node) not in visited and not isinstance(node, (Type, rl.Constructor)):
-            visited.add(id(node))
-            found.append(node)
-            stack += children(node)
-    return found
+def _below(root: Node) -> Iterator[Node]:
+    """Visit all nodes of an expression but types, each once."""
+    skipped = (Type, rl.Constructor)
+    return reached([root], lambda node: [c for c in children(node) if not isinstance(c, skipped)])
 
 
 def is_dataflow(expr: rl.RelayExpr, mod: RelayModule | None = None) -> bool:

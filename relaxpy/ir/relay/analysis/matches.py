@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.relay.expr import (
     Constructor,
     Match,
     Pattern,
     PatternConstructor,
     PatternTuple,
+    PatternVar,
     PatternWildcard,
+    Var,
 )
+from relaxpy.ir.relay.type_text import listed
 
 if TYPE_CHECKING:
     from relaxpy.ir.relay.module import RelayModule
@@ -37,36 +41,29 @@ class Case:
 
     @override
     def __str__(self) -> str:
-        return case_text(self.pattern)
+        return pattern_text(self.pattern)
 
     __repr__ = __str__
 
 
-def case_text(root: Pattern) -> str:
-    """Return the text of a pattern without variables."""
-    pieces: list[str] = []
-    stack: list[Pattern | str] = [root]
-    while stack:
-        part = stack.pop()
-        inner: Sequence[Pattern] = ()
-        if isinstance(part, str):
-            pieces.append(part)
-            continue
-        if isinstance(part, PatternConstructor):
-            pieces.append(part.constructor.name_hint)
-            inner = part.patterns
-        elif isinstance(part, PatternTuple):
-            inner = part.patterns
-            if not inner:
-                pieces.append("()")
-        else:
-            pieces.append("_")
-        if inner:
-            listed: list[Pattern | str] = ["("]
-            for index, pattern in enumerate(inner):
-                listed += (", ", pattern) if index else (pattern,)
-            stack += reversed([*listed, ")"])
-    return "".join(pieces)
+def pattern_text(root: Pattern, name_of: Callable[[Var], str] = lambda var: "_") -> str:
+    """Return the text of a pattern; `name_of` names its variables."""
+
+    def pieces(part: Pattern | str) -> Iterable[Pattern | str]:
+        match part:
+            case PatternVar(var=var):
+                return (name_of(var),)
+            case PatternConstructor(constructor=constructor, patterns=()):
+                return (constructor.name_hint,)
+            case PatternConstructor(constructor=constructor, patterns=patterns):
+                return (f"{constructor.name_hint}(", *listed(patterns), ")")
+            case PatternTuple(patterns=patterns):
+                return ("(", *listed(patterns, ","), ")")
+            case _:
+                return () if isinstance(part, str) else ("_",)
+
+    roots: list[Pattern | str] = [root]
+    return "".join(part for part in preorder(roots, pieces) if isinstance(part, str))
 
 
 @user_facing

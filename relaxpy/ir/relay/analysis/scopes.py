@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import postorder
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.op.registry import Op
 
@@ -58,7 +59,7 @@ class Scopes:
         self.of: dict[int, Scope] = {id(root): self.outermost}
         self.uses: dict[int, int] = {id(root): 1}
         self.inner: dict[int, tuple[Scope, ...]] = {}
-        order = _post_order(root)
+        order = [*postorder([root], _operands)]
         self.nodes = order
         self.lets = [node for node in order if isinstance(node, rl.Let)]
         for node in reversed(order):
@@ -123,21 +124,3 @@ def _operands(node: rl.RelayExpr) -> Iterator[rl.RelayExpr]:
     for operand in (*same_scope(node), *scope_roots(node)):
         if not is_atom(operand):
             yield operand
-
-
-def _post_order(root: rl.RelayExpr) -> list[rl.RelayExpr]:
-    """Return all expressions but atoms, operands before the expressions that use them."""
-    order: list[rl.RelayExpr] = []
-    visited = {id(root)}
-    stack = [(root, _operands(root))]
-    while stack:
-        node, operands = stack[-1]
-        for operand in operands:
-            if id(operand) not in visited:
-                visited.add(id(operand))
-                stack.append((operand, _operands(operand)))
-                break
-        else:
-            stack.pop()
-            order.append(node)
-    return order

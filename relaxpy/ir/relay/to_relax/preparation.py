@@ -15,11 +15,11 @@ from relaxpy.ir.core.traverse import children, rename, walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
-from relaxpy.ir.relay.to_relax.instances import instance_of, other_type_args
 from relaxpy.ir.relay.transform.eta_expand import is_polymorphic, values_expanded
 from relaxpy.ir.relay.transform.fuse_ops import defused
+from relaxpy.ir.relay.transform.lets import with_fresh_variables
 from relaxpy.ir.relay.transform.passes import map_functions
-from relaxpy.ir.relay.ty import Type
+from relaxpy.ir.relay.ty import Type, TypeKind
 
 _MAX_INSTANCES: Final = 4096
 """The number of instances of local functions in a function."""
@@ -173,3 +173,21 @@ def _without_type_args(function: rl.Function, var: rl.Var) -> rl.RelayExpr:
         return replace(node, type_args=()) if is_call else None  # type: ignore[type-var]
 
     return rl.rewrite(function, rule)
+
+
+def instance_of(function: rl.Function, args: tuple[Any, ...]) -> rl.Function:
+    """Return a copy of a function, with variables of its own, for these type arguments."""
+    types: dict[Node, Node] = {
+        param: arg
+        for param, arg in zip(function.type_params, args, strict=True)
+        if param.kind is TypeKind.Type
+    }
+    rest = tuple(param for param in function.type_params if param not in types)
+    mono = rename(replace(function, type_params=rest, checked_type_=None), types)
+    return with_fresh_variables(mono)
+
+
+def other_type_args(function: rl.Function, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of the type parameters that an instance still has."""
+    pairs = zip(function.type_params, args, strict=True)
+    return tuple(arg for param, arg in pairs if param.kind is not TypeKind.Type)

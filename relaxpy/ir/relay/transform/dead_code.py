@@ -9,6 +9,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.effects import Effects
@@ -143,14 +144,9 @@ class RemoveUnusedFunctions(RelayPass):
                     rule="RLY-95",
                     about=name,
                 )
-        reached: set[str] = set()
-        waiting = list(self.entry_functions)
-        while waiting:
-            name = waiting.pop()
-            if name not in reached and name in functions:
-                reached.add(name)
-                waiting += global_names(functions[name])
-        if len(reached) == len(functions):
+        graph = {name: global_names(f) & functions.keys() for name, f in functions.items()}
+        needed = {*reached(self.entry_functions, graph.__getitem__)}
+        if len(needed) == len(functions):
             return mod
-        kept = {name: function for name, function in functions.items() if name in reached}
+        kept = {name: function for name, function in functions.items() if name in needed}
         return mod.with_fields(functions_by_name=kept)

@@ -11,6 +11,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import is_atom
 from relaxpy.ir.relay.module import RelayModule
@@ -44,14 +45,8 @@ def _stays(let: rl.Let, value: rl.RelayExpr) -> bool:
 
 def _is_constant(expr: rl.RelayExpr) -> bool:
     """Return whether an expression is a constant, or a tuple of constants, however deep."""
-    waiting = [expr]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, rl.Tuple):
-            waiting += part.fields
-        elif not isinstance(part, rl.Constant):
-            return False
-    return True
+    parts = preorder([expr], lambda part: part.fields if isinstance(part, rl.Tuple) else ())
+    return all(isinstance(part, (rl.Tuple, rl.Constant)) for part in parts)
 
 
 def _folded(node: Node) -> Node | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.dtype import DataType
@@ -57,10 +57,8 @@ def accessed_buffer(stage: Stage, which: BufferName) -> tuple[Buffer, bool]:
             buffer = buffer_of(stage, which, regions, "accesses")
             return buffer, any(region.buffer is buffer for region in stage.block.writes)
         case _:
-            raise MisuseError(
-                "a buffer is ('read', number), ('write', number), a name or the buffer, found "
-                f"{which!r:.60}",
-                about=which,
+            raise unexpected(
+                which, "a buffer is ('read', number), ('write', number), a name or the buffer"
             )
 
 

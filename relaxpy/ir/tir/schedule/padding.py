@@ -12,7 +12,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer, outside_indices
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.cache import with_buffer
@@ -129,7 +129,7 @@ def _check_sum(stage: Stage, grown: set[Var]) -> None:
     """Errors: ScheduleError if what is added to a block changes a sum, or cannot be computed."""
     body = stage.block.body
     assert isinstance(body, BufferStore)
-    if any(not isinstance(node, _EINSUM) for node in _operations(body.value)):
+    if any(not isinstance(node, _EINSUM) for node in outside_indices(body.value)):
         raise refused(f"block {stage.name} is not an einsum of products and sums", stage.block)
     reduced = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.CommReduce}
     if grown.isdisjoint(reduced):
@@ -150,18 +150,6 @@ def _check_sum(stage: Stage, grown: set[Var]) -> None:
         raise refused(
             f"block {stage.name} is not a sum to which operands of zeros add nothing", stage.block
         )
-
-
-def _operations(value: PrimExpr) -> list[Node]:
-    """Return the expressions in `value` without the indices of loads."""
-    found: list[Node] = []
-    stack: list[Node] = [value]
-    while stack:
-        node = stack.pop()
-        found.append(node)
-        if not isinstance(node, BufferLoad):
-            stack += [child for child in node._children() if isinstance(child, PrimExpr)]
-    return found
 
 
 def _copied(

@@ -35,7 +35,7 @@ from relaxpy.ir.tir.schedule.stages import (
     is_unit,
     stage_in_scope,
 )
-from relaxpy.ir.tir.schedule.state import State, iter_domains, refused, with_regions
+from relaxpy.ir.tir.schedule.state import State, below, iter_domains, refused, with_regions
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 
@@ -140,27 +140,17 @@ def reindex_cache(
     return copied
 
 
-def _inside(block: Block) -> list[Node]:
-    found: list[Node] = []
-    stack: list[Node] = [block.body]
-    while stack:
-        node = stack.pop()
-        found.append(node)
-        stack += [child for child in node._children() if isinstance(child, Stmt)]
-    return found
-
-
 def only_indices(stage: Stage, buffer: Buffer) -> Indices:
     """Return the indices at which a block accesses a buffer.
 
     Errors:
         ScheduleError: there are several, or loops or blocks in the block.
     """
-    if any(isinstance(node, (For, Block)) for node in _inside(stage.block)):
+    if any(isinstance(node, (For, Block)) for node in below(stage.block.body)):
         raise refused(f"there are loops or blocks in block {stage.name}", stage.block)
     nodes: list[BufferLoad | BufferStore] = [
         *occurrences(stage.block.body, BufferLoad),
-        *(node for node in _inside(stage.block) if isinstance(node, BufferStore)),
+        *(node for node in below(stage.block.body) if isinstance(node, BufferStore)),
     ]
     found = [node.indices for node in nodes if node.buffer is buffer]
     first, *others = found or [()]
@@ -175,7 +165,7 @@ def _check_one_store(stage: Stage, buffer: Buffer, iters: Sequence[IterVar]) -> 
     """Errors: ScheduleError unless a block is one store, at indices of spatial variables."""
     if any(it.iter_type != IterVarKind.DataPar for it in iters):
         raise refused(f"an index of {buffer.name} is of a reduction variable", stage.block)
-    if any(not isinstance(node, BufferStore) for node in _inside(stage.block)):
+    if any(not isinstance(node, BufferStore) for node in below(stage.block.body)):
         raise refused(f"block {stage.name} is not one store", stage.block)
 
 

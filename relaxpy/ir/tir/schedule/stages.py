@@ -15,6 +15,7 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
 from relaxpy.ir.arith.tvm.iter_map import IterMapResult, detect_iter_map
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.core.traverse import occurrences, walk
 from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
@@ -23,7 +24,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.reducers import is_commutative
-from relaxpy.ir.tir.schedule.state import State, child_blocks, domains_of, refused
+from relaxpy.ir.tir.schedule.state import State, child_blocks, domains_of, refused, statements
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Indices = tuple[PrimExpr, ...]
@@ -335,14 +336,8 @@ def _loads(expr: Node) -> list[BufferLoad]:
 
 def _own_statements(block: stmt.Block) -> list[stmt.Stmt]:
     """Return the statements of a block that are not in one inside of it."""
-    stack: list[stmt.Stmt] = [block.body, *([] if block.init is None else [block.init])]
-    found = []
-    while stack:
-        node = stack.pop()
-        found.append(node)
-        if not isinstance(node, stmt.Block):
-            stack += [child for child in node._children() if isinstance(child, stmt.Stmt)]
-    return found
+    roots = [block.body, *([] if block.init is None else [block.init])]
+    return [*preorder(roots, lambda s: () if isinstance(s, stmt.Block) else statements(s))]
 
 
 def check_dominant(stage: Stage, others: Sequence[Stage]) -> None:

@@ -10,6 +10,7 @@ from relaxpy.errors import ScheduleError
 from relaxpy.ir.arith.tvm.iter_map import iter_map_simplify
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.core.traverse import children, map_children
 from relaxpy.ir.tir import ops, substitution
 from relaxpy.ir.tir.analysis.regions import access_regions
@@ -127,7 +128,7 @@ class State:
 
     def blocks(self) -> Iterator[Block]:
         """Visit all blocks in the order of the text."""
-        return (node for node in _below(self.func.body) if isinstance(node, Block))
+        return (node for node in below(self.func.body) if isinstance(node, Block))
 
     # --- replacement
 
@@ -206,12 +207,9 @@ def statements(node: Stmt) -> list[Stmt]:
     return [child for child in children(node) if isinstance(child, Stmt)]
 
 
-def _below(node: Stmt) -> Iterator[Stmt]:
-    stack = [node]
-    while stack:
-        top = stack.pop()
-        yield top
-        stack += reversed(statements(top))
+def below(node: Stmt) -> Iterator[Stmt]:
+    """Visit a statement and all inside it, outer before inner."""
+    return preorder([node], statements)
 
 
 def outermost_blocks(node: Stmt) -> list[BlockRealize]:

@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import line_span, user_facing
-from relaxpy.errors import BuilderStateError, MisuseError
+from relaxpy.errors import BuilderStateError, MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.foreign_arrays import is_torch, read_array
 from relaxpy.ir.op import Op
@@ -255,7 +255,7 @@ class Parameter(Tensor):
         except BufferError as error:
             raise MisuseError(f"a parameter has a tensor as value: {error}", about=data) from None
         if not isinstance(array, np.ndarray):
-            raise MisuseError(f"a parameter has a tensor as value, found {data!r:.60}", about=data)
+            raise unexpected(data, "a parameter has a tensor as value")
         if array.shape != tuple(self.shape):
             raise MisuseError(
                 f"a parameter of shape {tuple(self.shape)} cannot have a value of shape "
@@ -355,7 +355,7 @@ def _with_known_shape(expr: rx.Expr) -> rx.Expr:
 def _dims(shape: Sequence[Dim]) -> list[int | tir.PrimExpr]:
     """The dimensions of a placeholder, with shape variables for names."""
     if isinstance(shape, str) or not isinstance(shape, Sequence):
-        raise MisuseError(f"a shape is a sequence of dimensions, found {shape!r:.60}", about=shape)
+        raise unexpected(shape, "a shape is a sequence of dimensions")
     return [tir.Var(dim, "int64") if isinstance(dim, str) else dim for dim in shape]
 
 
@@ -387,26 +387,20 @@ def as_operand(value: object, like: Tensor) -> rx.Expr:
         value = value.value
     if isinstance(value, (int, float, np.number)):
         return rx.const(value, like.dtype)
-    raise MisuseError(
-        f"expected an nn.Tensor or a number, found {value!r:.60}", hint=_LITERAL, about=value
-    )
+    raise unexpected(value, "expected an nn.Tensor or a number", hint=_LITERAL)
 
 
 def expr_of(value: object) -> rx.Expr:
     """The expression of a tensor. Errors: MisuseError (also TypeError) if it is none."""
     if isinstance(value, Tensor):
         return value._expr
-    raise MisuseError(
-        f"expected an nn.Tensor, found {value!r:.60}",
-        hint=_LITERAL,
-        about=value,
-    )
+    raise unexpected(value, "expected an nn.Tensor", hint=_LITERAL)
 
 
 def items_of(values: object, what: str) -> list[Any]:
     """The items of a collection. Errors: MisuseError (also TypeError) if it is none."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
+        raise unexpected(values, f"expected a list of {what}")
     return list(values)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import CompileError, MisuseError, UnknownNameError, close_names
+from relaxpy.errors import CompileError, MisuseError, UnknownNameError, close_names, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.relax.frontend.nn.core import Tensor, items_of, wrap_nested
 from relaxpy.ir.relax.frontend.nn.session import current_session
@@ -39,10 +39,8 @@ def as_argument(value: object, float_dtype: str = "float64") -> Expr:
         case tuple() | list():
             return Tuple(tuple(as_argument(field, float_dtype) for field in value))
         case _:
-            raise MisuseError(
-                "an external function takes tensors, scalars, strings and tuples, "
-                f"found {value!r:.60}",
-                about=value,
+            raise unexpected(
+                value, "an external function takes tensors, scalars, strings and tuples"
             )
 
 
@@ -75,10 +73,7 @@ class ExternModule:
 
     def __init__(self, symbols: Mapping[str, Callable[..., Any]]) -> None:
         if not isinstance(symbols, Mapping) or not all(map(callable, symbols.values())):
-            raise MisuseError(
-                f"symbols is a mapping from names to functions, found {symbols!r:.60}",
-                about=symbols,
-            )
+            raise unexpected(symbols, "symbols is a mapping from names to functions")
         self.symbols = dict(symbols)
 
     @user_facing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.relax.frontend.nn.core import Dim, Parameter, Tensor, emit_tensor, expr_of
 from relaxpy.ir.relax.frontend.nn.module import Module, ModuleList
 from relaxpy.ir.relax.frontend.nn.modules import Window
@@ -38,7 +38,7 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5) -> None:
         """Errors: MisuseError if `p` is not a probability."""
         if not 0 <= p <= 1:
-            raise MisuseError(f"expected a probability from 0 to 1, found {p!r:.60}", about=p)
+            raise unexpected(p, "expected a probability from 0 to 1")
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

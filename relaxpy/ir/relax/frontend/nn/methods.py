@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownAttributeError
+from relaxpy.errors import MisuseError, UnknownAttributeError, unexpected
 from relaxpy.ir.relax.frontend.nn.names import tensor_hint
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
@@ -274,10 +274,10 @@ def _index(item: object, size: IntExpr, axis: int) -> Any:
         return index % size
     if isinstance(item, tir.PrimExpr):
         return item
-    raise MisuseError(
-        f"an index is an integer, a slice, ... or None, found {item!r:.60}",
+    raise unexpected(
+        item,
+        "an index is an integer, a slice, ... or None",
         hint="nn.op.take(x, indices, axis) reads at the elements of a tensor",
-        about=item,
     )
 
 

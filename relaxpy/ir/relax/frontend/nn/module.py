@@ -16,8 +16,10 @@ from relaxpy.errors import (
     MisuseError,
     UnknownAttributeError,
     UnknownNameError,
+    check_type,
     close_names,
     counted,
+    unexpected,
 )
 from relaxpy.ir import hooks
 from relaxpy.ir.relax.frontend.nn.core import Array, Parameter, items_of
@@ -100,11 +102,7 @@ class Module(SubroutineMixin, Branch):
             MisuseError (also TypeError, ValueError): `state_dict` is no table, or a value in it is
                 missing, or has another shape or datatype.
         """
-        if not isinstance(state_dict, Mapping):
-            raise MisuseError(
-                f"expected a table of parameters by their paths, found {state_dict!r:.60}",
-                about=state_dict,
-            )
+        check_type(state_dict, Mapping, "expected a table of parameters by their paths")
         params = self.state_dict()
         missing = [path for path in params if path not in state_dict]
         unexpected = [p for p in state_dict if p not in params and not p.endswith(_COUNTER)]
@@ -275,8 +273,7 @@ class _Dict(Module, Generic[Item]):
     @user_facing
     def __setitem__(self, key: str, item: Item) -> None:
         """Enter an item. Errors: MisuseError (also TypeError) if it is another kind."""
-        if not isinstance(key, str):
-            raise MisuseError(f"the names of items are strings, found {key!r:.60}", about=key)
+        check_type(key, str, "the names of items are strings")
         self._items[key] = _checked(item, self._kind)
 
     def __len__(self) -> int:
@@ -305,10 +302,7 @@ class _Dict(Module, Generic[Item]):
     def update(self, items: Mapping[str, Item]) -> None:
         """Enter items. Errors: MisuseError (also TypeError) if one is another kind."""
         if not isinstance(items, (Mapping, _Dict)):
-            raise MisuseError(
-                f"expected a table of nn.{self._kind.__name__} by name, found {items!r:.60}",
-                about=items,
-            )
+            raise unexpected(items, f"expected a table of nn.{self._kind.__name__} by name")
         for key, item in items.items():
             self[key] = item
 
@@ -418,7 +412,7 @@ class ParameterDict(_Dict[Parameter]):
 
 def _checked(item: Any, kind: type[Any]) -> Any:
     if not isinstance(item, kind):
-        raise MisuseError(f"expected an nn.{kind.__name__}, found {item!r:.60}", about=item)
+        raise unexpected(item, f"expected an nn.{kind.__name__}")
     return item
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.relax.frontend.nn.core import Dim, Parameter, Tensor, items_of
 from relaxpy.ir.relax.frontend.nn.module import Module, ModuleList
 from relaxpy.ir.relax.frontend.nn.ops import arrange, elementwise, layers
@@ -203,7 +203,7 @@ class Conv3D(_Convolution):
 def _window(size: Window, count: int) -> list[int]:
     sizes = [size] * count if isinstance(size, int) else items_of(size, "sizes")
     if len(sizes) != count:
-        raise MisuseError(f"a window has {count} sizes, found {size!r:.60}", about=size)
+        raise unexpected(size, f"a window has {count} sizes")
     return sizes
 
 

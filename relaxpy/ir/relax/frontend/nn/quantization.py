@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.errors import MisuseError, UnknownNameError, check_type
 from relaxpy.ir.core.foreign_arrays import read_array
 from relaxpy.ir.relax.frontend.nn.core import Dim, Parameter, Tensor
 from relaxpy.ir.relax.frontend.nn.module import Module
@@ -154,8 +154,7 @@ def quantize_model(model: Module, quantization: str | Quantization) -> Module:
             no known size, or the model is not an nn.Module.
     """
     chosen = as_quantization(quantization)
-    if not isinstance(model, Module):
-        raise MisuseError(f"expected an nn.Module, found {model!r:.60}", about=model)
+    check_type(model, Module, "expected an nn.Module")
     model.to(dtype=chosen.dtype)
     if not chosen.is_packed:
         return model

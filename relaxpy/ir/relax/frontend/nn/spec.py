@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.frontend.nn import core
 from relaxpy.ir.relax.frontend.nn.core import Dim
@@ -31,7 +31,7 @@ class Tensor:
     def __init__(self, shape: Sequence[Dim], dtype: str) -> None:
         """Errors: MisuseError if the shape is not a sequence, or there is no such datatype."""
         if isinstance(shape, str) or not isinstance(shape, Sequence):
-            raise MisuseError(f"a shape is a sequence, found {shape!r:.60}", about=shape)
+            raise unexpected(shape, "a shape is a sequence")
         self.shape = list(shape)
         self.dtype: str = DataType(dtype)
 
@@ -46,10 +46,7 @@ class Object:
     def __init__(self, object_type: type[core.Object]) -> None:
         """Errors: MisuseError (also TypeError) if the class is no subclass of `nn.Object`."""
         if not isinstance(object_type, type) or not issubclass(object_type, core.Object):
-            raise MisuseError(
-                f"the class of an object is nn.Object or a subclass, found {object_type!r:.60}",
-                about=object_type,
-            )
+            raise unexpected(object_type, "the class of an object is nn.Object or a subclass")
         self.object_type = object_type
 
     @override
@@ -62,8 +59,7 @@ class Tuple:
 
     def __init__(self, name: str, elements: list[ArgSpec] | tuple[ArgSpec, ...]) -> None:
         """Errors: MisuseError (also TypeError) if the elements are in another collection."""
-        if not isinstance(elements, (list, tuple)):
-            raise MisuseError(f"expected a tuple or a list, found {elements!r:.60}", about=elements)
+        check_type(elements, (list, tuple), "expected a tuple or a list")
         self.name = name
         self.elements = elements
 
@@ -92,9 +88,7 @@ class MethodSpec:
     ) -> None:
         for kind, mode in (("param_mode", param_mode), ("effect_mode", effect_mode)):
             if mode not in get_args(Mode):
-                raise MisuseError(
-                    f"{kind} is plain, packed or none, found {mode!r:.60}", about=mode
-                )
+                raise unexpected(mode, f"{kind} is plain, packed or none")
         self.method = method
         self.arg_names = list(arg_names)
         self.arg_specs = list(arg_specs)
@@ -122,17 +116,15 @@ class MethodSpec:
         """
         if isinstance(spec, MethodSpec):
             return spec
-        if not isinstance(spec, Mapping):
-            raise MisuseError(
-                f"a method is specified by a table of its parameters, found {spec!r:.60}",
-                hint='write {"x": spec.Tensor(["n", 4], "float32")}',
-                about=spec,
-            )
+        check_type(
+            spec,
+            Mapping,
+            "a method is specified by a table of its parameters",
+            hint='write {"x": spec.Tensor(["n", 4], "float32")}',
+        )
         modes: Mapping[str, str] = spec.get("$", {})
         if not isinstance(modes, Mapping) or not modes.keys() <= {"param_mode", "effect_mode"}:
-            raise MisuseError(
-                f'"$" is a table with param_mode and effect_mode, found {modes!r:.60}', about=modes
-            )
+            raise unexpected(modes, '"$" is a table with param_mode and effect_mode')
         known = inspect.signature(method).parameters
         names = [name for name in known if name in spec]
         if unknown := sorted(spec.keys() - known.keys() - {"$"}):
@@ -199,7 +191,7 @@ def _spec_of_value(value: Any) -> ArgSpec:
         return Int()
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return Tensor(list(value.shape), str(value.dtype).rpartition(".")[2])
-    raise MisuseError(f"expected a tensor or an integer, found {value!r:.60}", about=value)
+    raise unexpected(value, "expected a tensor or an integer")
 
 
 class ModuleSpec:
@@ -222,11 +214,7 @@ class ModuleSpec:
         """
         if isinstance(spec, ModuleSpec):
             return spec
-        if not isinstance(spec, Mapping):
-            raise MisuseError(
-                f"a specification is a table by the names of methods, found {spec!r:.60}",
-                about=spec,
-            )
+        check_type(spec, Mapping, "a specification is a table by the names of methods")
         if missing := [name for name in spec if not callable(getattr(module, name, None))]:
             raise UnknownNameError(
                 f"module {type(module).__name__} has no method {missing[0]!r}",

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.frontend.nn.core import Parameter, Tensor, current_builder, wrap_nested
 from relaxpy.ir.relax.frontend.nn.session import current_session
@@ -156,10 +156,7 @@ def _operand(builder: BlockBuilder, value: Any) -> Expr:
         return Tuple(tuple(_operand(builder, field) for field in value))
     expr = value._expr if isinstance(value, Tensor) else value
     if not isinstance(expr, Expr):
-        raise MisuseError(
-            f"a tuple with tensors that a subroutine takes has only tensors, found {value!r:.60}",
-            about=value,
-        )
+        raise unexpected(value, "a tuple with tensors that a subroutine takes has only tensors")
     return builder.emit(expr) if expr.struct_info is None else expr
 
 
@@ -182,6 +179,4 @@ def result_expr(value: Any) -> Expr:
         return Tuple(tuple(map(result_expr, value)))
     if isinstance(expr := getattr(value, "_expr", None), Expr):
         return expr
-    raise MisuseError(
-        f"a method returns tensors, or tuples and lists of them, found {value!r:.60}", about=value
-    )
+    raise unexpected(value, "a method returns tensors, or tuples and lists of them")

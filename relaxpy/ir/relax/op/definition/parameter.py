@@ -10,7 +10,7 @@ from typing import get_args, get_origin
 import numpy as np
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.device import Device, device, split_device
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.global_info import VDevice
@@ -124,7 +124,7 @@ class Parameter:
                 return value
         names = list(map(_name_of, self.choices))
         names = [n for n in names if f"{n}{_OR_MORE}" not in names]
-        raise MisuseError(f"{self.name} is {' or '.join(names)}, found {value!r:.60}", about=value)
+        raise unexpected(value, f"{self.name} is {' or '.join(names)}")
 
 
 def _is_open(value: object) -> bool:

@@ -22,6 +22,7 @@ from relaxpy.errors import (
     UnknownNameError,
     close_names,
     counted,
+    unexpected,
 )
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import set_fields
@@ -332,10 +333,10 @@ def register(name: str, **columns: Unpack[Columns]) -> Callable[[Callable[..., A
     if not isinstance(name, str) or not all(
         component.isidentifier() for component in name.split(".")
     ):
-        raise MisuseError(
-            f"an operator is named as in 'relax.name', found {name!r:.60}",
+        raise unexpected(
+            name,
+            "an operator is named as in 'relax.name'",
             hint='write @relax.op.register("relax.name")',
-            about=name,
         )
     check_columns(columns)
 
@@ -419,11 +420,11 @@ def _inferred(sinfo: object, rule: Callable[..., Any]) -> rx.StructInfo:
     if isinstance(sinfo, rx.StructInfo):
         return sinfo
     name = getattr(rule, "__name__", "")
-    raise MisuseError(
-        f"the struct info rule {name} returns struct info, found {sinfo!r:.60}",
+    raise unexpected(
+        sinfo,
+        f"the struct info rule {name} returns struct info",
         rule="DER-35",
         hint='return the struct info of the result: relax.TensorStructInfo(shape, "float32")',
-        about=sinfo,
     )
 
 

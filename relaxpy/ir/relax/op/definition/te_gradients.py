@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted
+from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted, unexpected
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.relax.nodes import Call, Expr, Tuple, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable
@@ -38,14 +38,12 @@ def register_te_gradient(te_grad_name: str, te_grad_func: Any = None) -> Any:
         MisuseError (also TypeError): the name is not a string, or the gradient not a function.
     """
     if not isinstance(te_grad_name, str) or not te_grad_name:
-        raise MisuseError(
-            f"te_grad_name is a string, found {te_grad_name!r:.60}", about=te_grad_name
-        )
+        raise unexpected(te_grad_name, "te_grad_name is a string")
 
     @user_facing
     def register(function: F) -> F:
         if not callable(function):
-            raise MisuseError(f"a gradient is a function, found {function!r:.60}", about=function)
+            raise unexpected(function, "a gradient is a function")
         _table[te_grad_name] = function
         return function
 

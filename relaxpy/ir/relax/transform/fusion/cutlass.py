@@ -8,6 +8,7 @@ from typing import cast
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.dpl import common, fusion
 from relaxpy.ir.relax.nodes import Call, Expr, GlobalVar, Var
@@ -74,12 +75,7 @@ def _residual_fits(context: fusion.PatternCheckContext) -> bool:
 
 def _computed_from(var: Var, context: fusion.PatternCheckContext) -> set[Var]:
     """A variable, and those of the block that are computed from it."""
-    found, waiting = {var}, [var]
-    while waiting:
-        users = [v for v in context.var_usages.get(waiting.pop(), ()) if v not in found]
-        found.update(users)
-        waiting += users
-    return found
+    return {*reached([var], lambda v: context.var_usages.get(v, ()))}
 
 
 def _is_supported_attention(context: fusion.PatternCheckContext) -> bool:

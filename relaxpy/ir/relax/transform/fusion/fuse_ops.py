@@ -8,7 +8,7 @@ from typing import Final
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
@@ -70,9 +70,7 @@ class FuseOps(Pass):
 def _check_rule(rule: object) -> None:
     """Errors: MisuseError (also TypeError) unless a rule is None or a function."""
     if rule is not None and not is_function(rule):
-        raise MisuseError(
-            f"a rule is a function of a kernel and its user, found {rule!r:.60}", about=rule
-        )
+        raise unexpected(rule, "a rule is a function of a kernel and its user")
 
 
 class _Kernels:

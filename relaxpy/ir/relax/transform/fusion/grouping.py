@@ -12,6 +12,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Attr, Attrs, Node
+from relaxpy.ir.core.orders import postorder
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -184,7 +185,7 @@ def _order(
         needs = _needs(block, groups)
         cycles = [cycle for cycle in strongly_connected(needs) if len(cycle) > 1]
         if not cycles:
-            return _in_order(needs)
+            return list(postorder(needs, needs.__getitem__))
         if refuses_cycles:
             raise _cycle_error(cycles[0], groups)
         cyclic = {unit for cycle in cycles for unit in cycle}
@@ -224,25 +225,6 @@ def _needs(block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]) 
         needs.setdefault(unit, {}).update(dict.fromkeys(homes))
         needs[unit].pop(unit, None)
     return needs
-
-
-def _in_order(needs: _Needs) -> list[Unit]:
-    """The units in their order, except that what a unit needs comes before it."""
-    order: dict[Unit, None] = {}
-    seen: set[Unit] = set()
-    for first in needs:
-        waiting = [(first, iter(needs[first]))] if first not in seen else []
-        seen.add(first)
-        while waiting:
-            unit, rest = waiting[-1]
-            required = next((r for r in rest if r not in seen), None)
-            if required is None:
-                order[unit] = None
-                waiting.pop()
-            else:
-                seen.add(required)
-                waiting.append((required, iter(needs[required])))
-    return list(order)
 
 
 def _outputs(

@@ -8,7 +8,7 @@ from typing import Any, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -59,10 +59,7 @@ class SplitCallTIRByPattern(Pass):
         for pattern in self.patterns:
             statements = statements_of(pattern)
             if len(statements) != 1 or not isinstance(statements[0], For):
-                raise MisuseError(
-                    f"a pattern is a PrimFunc with one loop nest, found {pattern!r:.60}",
-                    about=pattern,
-                )
+                raise unexpected(pattern, "a pattern is a PrimFunc with one loop nest")
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -148,11 +145,11 @@ def _generated(result: Any, most: int) -> tuple[Callable[..., Any], int, list[Bu
         ):
             return function, count, buffers
         case _:
-            raise MisuseError(
+            raise unexpected(
+                result,
                 f"fcodegen returns a Python function, a number of nests from 0 to {most}, and a "
-                f"list of buffers, found {result!r:.60}",
+                "list of buffers",
                 hint="source text cannot be compiled: write the function in Python",
-                about=result,
             )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, RelaxpyError, check_type
+from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -229,10 +229,8 @@ class _Converter:
             raise
         if inferred is None or isinstance(inferred, InferredLayouts):
             return inferred
-        raise MisuseError(
-            f"the layout rule of {name} returns InferredLayouts, found {inferred!r:.60}",
-            span=call.span,
-            about=inferred,
+        raise unexpected(
+            inferred, f"the layout rule of {name} returns InferredLayouts", span=call.span
         )
 
     def _bind(self, binding: rx.VarBinding, value: rx.Expr, layouts: Layouts) -> None:

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rename
 from relaxpy.ir.module import IRModule
@@ -141,9 +141,7 @@ def dataflow_single_inplace_call(
     expect(call, rx.Call)
     count, found = len(call.args), inplace_indices
     if len(found) != 1 or not all(isinstance(k, int) and 0 <= k < count for k in found):
-        raise MisuseError(
-            f"expected the index of one of {count} operands, found {found!r:.60}", about=found
-        )
+        raise unexpected(found, f"expected the index of one of {count} operands")
     builder = BlockBuilder(mod)
     result = inplace_call(builder, call, inplace_indices) if isinstance(call.op, Op) else None
     if result is None:

@@ -12,6 +12,7 @@ from relaxpy.dataclass import replace
 from relaxpy.errors import Span
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.link import free_name
 from relaxpy.ir.module import IRModule
@@ -207,20 +208,13 @@ class _Plan:
 
 def _sources_of_result(func: rx.Function) -> set[rx.Var]:
     """The variables on whose memory the result of a function may depend."""
-    values = {
-        binding.var: binding.value
+    operands = {
+        binding.var: occurring_vars(binding.value)
         for block in func.body.blocks
         for binding in block.bindings
         if binding.var is not None
     }
-    sources: set[rx.Var] = set()
-    waiting = list(occurring_vars(func.body.body))
-    while waiting:
-        var = waiting.pop()
-        if var not in sources:
-            sources.add(var)
-            waiting += occurring_vars(values[var]) if var in values else ()
-    return sources
+    return {*reached(occurring_vars(func.body.body), lambda var: operands.get(var, ()))}
 
 
 def _has_known_size(call: rx.Call) -> bool:

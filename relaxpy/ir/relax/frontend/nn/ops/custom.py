@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError, MisuseError
+from relaxpy.errors import BuilderStateError, unexpected
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.relax.frontend.nn.core import Tensor, current_builder, items_of, wrap_nested
 from relaxpy.ir.relax.frontend.nn.extern import as_argument, call_external, output_sinfo
@@ -97,9 +97,7 @@ def _kernel_arguments(
             case int() | tir.PrimExpr():
                 scalars.append(arg)
             case _:
-                raise MisuseError(
-                    f"a kernel takes tensors, shapes and scalars, found {arg!r:.60}", about=arg
-                )
+                raise unexpected(arg, "a kernel takes tensors, shapes and scalars")
     taken = [param.dtype for param in func.params if param not in func.buffer_map]
     if len(taken) == len(scalars):
         scalars = [

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.relax.frontend.nn.core import (
     Tensor,
     emit_tensor,
@@ -239,9 +239,7 @@ def get_timestep_embedding(
         MisuseError: embedding_dim is not an integer >= 2.
     """
     if not isinstance(embedding_dim, int) or embedding_dim < 2:
-        raise MisuseError(
-            f"embedding_dim is an integer >= 2, found {embedding_dim!r:.60}", about=embedding_dim
-        )
+        raise unexpected(embedding_dim, "embedding_dim is an integer >= 2")
     half = embedding_dim // 2
     times = R.astype(expr_of(x), "float32")
     steps = R.arange(0, half, dtype="float32")
@@ -314,10 +312,7 @@ def interpolate(
     ):
         if setting is not None:
             raise MisuseError(f"interpolate takes no {option}", about=setting)
-    if not isinstance(mode, str):
-        raise MisuseError(
-            f'a mode is "nearest", "bilinear" or "bicubic", found {mode!r:.60}', about=mode
-        )
+    check_type(mode, str, 'a mode is "nearest", "bilinear" or "bicubic"')
     if (size is None) == (scale_factor is None):
         raise MisuseError("interpolate takes either a size or a scale_factor")
     if size is None:
@@ -344,9 +339,7 @@ def _scaled(x: Tensor, factor: float | Sequence[float], layout: str) -> list[int
     dims: list[Any] = [d for d, axis in zip(x.shape, layout, strict=True) if axis not in "NC"]
     factors = list(factor) if isinstance(factor, Sequence) else [factor] * len(dims)
     if len(factors) != len(dims) or not all(isinstance(f, (int, float)) for f in factors):
-        raise MisuseError(
-            f"scale_factor is a number, or {len(dims)} of them, found {factor!r:.60}", about=factor
-        )
+        raise unexpected(factor, f"scale_factor is a number, or {len(dims)} of them")
     if any(isinstance(dim, tir.PrimExpr) for dim in dims):
         raise MisuseError(f"only literal dimensions are scaled, found shape {x.shape}", about=x)
     return [int(dim * f) for dim, f in zip(dims, factors, strict=True)]
