@@ -21,6 +21,10 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    rows.keep_each_choice(config, items)
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     # A third of the time of tables of operators went into searching their short-lived graphs.

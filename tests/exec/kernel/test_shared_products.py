@@ -90,6 +90,7 @@ def test_threads_share_a_batch(shared: list[tuple[int, int]]) -> None:
     assert (12, 6) in shared
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", [1, 1 << 10, 1 << 21])
 @pytest.mark.parametrize("mod", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
 def test_windows_are_multiplied_in_blocks_on_threads_of_blas(

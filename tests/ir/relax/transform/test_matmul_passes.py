@@ -42,6 +42,7 @@ class Module:
     return mod
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("params", "before", "after"),
     [
