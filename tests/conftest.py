@@ -34,5 +34,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--whole-table", action="store_true", help="run all rows of the tables of operators"
+        "--whole-table",
+        action="store_true",
+        help="run all rows of tables, and all combinations of parameters",
     )
