@@ -21,6 +21,10 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    rows.keep_each_choice(config, items)
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     # A third of the time of tables of operators went into searching their short-lived graphs.
@@ -30,5 +34,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--whole-table", action="store_true", help="run all rows of the tables of operators"
+        "--whole-table",
+        action="store_true",
+        help="run all rows of tables, and all combinations of parameters",
     )

@@ -3,7 +3,7 @@
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -59,6 +59,38 @@ def draw(config: pytest.Config, rows: Sequence[T], group: Callable[[T], str]) ->
         count = -(-len(numbers) // 10)
         chosen.update(random.Random(f"{SEED} {name}").sample(numbers, count))
     return [row for number, row in enumerate(rows) if number in chosen]
+
+
+def keep_each_choice(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the rows of a test marked `each_choice`, keep some in which each choice occurs.
+
+    A choice is what one `parametrize` of the test lists. Rows are drawn with the seed; `make
+    test-all` runs all combinations (`--whole-table`).
+    """
+    if config.getoption("--whole-table"):
+        return
+    tables: dict[str, dict[Any, set[Any]]] = {}
+    for item in items:
+        if item.get_closest_marker("each_choice"):
+            name = item.nodeid.partition("[")[0]
+            tables.setdefault(name, {})[item] = set(_choices(item))
+    left = set()
+    for name, rows in tables.items():
+        missing = set().union(*rows.values())
+        for row in random.Random(f"{SEED} {name}").sample([*rows], len(rows)):
+            if missing.isdisjoint(rows[row]):
+                left.add(row)
+            missing -= rows[row]
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=list(left))
+
+
+def _choices(item: Any) -> Iterator[tuple[int, ...]]:
+    """The values that each `parametrize` gives to its parameters, as numbers that stand for it."""
+    for number, mark in enumerate(item.iter_markers("parametrize")):
+        names = mark.args[0]
+        names = names.split(",") if isinstance(names, str) else names
+        yield (number, *(id(item.callspec.params[name.strip()]) for name in names))
 
 
 def sections(text: str) -> dict[str, str]:

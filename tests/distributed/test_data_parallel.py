@@ -65,6 +65,7 @@ def trained(mod: IRModule, program: Any, x: Any, y: Any) -> dict[str, Any]:
     return {"losses": losses, **trainer.export_params(), **trainer.export_states()}
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize(
     "optimizer", [SGD(0.1), MomentumSGD(0.1, 0.9), Adam(0.05)], ids=lambda x: type(x).__name__

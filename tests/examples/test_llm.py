@@ -242,6 +242,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return LanguageModel.from_folder(folder, chunk=8, page=4, sequences=3)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("family", CONFIGS)
 @pytest.mark.parametrize("target", ["native", "numpy"])
 def test_scores_of_prompts_and_tokens_equal_numpy(family: str, target: str, tmp_path: Path) -> None:

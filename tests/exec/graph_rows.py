@@ -5,6 +5,7 @@ iterations:
 
     # holds: main(ones(2), 3).tolist() == [3, 3]
     # error: main(ones(5), 3) -> FN-5: parameter x of main
+    # do: mine = ones(2)
 
 An error is that of a rule, or of none, `-`, and of the class that belongs to the rule.
 """
@@ -12,17 +13,22 @@ An error is that of a rule, or of none, `-`, and of the class that belongs to th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError
+from relaxpy.errors import (
+    FunctionSignatureError,
+    MatchCastError,
+    RuntimeCheckError,
+    UnknownPackedFuncError,
+)
 from tests.ir.relax.texts import module
 
-KINDS = {"FN": FunctionSignatureError, "MC": MatchCastError}
+KINDS = {"FN": FunctionSignatureError, "MC": MatchCastError, "EV": UnknownPackedFuncError}
 
 
 def ones(*shape: int) -> np.ndarray:
@@ -40,21 +46,32 @@ def linked(found: tuple[Any, ...]) -> Iterator[Any]:
         yield last
 
 
-def run_row(row: str, steps: Mapping[str, int], **options: Any) -> None:
+def run_row(
+    row: str,
+    steps: Mapping[str, int],
+    given: Callable[[], Mapping[str, Any]] = dict,
+    **options: Any,
+) -> None:
     """Run a program on the targets of `steps`, which has `N` for each of them.
+
+    It and its comments can use the names that are given for each target.
 
     Errors:
         AssertionError: a call has another result or error, or the targets have different errors.
     """
-    text, *comments = re.split(r"^# (?=holds: |error: )", row, flags=re.MULTILINE)
-    mod = module(text)
+    text, *comments = re.split(r"^# (?=do: |holds: |error: )", row, flags=re.MULTILINE)
+    mod = module(text, given())
     errors: dict[str, object] = {}
     for target, count in steps.items():
+        names = dict(given())
         executable = relaxpy.compile(mod, target, **options)
-        names = {name: executable[name] for name in executable.function_names}
+        names |= {name: executable[name] for name in executable.function_names}
         names |= {"N": count, "np": np, "ones": ones, "zeros": zeros, "linked": linked}
         for comment in comments:
             title, _, said = comment.replace("\n#   ", " ").strip().partition(": ")
+            if title == "do":
+                exec(said, names)
+                continue
             if title == "holds":
                 assert eval(said, names), f"{said} on {target}"
                 continue

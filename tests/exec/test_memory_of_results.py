@@ -81,6 +81,7 @@ class Module:
 
 
 @pytest.mark.rule("EV-16")
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_result_lies_in_the_declared_memory(name: str, target: str) -> None:

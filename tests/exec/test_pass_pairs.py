@@ -140,6 +140,7 @@ def flat(value: Any) -> list[Any]:
 
 
 @pytest.mark.rule("OPT-1")
+@pytest.mark.each_choice
 @pytest.mark.parametrize("first", PASSES)
 @pytest.mark.parametrize("use", USES, ids=["calls", "blocks"])
 def test_two_passes_keep_the_values(

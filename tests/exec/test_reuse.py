@@ -1,6 +1,7 @@
 """Outputs of kernels in the memory of inputs that die in the call, and where that must not be."""
 
 import ast
+import textwrap
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,21 +16,14 @@ from relaxpy.errors import MatchCastError
 from relaxpy.exec.kernel import Unchecked, compile_kernel, runtime
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.script import from_source
+from tests.ir.relax.texts import module
 
 VECTOR = 'R.Tensor((4,), "float32")'
 X = np.array([1.0, 2.0, 3.0, 4.0], "float32")
 
 
 def parse(body: str, params: str = f"x: {VECTOR}") -> IRModule:
-    lines = "\n".join("        " + line for line in body.strip().splitlines())
-    return from_source(f"""
-@I.ir_module
-class Module:
-    @R.function(pure=False)
-    def main({params}):
-        cls = Module
-{lines}
-""")
+    return module(f"@impure\ndef main({params}):\n" + textwrap.indent(body.strip(), "    "))
 
 
 def main_of(mod: IRModule) -> tuple[Callable[..., Any], str]:

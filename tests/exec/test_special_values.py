@@ -119,6 +119,7 @@ def program(dtype: str) -> tuple[relaxpy.IRModule, dict[str, list[list[float]]]]
 FLOATS = ["float16", "bfloat16", "float32", "float64", "float8_e5m2", "float8_e4m3fnuz"]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_special_values_are_those_of_c(dtype: str, target: str) -> None:
@@ -152,6 +153,7 @@ def test_the_next_number_is_that_of_the_datatype(dtype: str, target: str) -> Non
     np.testing.assert_array_equal(found.astype(float), np.nextafter(a, b).astype(float))
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["reference", "numpy"])
 @pytest.mark.parametrize("dtype", SMALL)
 def test_functions_of_all_small_floats_are_rounded_once(dtype: str, target: str) -> None:

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -6,15 +8,15 @@ from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.exec.reference.support import check_supported
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
-from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
-from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, decl_buffer
-from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load
+from tests.exec.kernel.written import kernel
 from tests.exec.kernels import buffer, elementwise, matmul, nest, prim_func, rooted, size_var
+from tests.rows import sections, table
 
 TRUE = tir.IntImm("bool", 1)
 
@@ -44,66 +46,114 @@ def test_elementwise_over_views_with_any_strides() -> None:
     np.testing.assert_array_equal(out, a * 2)
 
 
-def test_the_predicate_of_a_block_guards_it() -> None:
-    out = buffer((10,), "O", "int32")
-    i, v = tir.Var("i", "int64"), tir.Var("v", "int64")
-    block = st.Block(
-        (IterVar(Range(10), v, tir.IterVarKind.DataPar),), (), (), "b", out_store(out, v)
-    )
-    realize = st.BlockRealize((i * 4,), ops.compare(tir.LT, i * 4, 10), block)
-    array = np.zeros(10, "int32")
-    run_prim_func(prim_func([out], loop(i, const(3), realize)), (array,))
-    assert array.tolist() == [7, 0, 0, 0, 7, 0, 0, 0, 7, 0]
+KERNELS = sections("""
+--- the predicate of a block guards it
+def f(O: i32[10]):
+    for i in range(3):
+        with T.block("b"):
+            v = T.axis.spatial(10, i * 4)
+            T.where(i * 4 < 10)
+            O[v] = 7
+# [0] * 10 => O [7, 0, 0, 0, 7, 0, 0, 0, 7, 0]
+--- while, break and continue
+def f(O: i32[6], C: i32[1]):
+    for i in range(6):
+        if i == 2:
+            continue
+        if i == 4:
+            break
+        O[i] = 1
+    while C[0] < 5:
+        C[0] = C[0] + 1
+# [0] * 6, [0] => O [1, 1, 0, 1, 0, 0]
+# [0] * 6, [0] => C [5]
+--- let, if and assert
+def f(A: i32[1]):
+    assert A[0] >= 0, "no debts"
+    t: T.int32 = A[0] + 1
+    if t > 5:
+        A[0] = t
+    else:
+        A[0] = t * t
+# [7] => A [8]
+# [2] => A [9]
+# [-1] => f: assertion failed: no debts
+--- scratch buffers and views of regions
+def f(A: i32[3, 2], O: i32[3, 2]):
+    for i in range(3):
+        with T.block("b"):
+            row = T.alloc_buffer((2,), "int32")
+            view = T.match_buffer(O[i, 0:2], (2,), "int32", offset_factor=1)
+            for j in range(2):
+                row[j] = A[i, j] + 1
+            for j in range(2):
+                view[j] = row[j]
+# [[0, 1], [2, 3], [4, 5]], [[0, 0]] * 3 => O [[1, 2], [3, 4], [5, 6]]
+--- a buffer declared over memory is a view of it
+def f(A: i32[2, 3]):
+    flat = T.decl_buffer((6,), "int32", data=A.data)
+    bits = T.decl_buffer((5,), "uint32", data=A.data, elem_offset=1)
+    for i in range(6):
+        flat[i] = flat[i] * 2
+    bits[0] = T.uint32(9)
+# [[0, 1, 2], [3, 4, 5]] => A [[0, 9, 4], [6, 8, 10]]
+--- allocated memory and accesses of vectors
+def f(O: i32[8]):
+    data = T.allocate([8], "int32")
+    scratch = T.decl_buffer((8,), "int32", data=data)
+    scratch[T.Ramp(0, 2, 4)] = T.Broadcast(5, 4)
+    scratch[T.Ramp(1, 2, 4)] = T.Broadcast(1, 4)
+    O[T.Ramp(0, 2, 4)] = scratch[T.Ramp(0, 2, 4)]
+    first = T.Ramp(0, 2, 4) < T.Broadcast(4, 4)
+    O.vstore([T.Ramp(1, 2, 4)], scratch[T.Ramp(1, 2, 4)], predicate=first)
+# [0] * 8 => O [5, 1, 5, 1, 5, 0, 5, 0]
+--- an index before a buffer
+def f(A: i32[3]):
+    A[0] = A[-1]
+# [0] * 3 => f: index -1 is outside dimension 0 of buffer A, which has size 3
+--- an index after a buffer
+def f(A: i32[3]):
+    A[0] = A[3]
+# [0] * 3 => f: index 3 is outside dimension 0 of buffer A, which has size 3
+--- division by zero
+def f(A: i32[2]):
+    A[0] = A[0] // A[1]
+# [4, 2] => A [2, 2]
+# [4, 0] => division by zero
+--- memory allocated in a loop is new for all its buffers
+def f(O: i32[2]):
+    for i in range(2):
+        data = T.allocate([1], "int32")
+        signed = T.decl_buffer((1,), "int32", data=data)
+        bits = T.decl_buffer((1,), "uint32", data=data)
+        signed[0] = i - 1
+        if i > 0:
+            O[i] = T.Cast("int32", bits[0] + T.uint32(7))
+        else:
+            O[i] = signed[0]
+# [0, 0] => O [-1, 7]
+""")
 
 
-def out_store(out: object, index: tir.PrimExpr) -> st.Stmt:
-    return st.BufferStore(out, tir.IntImm("int32", 7), (index,))  # type: ignore[arg-type]
-
-
-def test_while_break_and_continue() -> None:
-    out, count = buffer((6,), "O", "int32"), buffer((1,), "C", "int32")
-    i = tir.Var("i", "int64")
-    body = st.SeqStmt(
-        (
-            st.IfThenElse(tir.EQ(i, const(2)), st.Evaluate(intrin.continue_loop())),
-            st.IfThenElse(tir.EQ(i, const(4)), st.Evaluate(intrin.break_loop())),
-            st.BufferStore(out, const(1, "int32"), (i,)),
-        )
-    )
-    one = const(1, "int32")
-    again = st.While(
-        tir.LT(count[0], const(5, "int32")),
-        st.BufferStore(count, tir.Add(count[0], one), (const(0),)),
-    )
-    func = prim_func([out, count], st.SeqStmt((loop(i, const(6), body), again)))
-    array, counter = np.zeros(6, "int32"), np.zeros(1, "int32")
-    run_prim_func(func, (array, counter))
-    assert array.tolist() == [1, 1, 0, 1, 0, 0]
-    assert counter[0] == 5
-
-
-def test_let_if_and_assert() -> None:
-    a = buffer((1,), "A", "int32")
-    t = tir.Var("t", "int32")
-    body = st.LetStmt(
-        t,
-        a[0] + 1,
-        st.IfThenElse(
-            tir.GT(t, const(5, "int32")),
-            st.BufferStore(a, t, (const(0),)),
-            st.BufferStore(a, tir.Mul(t, t), (const(0),)),
-        ),
-    )
-    guarded = st.AssertStmt(tir.GE(a[0], const(0, "int32")), tir.StringImm("no debts"), body)
-    func = prim_func([a], guarded, "f")
-    array = np.array([7], "int32")
-    run_prim_func(func, (array,))
-    assert array[0] == 8
-    array[0] = 2
-    run_prim_func(func, (array,))
-    assert array[0] == 9
-    with pytest.raises(RuntimeCheckError, match="f: assertion failed: no debts"):
-        run_prim_func(func, (np.array([-1], "int32"),))
+@pytest.mark.parametrize("fact", KERNELS)
+def test_a_kernel_does_what_its_text_says(fact: str) -> None:
+    """Lines after a kernel say what it makes of its arguments, or its error."""
+    text, *lines = re.split("^# ", KERNELS[fact], flags=re.MULTILINE)
+    func = kernel(text)
+    buffers = [func.buffer_of(param) for param in func.params]
+    for given, result in table("".join(lines)):
+        arrays = [
+            np.array(x, b.dtype.numpy()) for x, b in zip(eval(f"[{given}]"), buffers, strict=True)
+        ]
+        name, _, values = result.partition(" ")
+        if values[:1] != "[":
+            with pytest.raises(RuntimeCheckError, match=result):
+                run_prim_func(func, tuple(arrays))
+            continue
+        check(func, *arrays)
+        run_prim_func(func, tuple(arrays))
+        found = dict(zip([b.name for b in buffers], arrays, strict=True))
+        assert found[name].tolist() == eval(values)
 
 
 @pytest.mark.rule("EV-27")
@@ -123,67 +173,6 @@ def test_ret_gives_the_value_and_ends_the_kernel() -> None:
     assert result == 9
     assert type(result) is np.int32
     assert run_prim_func(func, (-3,)) == -1
-
-
-def test_scratch_buffers_and_views_of_regions() -> None:
-    a, out = buffer((4, 4), "A"), buffer((4, 4), "O")
-    row, column = buffer((4,), "row"), size_var("j")
-    view = decl_buffer([const(4)], "float32", "view", elem_offset=tir.Var("off", "int64"))
-    i, j = size_var("i"), size_var("k")
-    copy = loop(j, const(4), st.BufferStore(row, a[i, j] + 1.0, (j,)))
-    write = loop(column, const(4), st.BufferStore(view, row[column], (column,)))
-    block = st.Block(
-        (),
-        (),
-        (),
-        "b",
-        st.SeqStmt((copy, write)),
-        alloc_buffers=(row,),
-        match_buffers=(
-            st.MatchBufferRegion(
-                view, BufferRegion(out, (Range.point(i), Range(const(0), const(4))))
-            ),
-        ),
-    )
-    func = prim_func([a, out], loop(i, const(4), st.BlockRealize((), TRUE, block)))
-    array, result = np.arange(16, dtype="float32").reshape(4, 4), np.zeros((4, 4), "float32")
-    run_prim_func(func, (array, result))
-    np.testing.assert_array_equal(result, array + 1)
-
-
-def test_a_buffer_declared_over_memory_is_a_view_of_it() -> None:
-    a = buffer((2, 3), "A", "int32")
-    flat = decl_buffer([const(6)], "int32", "flat", data=a.data)
-    bits = decl_buffer([const(5)], "uint32", "bits", data=a.data, elem_offset=const(1))
-    i = size_var("i")
-    double = loop(i, const(6), st.BufferStore(flat, flat[i] * 2, (i,)))
-    shift = st.BufferStore(bits, tir.IntImm("uint32", 9), (const(0),))
-    func = prim_func([a], st.DeclBuffer(flat, st.SeqStmt((double, st.DeclBuffer(bits, shift)))))
-    array = np.arange(6, dtype="int32").reshape(2, 3)
-    run_prim_func(func, (array,))
-    assert array.tolist() == [[0, 9, 4], [6, 8, 10]]
-
-
-def test_allocated_memory_and_vector_accesses() -> None:
-    out = buffer((8,), "O", "int32")
-    data = tir.Var("scratch", PointerType(PrimType("int32")))
-    scratch = decl_buffer([const(8)], "int32", "scratch", data=data)
-    ramp = tir.Ramp(const(0), const(2), 4)
-    odd = tir.Ramp(const(1), const(2), 4)
-    lanes = tir.Broadcast(const(5, "int32"), 4)
-    mask = tir.Call("boolx4", "tir.likely", (tir.LT(ramp, tir.Broadcast(const(4), 4)),))
-    body = st.SeqStmt(
-        (
-            st.BufferStore(scratch, lanes, (ramp,)),
-            st.BufferStore(scratch, tir.Broadcast(const(1, "int32"), 4), (odd,)),
-            st.BufferStore(out, BufferLoad(scratch, (ramp,)), (ramp,)),
-            st.BufferStore(out, BufferLoad(scratch, (odd,)), (odd,), predicate=mask),
-        )
-    )
-    func = prim_func([out], st.Allocate(data, "int32", (const(8),), TRUE, body))
-    array = np.zeros(8, "int32")
-    run_prim_func(func, (array,))
-    assert array.tolist() == [5, 1, 5, 1, 5, 0, 5, 0]
 
 
 def test_symbolic_strides_are_read_from_the_array() -> None:
@@ -223,17 +212,6 @@ def test_a_kernel_calls_another_function_of_the_module() -> None:
     assert seen == [(other, (array, 3))]
 
 
-@pytest.mark.parametrize("index", [-1, 3])
-def test_an_index_outside_the_buffer_is_named(index: int) -> None:
-    a = buffer((3,), "A")
-    func = prim_func([a], st.BufferStore(a, a[const(index)], (const(0),)), "f")
-    with pytest.raises(
-        RuntimeCheckError,
-        match=f"f: index {index} is outside dimension 0 of buffer A, which has size 3",
-    ):
-        run_prim_func(func, (np.zeros(3, "float32"),))
-
-
 @pytest.mark.rule("EV-27", "FN-11")
 @pytest.mark.parametrize(
     ("args", "message"),
@@ -252,12 +230,6 @@ def test_arguments_that_do_not_fit_are_named(args: tuple[object, ...], message: 
     func = elementwise((size_var("n"), size_var("m")), lambda x: x, "copy")
     with pytest.raises(RuntimeCheckError, match=message):
         run_prim_func(func, args)
-
-
-def test_integer_division_by_zero_in_a_kernel_is_an_error() -> None:
-    func = elementwise((2,), lambda x, y: tir.FloorDiv(x, y), inputs=2, dtype="int32")
-    with pytest.raises(RuntimeCheckError, match="division by zero"):
-        run_prim_func(func, tuple(np.zeros((3, 2), "int32")))
 
 
 def test_memory_that_cannot_be_written_is_named() -> None:
@@ -359,26 +331,3 @@ def test_a_loop_that_stands_twice_has_memory_of_its_own_twice() -> None:
     block = st.Block((), (), (), "b", body, alloc_buffers=(row,))
     twice = loop(i, const(4), st.BlockRealize((), TRUE, block))
     check(prim_func([out], st.SeqStmt((twice, twice))), np.arange(4, dtype="float32"))
-
-
-def test_memory_allocated_in_a_loop_is_new_for_all_its_buffers() -> None:
-    out = buffer((2,), "O", "int32")
-    data = tir.Var("scratch", PointerType(PrimType("int32")))
-    signed, bits = (decl_buffer([const(1)], d, d, data=data) for d in ("int32", "uint32"))
-    i = size_var("i")
-    body = st.SeqStmt(
-        (
-            st.BufferStore(signed, ops.cast_to(i, "int32") - 1, (const(0),)),
-            st.IfThenElse(
-                ops.convert(i > 0),
-                st.BufferStore(out, ops.cast_to(bits[0] + 7, "int32"), (i,)),
-                st.BufferStore(out, signed[0], (i,)),
-            ),
-        )
-    )
-    allocated = st.Allocate(data, "int32", (const(1),), TRUE, body)
-    func = prim_func([out], loop(i, const(2), allocated))
-    array = np.zeros(2, "int32")
-    run_prim_func(func, (array,))
-    assert array.tolist() == [-1, 7]
-    check(func, np.zeros(2, "int32"))

@@ -19,7 +19,9 @@ from relaxpy.errors import (
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source, relax as text_R
 from relaxpy.script.ir_builder import IRBuilder, ir as I, relax as R, tir as T
+from tests.rows import sections
 from tests.script.marked import rejected
+from tests.script.said import said
 
 F32 = relax.TensorStructInfo((4, 4), "float32")
 
@@ -190,19 +192,8 @@ def main(x: R.Tensor((4, 4), "float32")):
     assert found.body.body is kept[1]
 
 
-def test_match_casts_of_dataflow_blocks() -> None:
-    def build() -> None:
-        x = R.arg("x", R.Tensor(ndim=1, dtype="float32"))
-        n = IRBuilder.name("n", T.int64())
-        with R.dataflow() as block:
-            y = R.match_cast(R.emit(R.exp(x)), R.Tensor((n,), "float32"))
-            R.output(y, R.emit(R.zeros(R.shape([n]), "float32")))
-        R.func_ret_value(R.emit(R.add(*block.output_vars)))
-
-    same(
-        function(build),
-        """
-@R.function
+SAID = sections("""
+--- match_casts of dataflow blocks
 def main(x: R.Tensor(ndim=1, dtype="float32")):
     n = T.int64()
     with R.dataflow():
@@ -212,8 +203,47 @@ def main(x: R.Tensor(ndim=1, dtype="float32")):
         R.output(y, z)
     w = R.add(y, z)
     return w
-""",
-    )
+--- branches in branches
+def main(x: R.Tensor((4, 4), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        w = R.exp(x)
+        d = R.const(True)
+        if d:
+            y = x
+        else:
+            y = R.add(x, x)
+    else:
+        y = R.exp(x)
+    return y
+--- local functions have a builder of their own
+def main(x: R.Tensor((4, 4), "float32")):
+    @R.function
+    def add(y: R.Tensor((4, 4), "float32")):
+        z = R.add(x, y)
+        return z
+
+    w = add(x)
+    return w
+""")
+CHOICE = """
+def main(x: R.Tensor((4, 4), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        w = R.exp(x)
+        {}
+    else:
+        y = x
+    return y
+"""
+LAST = [
+    *("y = R.add(x, x)", "y = x", "y: R.Object = (x, x)", "y: R.Tensor(ndim=2) = x"),
+    *("y: R.Object = R.exp(x)", "y = R.match_cast(x, R.Tensor(ndim=2))"),
+]
+
+
+@pytest.mark.parametrize("text", [*SAID.values(), *map(CHOICE.format, LAST)], ids=[*SAID, *LAST])
+def test_a_function_is_what_its_text_says(text: str) -> None:
+    text = f"@R.function\n{text.strip()}"
+    same(said(text), text)
 
 
 def choose(last: Callable[[relax.Var], object], other: Callable[[relax.Var], object]) -> None:
@@ -226,36 +256,6 @@ def choose(last: Callable[[relax.Var], object], other: Callable[[relax.Var], obj
         with R.Else():
             other(x)
     R.func_ret_value(choice.var)
-
-
-CHOICE = """
-@R.function
-def main(x: R.Tensor((4, 4), "float32"), c: R.Tensor((), "bool")):
-    if c:
-        w = R.exp(x)
-        {}
-    else:
-        {}
-    return y
-"""
-
-
-@pytest.mark.parametrize(
-    ("say", "text"),
-    [
-        (lambda x: R.emit(R.add(x, x)), "y = R.add(x, x)"),
-        (lambda x: R.emit(x), "y = x"),
-        (lambda x: R.emit((x, x), R.Object), "y: R.Object = (x, x)"),
-        (lambda x: R.emit(x, R.Tensor(ndim=2)), "y: R.Tensor(ndim=2) = x"),
-        (lambda x: R.emit(R.exp(x), R.Object), "y: R.Object = R.exp(x)"),
-        (lambda x: R.match_cast(x, R.Tensor(ndim=2)), "y = R.match_cast(x, R.Tensor(ndim=2))"),
-    ],
-)
-def test_branches_give_what_they_bind_last(say: Callable[[Any], Any], text: str) -> None:
-    same(
-        function(lambda: choose(lambda x: IRBuilder.name("y", say(x)), lambda x: R.emit(x))),
-        CHOICE.format(text, "y = x"),
-    )
 
 
 @pytest.mark.rule("NF-14")
@@ -307,34 +307,6 @@ def test_a_branch_gives_nothing_if_a_dataflow_block_is_last_in_its_braces() -> N
         function(lambda: choose(last_in_braces, R.emit))
 
 
-def test_branches_in_branches() -> None:
-    def nested(x: relax.Var) -> None:
-        c = R.emit(R.const(True))
-        with R.If(c):
-            with R.Then():
-                R.emit(x)
-            with R.Else(), R.SeqExpr():
-                R.emit(R.add(x, x))
-
-    same(
-        function(lambda: choose(nested, lambda x: R.emit(R.exp(x)))),
-        """
-@R.function
-def main(x: R.Tensor((4, 4), "float32"), c: R.Tensor((), "bool")):
-    if c:
-        w = R.exp(x)
-        d = R.const(True)
-        if d:
-            y = x
-        else:
-            y = R.add(x, x)
-    else:
-        y = R.exp(x)
-    return y
-""",
-    )
-
-
 def test_results_of_branches_that_have_names_have_one() -> None:
     def say(*names: str) -> relax.Function:
         texts = iter(names)
@@ -347,31 +319,6 @@ def test_results_of_branches_that_have_names_have_one() -> None:
     assert say("y", "y").body.body.name_hint == "y"
     with pytest.raises(BuilderStateError, match=r"bind 'y' and 'z' last.*AST-13"):
         say("y", "z")
-
-
-def test_local_functions_have_a_builder_of_their_own() -> None:
-    def build() -> None:
-        x = R.arg("x", F32)
-        with IRBuilder() as inner, R.function():
-            y = R.arg("y", F32)
-            R.func_ret_value(R.emit(R.add(x, y)))
-        add = R.emit(inner.get())
-        R.func_ret_value(R.emit(add(x)))
-
-    same(
-        function(build),
-        """
-@R.function
-def main(x: R.Tensor((4, 4), "float32")):
-    @R.function
-    def add(y: R.Tensor((4, 4), "float32")):
-        z = R.add(x, y)
-        return z
-
-    w = add(x)
-    return w
-""",
-    )
 
 
 OUTSIDE: list[tuple[str, Callable[[], object]]] = [

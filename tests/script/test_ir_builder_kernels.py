@@ -12,7 +12,9 @@ from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source
 from relaxpy.script.ir_builder import IRBuilder, tir as T
+from tests.rows import sections
 from tests.script.marked import rejected
+from tests.script.said import said
 
 
 def built(build: Callable[[], object]) -> Any:
@@ -95,22 +97,8 @@ def test_private_kernels_have_no_symbol() -> None:
         built(build)
 
 
-def test_loops_of_all_kinds() -> None:
-    def build() -> None:
-        A = T.arg("A", T.Buffer((2, 3, 4, 5, 6, 7), "int32"))
-        with (
-            T.serial(2) as i,
-            T.parallel(3) as j,
-            T.vectorized(4) as k,
-            T.unroll(1, 5, annotations={"pragma": 1}) as m,
-            T.thread_binding(6, thread="threadIdx.x") as t,
-            T.grid(7) as last,
-        ):
-            T.buffer_store(A, i + j, [i, j, k, m, t, last])
-
-    same(
-        kernel(build),
-        """
+SAID = sections("""
+--- loops of all kinds
 def main(A: T.Buffer((2, 3, 4, 5, 6, 7), "int32")):
     for i in T.serial(2):
         for j in T.parallel(3):
@@ -119,8 +107,42 @@ def main(A: T.Buffer((2, 3, 4, 5, 6, 7), "int32")):
                     for t in T.thread_binding(6, thread="threadIdx.x"):
                         for last in T.grid(7):
                             A[i, j, k, m, t, last] = i + j
-""",
-    )
+--- buffers at the top are those of the root block
+def main(A: T.Buffer((4,), "float32")):
+    B = T.alloc_buffer((4,), "float32")
+    for i in range(4):
+        with T.sblock("copy"):
+            vi = T.axis.S(4, i)
+            B[vi] = A[vi]
+--- branches, loops and checks
+def main(n: T.int32, A: T.Buffer((4,), "int32")):
+    assert n > 0, "positive"
+    m: T.int32 = n + 1
+    if m < 4:
+        A[0] = m
+    else:
+        A[1] = 2
+    while A[0] < 4:
+        A[0] = A[0] + 1
+        break
+    if m == 2:
+        T.evaluate(T.call_extern("int32", "f", m))
+--- memory, threads and annotations
+def main():
+    bx = T.env_thread("blockIdx.x")
+    with T.launch_thread(bx, 4), T.launch_thread("threadIdx.x", 2) as tx:
+        with T.allocate([8], "float32", "local", annotations={"k": 1}) as data:
+            with T.allocate_const([1, 2], "int32", [2]) as const:
+                with T.decl_buffer((8,), "float32", data=data, scope="local") as D:
+                    with T.attr(0, "key", 1):
+                        with T.decl_buffer((2,), "float32") as E:
+                            D[bx + tx] = E[0]
+""")
+
+
+@pytest.mark.parametrize("fact", SAID)
+def test_a_kernel_is_what_its_text_says(fact: str) -> None:
+    same(said(f"@T.prim_func\n{SAID[fact]}"), SAID[fact])
 
 
 def test_loops_run_over_any_integers() -> None:
@@ -195,92 +217,6 @@ def main(A: T.Buffer((8, 8), "float32")):
             D = T.alloc_buffer((4,), "float32", scope="local")
             V = T.match_buffer(A[vi, 0:4], (1, 4), "float32", offset_factor=1)
             D[vj] = V[0, vj]
-""",
-    )
-
-
-def test_buffers_at_the_top_are_those_of_the_root_block() -> None:
-    def build() -> None:
-        A = T.arg("A", T.Buffer((4,), "float32"))
-        B = T.alloc_buffer((4,), "float32")
-        with T.serial(4) as i, T.sblock("copy"):
-            vi = T.axis.S(4, i)
-            T.buffer_store(B, A[vi], [vi])
-
-    same(
-        kernel(build),
-        """
-def main(A: T.Buffer((4,), "float32")):
-    B = T.alloc_buffer((4,), "float32")
-    for i in range(4):
-        with T.block("copy"):
-            vi = T.axis.S(4, i)
-            B[vi] = A[vi]
-""",
-    )
-
-
-def test_branches_loops_and_checks() -> None:
-    def build() -> None:
-        n = T.arg("n", T.int32())
-        A = T.arg("A", T.Buffer((4,), "int32"))
-        with T.Assert(n > 0, "positive"), T.LetStmt(n + 1) as m:
-            with T.If(m < 4):
-                with T.Then():
-                    T.buffer_store(A, m, [0])
-                with T.Else():
-                    T.buffer_store(A, 2, [1])
-            with T.While(A[0] < 4):
-                T.buffer_store(A, A[0] + 1, [0])
-                T.evaluate(T.break_loop())
-            with T.If(m == 2), T.Then():
-                T.evaluate(T.call_extern("int32", "f", m))
-
-    same(
-        kernel(build),
-        """
-def main(n: T.int32, A: T.Buffer((4,), "int32")):
-    assert n > 0, "positive"
-    m: T.int32 = n + 1
-    if m < 4:
-        A[0] = m
-    else:
-        A[1] = 2
-    while A[0] < 4:
-        A[0] = A[0] + 1
-        break
-    if m == 2:
-        T.evaluate(T.call_extern("int32", "f", m))
-""",
-    )
-
-
-def test_memory_threads_and_annotations() -> None:
-    def build() -> None:
-        bx = named("bx", T.env_thread("blockIdx.x"))
-        with (
-            T.launch_thread(bx, 4),
-            T.launch_thread("threadIdx.x", 2) as tx,
-            T.allocate([8], "float32", "local", annotations={"k": 1}) as data,
-            T.allocate_const([1, 2], "int32", [2]),
-            T.decl_buffer((8,), "float32", data=data, scope="local") as D,
-            T.attr(0, "key", 1),
-            T.decl_buffer((2,), "float32") as E,
-        ):
-            T.buffer_store(D, E[0], [bx + tx])
-
-    same(
-        kernel(build),
-        """
-def main():
-    bx = T.env_thread("blockIdx.x")
-    with T.launch_thread(bx, 4), T.launch_thread("threadIdx.x", 2) as tx:
-        with T.allocate([8], "float32", "local", annotations={"k": 1}) as data:
-            with T.allocate_const([1, 2], "int32", [2]) as const:
-                with T.decl_buffer((8,), "float32", data=data, scope="local") as D:
-                    with T.attr(0, "key", 1):
-                        with T.decl_buffer((2,), "float32") as E:
-                            D[bx + tx] = E[0]
 """,
     )
 

@@ -8,7 +8,14 @@ from hypothesis import given, strategies as st
 
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.script import from_source
-from relaxpy.script.ir_builder import IRBuilder, relax as R, tir as T
+from tests.script.said import said
+
+
+def check(text: str) -> None:
+    found = said(text)
+    assert_structural_equal(found, from_source(text))
+    assert_structural_equal(from_source(found.script()), found)
+
 
 # --- kernels
 
@@ -79,65 +86,11 @@ def text_of(said: tuple[Say, ...], index: str, depth: int) -> Iterator[str]:
             yield from (f"    {line}" for line in text_of(say.other, index, depth + 1))
 
 
-def build(said: tuple[Say, ...], A: Any, index: Any, depth: int) -> None:
-    """Say statements to the builder that is open."""
-    for say in said:
-        n, inner = say.number, say.body
-        match say.kind:
-            case "store":
-                T.buffer_store(A, A[n] + n, index)
-            case "call":
-                T.evaluate(T.call_extern("int32", "f", index))
-            case "serial":
-                with T.serial(n, n + 2, annotations={"k": n}) as var:
-                    build(inner, A, var, depth + 1)
-            case "grid":
-                with T.grid(n, 2) as (var, _):
-                    build(inner, A, var, depth + 1)
-            case "block":
-                with T.block(f"b{n}"):
-                    var = T.axis.spatial((n, 9), index)
-                    T.where(index < n)
-                    build(inner, A, var, depth + 1)
-            case "if":
-                with T.If(index < n):
-                    with T.Then():
-                        build(inner, A, index, depth + 1)
-                    if say.other is not None:
-                        with T.Else():
-                            build(say.other, A, index, depth + 1)
-            case "while":
-                with T.While(A[0] < n):
-                    T.evaluate(T.continue_loop())
-                    build(inner, A, index, depth + 1)
-            case "let":
-                with T.LetStmt(index + n) as var:
-                    build(inner, A, var, depth + 1)
-            case "assert":
-                with T.Assert(index < n, f"m{n}"):
-                    build(inner, A, index, depth + 1)
-            case "attr":
-                with T.attr(0, "k", n):
-                    build(inner, A, index, depth + 1)
-            case "allocate":
-                with T.allocate([n], "float32"):
-                    build(inner, A, index, depth + 1)
-            case "thread":
-                with T.launch_thread(f"thread.{depth}", n) as var:
-                    build(inner, A, var, depth + 1)
-
-
 @given(st.lists(statements, min_size=1, max_size=4).map(tuple))
 def test_kernels_are_those_of_their_texts(said: tuple[Say, ...]) -> None:
-    with IRBuilder() as builder, T.prim_func():
-        T.func_name("main")
-        A = T.arg("A", T.Buffer((16,), "int32"))
-        i = T.arg("i", T.int32())
-        build(said, A, i, 0)
     lines = "\n".join(f"    {line}" for line in text_of(said, "i", 0))
     head = '@T.prim_func\ndef main(A: T.Buffer((16,), "int32"), i: T.int32):\n'
-    assert_structural_equal(builder.get(), from_source(head + lines))
-    assert_structural_equal(from_source(builder.get().script()), builder.get())
+    check(f"{head}{lines}")
 
 
 # --- graph functions
@@ -199,43 +152,9 @@ def graph_text(said: list[Any], known: list[str], names: Names) -> Iterator[str]
                 known.append(name)
 
 
-def build_graph(said: list[Any], known: list[Any], c: Any) -> None:
-    for say in said:
-        match say:
-            case ("flow", inner, outs):
-                with R.dataflow() as block:
-                    local = list(known)
-                    for op, a, b in inner:
-                        value = getattr(R, op)(local[a % len(local)], local[b % len(local)])
-                        local.append(R.emit(value))
-                    bound = local[len(known) :]
-                    R.output(*(bound[k] for k in sorted(outs) if k < len(bound)))
-                known += block.output_vars
-            case ("if", yes, no, (op, a, b)):
-                with R.If(c) as choice:
-                    for frame, branch in ((R.Then(), yes), (R.Else(), no)):
-                        with frame:
-                            inside = list(known)
-                            build_graph(branch, inside, c)
-                            left, right = inside[a % len(inside)], inside[b % len(inside)]
-                            R.emit(getattr(R, op)(left, right))
-                known.append(choice.var)
-            case (op, a, b):
-                value = getattr(R, op)(known[a % len(known)], known[b % len(known)])
-                known.append(R.emit(value))
-
-
 @given(st.lists(parts, min_size=1, max_size=4))
 def test_graph_functions_are_those_of_their_texts(said: list[Any]) -> None:
-    with IRBuilder() as builder, R.function():
-        R.func_name("main")
-        known: list[Any] = [R.arg("x", R.Tensor((4,), "float32"))]
-        c = R.arg("c", R.Tensor((), "bool"))
-        build_graph(said, known, c)
-        R.func_ret_value(known[-1])
     written = ["x"]
     lines = "\n".join(f"    {line}" for line in graph_text(said, written, Names()))
     head = '@R.function\ndef main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):\n'
-    text = f"{head}{lines}\n    return {written[-1]}\n"
-    assert_structural_equal(builder.get(), from_source(text))
-    assert_structural_equal(from_source(builder.get().script()), builder.get())
+    check(f"{head}{lines}\n    return {written[-1]}\n")

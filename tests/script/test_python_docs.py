@@ -34,6 +34,7 @@ from relaxpy.script.printer.doc import (
     WhileDoc,
 )
 from relaxpy.script.printer.doc_printer import to_python_script
+from tests.fuzz.seed import COUNT
 
 UNARY = {"USub": ast.USub, "Invert": ast.Invert, "Not": ast.Not}
 COMPARISONS = ("Lt", "LtE", "Eq", "NotEq", "Gt", "GtE")
@@ -95,7 +96,7 @@ def flat(tree: ast.AST) -> str:
     return text
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(2 * COUNT))
 def test_python_reads_an_expression_as_the_same_tree(seed: int) -> None:
     doc, tree = pair(random.Random(seed), 1 + seed % 4)
     assert flat(ast.parse(to_python_script(doc), mode="eval").body) == flat(tree)

@@ -37,6 +37,7 @@ def f(X: f32[n, m], B: f32[n], Y: f32[n]):
 """)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("fact", INITIAL)
 @pytest.mark.parametrize("offset", range(7))
 def test_initial_values_may_share_memory_with_the_result(fact: str, offset: int) -> None:

@@ -14,6 +14,7 @@ LARGEST = {"int8": 127, "uint8": 255, "int16": 2**15 - 1, "int32": 2**31 - 1, "i
 SHAPES = [((40, 50), (50, 30)), ((3, 40, 50), (50, 30)), ((50,), (50, 400)), ((400, 50), (50,))]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", LARGEST)
 @pytest.mark.parametrize("reach", [3, 100, 10**6, 10**18])
 @pytest.mark.parametrize("shapes", SHAPES)

@@ -16,20 +16,14 @@ from relaxpy.exec.executable import Executable
 from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.plan import blocking
 from relaxpy.ir.module import IRModule
-from relaxpy.script import from_source
+from tests.ir.relax.texts import flow
 
 Array = np.ndarray[Any, Any]
 
 
 def module(shapes: dict[str, str], body: str, result: str = "y") -> IRModule:
     params = ", ".join(f"{name}: R.Tensor({shape}, 'float32')" for name, shape in shapes.items())
-    lines = [f"            {line}" for line in body.splitlines()]
-    return from_source(
-        f"@I.ir_module\nclass M:\n    @R.function\n    def main({params}):\n"
-        "        with R.dataflow():\n"
-        + "\n".join(lines)
-        + f"\n            R.output({result})\n        return {result}\n"
-    )
+    return flow(params, body, result)
 
 
 ATTENTION = module(
@@ -90,6 +84,7 @@ def test_threads_share_a_batch(shared: list[tuple[int, int]]) -> None:
     assert (12, 6) in shared
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", [1, 1 << 10, 1 << 21])
 @pytest.mark.parametrize("mod", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
 def test_windows_are_multiplied_in_blocks_on_threads_of_blas(

@@ -29,6 +29,7 @@ def f(A: {short}[n], B: {short}[n]):
 # ---- limits
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("value", "function"),
     [

@@ -320,6 +320,7 @@ def attention(request: pytest.FixtureRequest) -> Any:
     return kernel(request.param, "float32")
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     "kind", ["full", "sliding", "windows of layers, sinks, shared keys", "latent"]
 )

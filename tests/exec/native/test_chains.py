@@ -273,6 +273,7 @@ LONG, SHORT = (5, 40, 33), (5, 40)
 BETWEEN = {"scores": LONG, "top": SHORT, "powers": LONG, "total": SHORT, "weights": LONG}
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("late", ["h, i", "4 - h, 39 - i"])
 @pytest.mark.parametrize("kept", [(), *combinations(BETWEEN, 1), ("weights", "top"), (*BETWEEN,)])
 @pytest.mark.usefixtures("small_blocks")

@@ -128,6 +128,7 @@ def test_means_of_windows_in_another_layout(dtype: str, shape: str) -> None:
         np.testing.assert_allclose(main(x), expected.astype(dtype), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("factor", [1, 2, 3])
 @pytest.mark.parametrize(
     ("mode", "rounding"),

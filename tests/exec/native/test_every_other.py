@@ -24,6 +24,7 @@ def test_slices(dtype: str | type, n: int) -> None:
     np.testing.assert_array_equal(run(text, x), x[:, ::2])
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("step", [3, 5, 8, 9])
 def test_steps(dtype: str | type, step: int) -> None:

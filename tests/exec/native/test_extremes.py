@@ -20,6 +20,7 @@ class M:
 """
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize("columns", [1, 2, 3, 4, 5, 17])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])

@@ -79,6 +79,7 @@ def test_datatypes_and_the_width_of_vectors(subscripts: str, dtype: str) -> None
     assert one.tobytes() == two.tobytes()
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("m", range(1, 9))
 @pytest.mark.parametrize("n", [1, 64, 65, 130])
 def test_any_number_of_rows_of_bytes(m: int, n: int) -> None:

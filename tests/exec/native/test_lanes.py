@@ -267,6 +267,7 @@ def main(A: T.Buffer((256,), "uint8"), I: T.Buffer((N,), "uint8"), O: T.Buffer((
         np.testing.assert_array_equal(out, table[places])
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int32"])
 @pytest.mark.parametrize("columns", [9, 10, 13, 17, 20, 31, 33, 63, 65, 127])
 def test_rows_that_do_not_fill_their_vectors(columns: int, dtype: str) -> None:

@@ -52,6 +52,7 @@ def storing(source: int, stored: int, lanes: int, machine: Machine) -> Module:
     return module
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16, 64])
 @pytest.mark.parametrize(
     ("source", "stored"), [(a, b) for a, b in itertools.product(WIDTHS, WIDTHS) if b <= min(a, 32)]

@@ -85,6 +85,7 @@ def test_same_bits(
     assert len(packed) == 1
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("body", "x", "w", "kept"),

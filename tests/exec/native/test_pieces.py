@@ -17,6 +17,7 @@ UPDATES = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 @pytest.mark.parametrize("size", [0, 1, 2, 17, 40, "n"])

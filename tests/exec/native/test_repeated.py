@@ -53,6 +53,7 @@ def kernel(
     return te.create_prim_func([x, q, s, more])
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("scales", ["float16", "float32"])
 @pytest.mark.parametrize(
     ("bits", "group", "stored"),
@@ -136,6 +137,7 @@ def main(
 """)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("init", [INIT, ""], ids=["alone", "added"])
 @pytest.mark.parametrize(
     ("bits", "group", "stored", "size", "columns"),
@@ -169,6 +171,7 @@ def test_rows_have_decoded_weights_in_common(
         np.testing.assert_array_equal(found, before + x @ weights.T)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("zero", [0, 7, 15, -1, 0.5])
 @pytest.mark.parametrize(
     ("bits", "group", "stored", "size", "columns"),

@@ -195,6 +195,7 @@ def test_batches_broadcasts_and_several_axes_of_the_sum(symbolic: str) -> None:
     run("mk,kn->nm", {"m": 9, "n": 20, "k": 6}, "float32", symbolic=symbolic)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("k", [1, 300, 2500])
 @pytest.mark.parametrize("y", [1, 2, 40])
 def test_strips_of_few_rows_share_a_copy_of_the_columns(y: int, k: int) -> None:

@@ -77,6 +77,7 @@ CASES: dict[str, Callable[..., tuple[Any, Any]]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(("left", "right"), [("uint8", "int8"), ("int8", "int8"), ("uint8",) * 2])
 @pytest.mark.parametrize("product", CASES)
 def test_zero_points_of_any_form(product: str, left: str, right: str) -> None:

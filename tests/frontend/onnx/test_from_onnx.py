@@ -254,6 +254,7 @@ def test_sizes_that_a_scale_multiplies_stay_expressions() -> None:
     assert run(proto, np.ones(7, "float32")).shape == (3,)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("op", "operands", "expected"),
     [
@@ -294,6 +295,7 @@ def test_shapes_and_axes_are_constants_or_known_at_run_time(
     np.testing.assert_allclose(found, expected(x), rtol=1e-5)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("symbolic", [True, False])
 @pytest.mark.parametrize("constant", [True, False])
 @pytest.mark.parametrize(

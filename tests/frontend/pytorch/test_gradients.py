@@ -48,6 +48,7 @@ def images(count: int) -> Any:
     return torch.randn(2, 4, *SIZES[:count], generator=torch.Generator().manual_seed(0))
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize(
     "options",

@@ -231,6 +231,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_give_what_pytorch_gives_at_every_size(name: str, target: str) -> None:
@@ -754,6 +755,7 @@ def scanned_and_mapped(self: Any, x: Any) -> Any:
     return last, sizes, turned
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("count", [3, 70])  # written out, and a loop
 def test_complex_numbers_go_through_scans_and_maps(target: str, count: int) -> None:

@@ -23,6 +23,7 @@ from relaxpy.ir.arith.tvm.iter_inverse import values_of_marks
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
+from tests.fuzz.seed import COUNT
 from tests.ir.arith.boxes import evaluate
 
 X, Y, Z = (tir.Var(name, "int64") for name in "xyz")
@@ -299,7 +300,7 @@ def box_of(index: IterSumExpr) -> list[int]:
     return [base + scale * k for k in range(extent)]
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", range(4 * COUNT))
 def test_detected_maps_are_what_they_are_said_to_be(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = [int(rng.choice([1, 2, 3, 4, 6, 8, 10])) for _ in range(int(rng.integers(1, 4)))]
@@ -342,11 +343,11 @@ def test_detected_maps_are_what_they_are_said_to_be(seed: int) -> None:
 def test_many_drawn_maps_are_detected() -> None:
     """The test above is about something."""
     count = 0
-    for seed in range(400):
+    for seed in range(4 * COUNT):
         rng = np.random.default_rng(seed)
         sizes = [int(rng.choice([1, 2, 3, 4, 6, 8, 10])) for _ in range(int(rng.integers(1, 4)))]
         count += not detect_iter_map(drawn(rng, sizes), over(*sizes)).errors
-    assert count > 200
+    assert count > 2 * COUNT
 
 
 @pytest.mark.parametrize(

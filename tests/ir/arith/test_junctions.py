@@ -11,6 +11,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
 from tests.counting import calls
 from tests.fuzz.integers import Integers
+from tests.fuzz.seed import COUNT
 from tests.ir.arith.boxes import Env, evaluate, holds, points
 
 E = tir.PrimExpr
@@ -19,7 +20,7 @@ fld, flm = ops.floordiv, ops.floormod
 both, either = tir.And, tir.Or
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(2 * COUNT))
 def test_random_conditions_keep_their_truth(seed: int) -> None:
     chosen = random.Random(seed)
     given = Integers(chosen, [x, y]).condition(chosen.randint(1, 4))

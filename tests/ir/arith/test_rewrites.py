@@ -15,6 +15,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from tests.fuzz import scalars
 from tests.fuzz.integers import Integers
 from tests.fuzz.scalars import NoValueError, evaluate
+from tests.fuzz.seed import COUNT
 from tests.ir.arith.boxes import holds, points, value
 from tests.ir.arith.rewrites import Rewrite, names, rewrites
 
@@ -139,7 +140,7 @@ def test_what_is_simple_already_is_left_alone(text: str) -> None:
         assert Analyzer().simplify(expr) is simplify(expr) is expr
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(2 * COUNT))
 def test_random_expressions_keep_their_values(seed: int) -> None:
     chosen = random.Random(seed)
     sides = {x: range(-5, 6), y: range(-4, 5), z: range(-3, 4)}

@@ -10,6 +10,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
 from tests.fuzz.integers import Integers
 from tests.fuzz.scalars import NoValueError, evaluate, same
+from tests.fuzz.seed import COUNT
 from tests.ir.arith.boxes import points
 
 E = T.PrimExpr
@@ -166,7 +167,7 @@ def test_a_vector_has_at_least_the_least_length(given: E, expected: E, condition
         assert made.simplify(given) is made.simplify(expected)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(2 * COUNT))
 def test_random_vectors_keep_every_lane(seed: int) -> None:
     chosen = random.Random(seed)
     count = chosen.randint(2, 5)

@@ -9,17 +9,13 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import name_to_binding
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
-from relaxpy.script import from_source
 from tests.ir.relax.graphs import bindings, called, pure, var
 from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import flow
 
 
 def program(*lines: str, result: str = "y") -> rx.Function:
-    body = "\n        ".join(lines)
-    found = from_source(
-        "@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n"
-        f"    with R.dataflow():\n        {body}\n        R.output(y)\n    return {result}\n"
-    )
+    found = flow("x: f32[2]", "; ".join(lines), result)["main"]
     assert isinstance(found, rx.Function)
     return found
 

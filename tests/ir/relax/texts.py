@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.rows import sections
 
@@ -61,6 +62,20 @@ def graph(text: str) -> IRModule:
         block.body = [b for b in bindings if b not in first]
         function.body = [*first, block, result]
     return module(ast.unparse(ast.Module(body, [])))
+
+
+def flow(params: str, lines: str, result: str = "y") -> IRModule:
+    """The module of a function `main` of one dataflow block, whose bindings `; ` may divide."""
+    body = "\n    ".join(re.split(r"; |\n *", lines.strip()))
+    return graph(f"def main({params}):\n    {body}\n    return {result}")
+
+
+def private(body: str, params: str, *, pure: bool = True) -> rx.Function:
+    """A private function `main` with these lines, written out."""
+    lines = textwrap.indent(body.strip(), "    ")
+    found = from_source(f"@R.function(private=True, pure={pure})\ndef main({params}):\n{lines}")
+    assert isinstance(found, rx.Function)
+    return found
 
 
 def changes(text: str) -> list[Any]:

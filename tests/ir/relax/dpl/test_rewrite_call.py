@@ -9,8 +9,8 @@ from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.dpl import DFPattern, is_const, is_op, is_tuple, rewrite_call, wildcard
-from relaxpy.script import from_source, relax as R
-from tests.ir.relax.texts import module
+from relaxpy.script import relax as R
+from tests.ir.relax.texts import module, private
 
 Matches = dict[DFPattern, rx.Expr]
 A, B = wildcard(), wildcard()
@@ -24,12 +24,7 @@ def double(expr: rx.Expr, matches: Matches) -> rx.Expr:
 def function(
     body: str, params: str = 'x: R.Tensor((4,), "float32")', pure: bool = True
 ) -> rx.Function:
-    """A private function `main` with these lines."""
-    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    found: rx.Function = from_source(
-        f"@R.function(private=True, pure={pure})\ndef main({params}):\n{lines}"
-    )
-    return found
+    return private(body, params, pure=pure)
 
 
 def check(after: rx.Function, body: str, **options: object) -> None:

@@ -17,18 +17,10 @@ from relaxpy.relax.dpl import (
 )
 from relaxpy.script import from_source, relax as R
 from tests.counting import calls
-from tests.ir.relax.texts import pair
+from tests.ir.relax.texts import pair, private
 
 VECTOR = 'R.Tensor((16,), "float32")'
 SQUARE = 'R.Tensor((16, 16), "float32")'
-
-
-def function(body: str, params: str, *, pure: bool = True) -> rx.Function:
-    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    found: rx.Function = from_source(
-        f"@R.function(private=True, pure={pure})\ndef main({params}):\n{lines}"
-    )
-    return found
 
 
 def rewriter(
@@ -54,7 +46,7 @@ def packed(name: str, *args: str, sinfo: str = VECTOR) -> str:
 
 
 def check(after: rx.Function, body: str, params: str, *, pure: bool = True) -> None:
-    assert_structural_equal(after, function(body, params, pure=pure))
+    assert_structural_equal(after, private(body, params, pure=pure))
     assert well_formed(after)
 
 
@@ -114,14 +106,14 @@ def test_what_one_rewriter_puts_in_another_may_find() -> None:
         "return A * B",
         f"return {packed('mul', 'A', 'B')}",
     )
-    before = function("B = A + A\nreturn B", vectors("A"))
+    before = private("B = A + A\nreturn B", vectors("A"))
     after = f"B = {packed('mul', 'A', 'R.const(2.0)')}\nreturn B"
     check((twice | scaled)(before), after, vectors("A"))
     check((scaled | twice)(before), after, vectors("A"))
 
 
 def test_both_of_two_rewriters_apply() -> None:
-    before = function("D = A + B\nE = C * D\nreturn E", vectors("A", "B", "C"))
+    before = private("D = A + B\nE = C * D\nreturn E", vectors("A", "B", "C"))
     check(
         (ADD | MULTIPLY)(before),
         f"D = {packed('add', 'A', 'B')}\nE = {packed('mul', 'C', 'D')}\nreturn E",
@@ -132,7 +124,7 @@ def test_both_of_two_rewriters_apply() -> None:
 def test_the_first_rewriter_goes_first_wherever_it_applies() -> None:
     fma = packed("fma", "A", "B", "C")
     fused = rewriter(vectors("A", "B", "C"), "return A * B + C", f"return {fma}")
-    before = function("D = A * B\nE = D + C\nreturn E", vectors("A", "B", "C"))
+    before = private("D = A * B\nE = D + C\nreturn E", vectors("A", "B", "C"))
     after = f"E = {fma}\nreturn E"
     check((fused | MULTIPLY)(before), after, vectors("A", "B", "C"))
     check(
@@ -147,17 +139,17 @@ def test_attributes_and_struct_infos_of_a_pattern_count() -> None:
         'A: R.Tensor((4, 4), "float32")', "return R.sum(A, axis=0)", "return R.sum(A, axis=[-2])"
     )
     for axis, found in [(0, True), (1, False)]:
-        before = function(f"s = R.sum(x, axis={axis})\nreturn s", 'x: R.Tensor((4, 4), "float32")')
+        before = private(f"s = R.sum(x, axis={axis})\nreturn s", 'x: R.Tensor((4, 4), "float32")')
         assert (rows(before) is not before) is found
     twice = rewriter(vectors("A"), f"return {packed('f', 'A')}", f"return {packed('g', 'A')}")
     for sinfo, found in [(VECTOR, True), ('R.Tensor((8,), "float32")', False), ("R.Object", False)]:
-        before = function(f"s = {packed('f', 'x', sinfo=sinfo)}\nreturn s", vectors("x"))
+        before = private(f"s = {packed('f', 'x', sinfo=sinfo)}\nreturn s", vectors("x"))
         assert (twice(before) is not before) is found
 
 
 def test_literals_of_a_pattern_are_matched_as_they_are() -> None:
     scaled = rewriter(vectors("A"), 'return A * R.const(2.0, "float32")', "return A + A")
-    before = function("b = x * R.const(2.0)\nc = b * R.const(3.0)\nreturn c", vectors("x"))
+    before = private("b = x * R.const(2.0)\nc = b * R.const(3.0)\nreturn c", vectors("x"))
     check(scaled(before), "b = x + x\nc = b * R.const(3.0)\nreturn c", vectors("x"))
 
 
@@ -171,7 +163,7 @@ DYNAMIC = rewriter(
 
 def test_sizes_of_a_pattern_are_those_of_the_match() -> None:
     params = 'A: R.Tensor(("n", "n * 2"), "float32"), B: R.Tensor(("n * 2", "n * 2"), "float32")'
-    before = function("C = R.matmul(A, B)\nreturn C", params)
+    before = private("C = R.matmul(A, B)\nreturn C", params)
     sinfo = 'R.Tensor((n, n * 2), "float32")'
     check(
         DYNAMIC(before),
@@ -179,7 +171,7 @@ def test_sizes_of_a_pattern_are_those_of_the_match() -> None:
         params,
     )
     other = 'A: R.Tensor((4, 3), "float32"), B: R.Tensor((3, 2), "float32")'
-    before = function("C = R.matmul(A, B)\nreturn C", other)
+    before = private("C = R.matmul(A, B)\nreturn C", other)
     assert DYNAMIC(before) is before
 
 
@@ -213,13 +205,13 @@ def test_a_cast_in_a_replacement_goes_where_it_provably_succeeds() -> None:
     )
     known = 'A: R.Tensor((32, 16), "float16")'
     check(
-        last_row(function(body, known)),
+        last_row(private(body, known)),
         "t = R.memory.view(A, [16], relative_byte_offset=992)\nreturn t",
         known,
     )
     open_dtype = "A: R.Tensor((32, 16))"
     check(
-        last_row(function(body, open_dtype)),
+        last_row(private(body, open_dtype)),
         "bits = T.uint8()\n_ = R.match_cast(A.dtype.bits, R.Prim(value=bits))\n"
         't = R.memory.view(A, [16], relative_byte_offset=bits.astype("int64") // 8 * 496)\n'
         "return t",
@@ -256,7 +248,7 @@ TOGETHER = "w = R.concat([A, B])\nm = R.matmul(w, x)\nt = R.split(m, 2)\n"
     ],
 )
 def test_a_tuple_is_found_whether_or_not_one_holds_the_values(before: str, after: str) -> None:
-    check(PAIR(function(before, PARAMS)), after, PARAMS)
+    check(PAIR(private(before, PARAMS)), after, PARAMS)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +260,7 @@ def test_a_tuple_is_found_whether_or_not_one_holds_the_values(before: str, after
     ],
 )
 def test_values_that_do_not_fit_together_are_not_a_tuple(body: str) -> None:
-    before = function(body, PARAMS)
+    before = private(body, PARAMS)
     assert PAIR(before) is before
 
 
@@ -279,7 +271,7 @@ def test_one_value_needing_the_other_is_not_a_tuple() -> None:
         "p = R.matmul(A, x)\nq = R.matmul(B, x)\nreturn (p, q)",
         "w = R.concat([A, B])\nboth = R.matmul(w, x)\nreturn R.split(both, 2)",
     )
-    before = function("p = R.matmul(A, B)\nq = R.matmul(p, B)\nz = p + q\nreturn z", params)
+    before = private("p = R.matmul(A, B)\nq = R.matmul(p, B)\nz = p + q\nreturn z", params)
     assert pair(before) is before
 
 
@@ -296,7 +288,7 @@ def test_what_stands_between_the_values_of_a_tuple(between: str, found: bool) ->
     body = f"p = R.matmul(A, x)\n{between}\nq = R.matmul(B, x)\nz = p + q\nreturn (z, y)"
     if between.startswith("u"):
         body = body.replace("(z, y)", "(z, u)")
-    before = function(body, PARAMS, pure=False)
+    before = private(body, PARAMS, pure=False)
     assert (PAIR(before) is not before) is found
 
 
@@ -309,11 +301,11 @@ def test_values_that_may_fail_are_not_moved_past_others_that_may() -> None:
     )
     params = vectors("x", "y")
     p, u, q = f"p = {packed('f', 'x')}", f"u = {packed('g', 'x')}", f"q = {packed('f', 'y')}"
-    apart = function(f"{p}\n{u}\n{q}\nreturn (p, q, u)", params)
+    apart = private(f"{p}\n{u}\n{q}\nreturn (p, q, u)", params)
     assert pair(apart) is apart
     side_by_side = f"{u}\n{p}\n{q}\nreturn (p, q, u)"
     check(
-        pair(function(side_by_side, params)),
+        pair(private(side_by_side, params)),
         f"u = {packed('g', 'x')}\nt = {packed('both', 'x', 'y', sinfo=f'[{VECTOR}, {VECTOR}]')}\n"
         "p = t[0]\nq = t[1]\nreturn (p, q, u)",
         params,
@@ -328,12 +320,12 @@ def test_parts_of_a_tuple_may_need_each_other() -> None:
     )
     params = vectors("x")
     check(
-        chain(function("p = R.exp(x)\nq = R.abs(p)\nz = p + q\nreturn z", params)),
+        chain(private("p = R.exp(x)\nq = R.abs(p)\nz = p + q\nreturn z", params)),
         f"t = {packed('both', 'x', sinfo=f'[{VECTOR}, {VECTOR}]')}\n"
         "p = t[0]\nq = t[1]\nz = p + q\nreturn z",
         params,
     )
-    used = function("p = R.exp(x)\ne = R.sin(p)\nq = R.abs(p)\nz = e + q\nreturn z", params)
+    used = private("p = R.exp(x)\ne = R.sin(p)\nq = R.abs(p)\nz = e + q\nreturn z", params)
     assert chain(used) is used
 
 
@@ -347,7 +339,7 @@ def test_three_values_may_be_one_tuple() -> None:
         "return " + packed("split_rope", "qkv", sinfo=f"[{sinfo}, {sinfo}, {sinfo}]"),
     )
     params = 'x: R.Tensor((12,), "float32")'
-    before = function(
+    before = private(
         "t = R.split(x, 3)\nq = t[0]\nk = t[1]\nv = t[2]\n"
         f"qe = {packed('rope', 'q', sinfo=sinfo)}\nke = {packed('rope', 'k', sinfo=sinfo)}\n"
         f"z = {packed('attend', 'qe', 'ke', 'v', sinfo=sinfo)}\nreturn z",
@@ -398,14 +390,14 @@ def test_fields_that_are_one_too_many_are_not_tried_in_every_order(shared: bool)
     result = "\nreturn ({})"
     for missing in (1, 0):
         names = ", ".join(f"v{i}" for i in range(count - missing))
-        before = function("\n".join(lines[: count - missing]) + result.format(names), vectors("x"))
+        before = private("\n".join(lines[: count - missing]) + result.format(names), vectors("x"))
         assert calls(lambda f=before: many(f)) < 200_000
         assert (many(before) is before) is bool(missing)
 
 
 def test_tuples_are_found_in_dataflow_blocks() -> None:
     body = "with R.dataflow():\n    {}\n    R.output(z)\nreturn z"
-    before = function(
+    before = private(
         body.format("p = R.matmul(A, x)\n    q = R.matmul(B, x)\n    z = p + q"), PARAMS
     )
     inside = "\n    ".join(f"{TOGETHER}p = t[0]\nq = t[1]\nz = p + q".splitlines())
@@ -420,7 +412,7 @@ def test_constructors_of_rewriters() -> None:
     )
     params = vectors("a")
     check(
-        both(function("p = R.exp(a)\nq = R.abs(a)\nz = p + q\nreturn z", params)),
+        both(private("p = R.exp(a)\nq = R.abs(a)\nz = p + q\nreturn z", params)),
         "p = R.sin(a)\nq = R.cos(a)\nz = p + q\nreturn z",
         params,
     )
@@ -430,7 +422,7 @@ def test_constructors_of_rewriters() -> None:
         [is_op("relax.exp")(x), is_op("relax.abs")(y)], lambda _, m: rx.Tuple([m[x]] * 3)
     )
     with pytest.raises(TransformError, match="p, q are replaced by a tuple of 2 fields"):
-        wrong(function("p = R.exp(a)\nq = R.abs(a)\nz = p + q\nreturn z", params))
+        wrong(private("p = R.exp(a)\nq = R.abs(a)\nz = p + q\nreturn z", params))
 
 
 def text(**functions: str) -> IRModule:

@@ -98,6 +98,7 @@ def rotated(x: Any, positions: Any, kind: str, d: int, factors: Any = None) -> A
     return result
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["native", "numpy"])
 @pytest.mark.parametrize("rotary_dim", [16, 8])
 @pytest.mark.parametrize("kind", SCALINGS)

@@ -117,6 +117,7 @@ def as_scores(x: Any) -> Any:
     return R.reshape(x, (COUNT, 1))
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("function", "count", "slope"),
@@ -168,6 +169,7 @@ def test_counts_that_are_no_narrow_floats(
     np.testing.assert_allclose(found.astype("float64"), expected, rtol=eps, atol=eps**2)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
 @pytest.mark.parametrize(
     ("function", "x", "slopes"),
@@ -198,6 +200,7 @@ def test_gradients_at_kinks_are_those_of_pytorch(
     assert gradients(function, np.array(x, dtype)) == [slopes]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize(
     "function", [R.nn.gelu, R.nn.gelu_tanh, R.nn.silu, R.nn.selu, R.nn.softplus]

@@ -96,6 +96,7 @@ def exactly(image: np.ndarray, rows: int, columns: int, coordinates: str) -> lis
     return [[value(k, j) for j in range(columns)] for k in range(rows)]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric"])
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
 @pytest.mark.parametrize(("rows", "columns"), [(5, 5), (6, 8), (7, 3)])

@@ -52,6 +52,7 @@ def test_nan_is_above_the_boundaries_of_narrow_floats(dtype: str) -> None:
     np.testing.assert_array_equal(found, [2, 2, 1, 2, 2, 0, 0, 1, 1])
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint16"])
 def test_buckets_of_known_boundaries(dtype: str, target: str) -> None:
@@ -125,6 +126,7 @@ def test_few_elements_of_long_rows_with_nan_and_equal_elements(largest: bool) ->
             assert _called(make, rows, target) == _best(rows, 4, largest=largest)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("kind", ["both", "values", "indices"])
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(
@@ -156,6 +158,7 @@ def test_loops_select_the_same_bits_as_a_sort(dtype: str, largest: bool, kind: A
         assert all(a.tobytes() == b.tobytes() for a, b in pairs)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])

@@ -1,6 +1,6 @@
 """The rows in every datatype and shape class, from any memory, with all that may be unknown.
 
-`make test` draws from this table with the seed, some rows of every operator; `make
+`make test` draws from this table with the seed, a row of every operator; `make
 test-all` compares all rows in all datatypes (`--whole-table`).
 """
 
@@ -40,9 +40,8 @@ from tests.ir.relax.op.variants import (
 ROWS: dict[str, list[Case]] = {}
 for _case in CASES:
     ROWS.setdefault(_case.operator, []).append(_case)
-#: How many rows of an operator, each in a datatype, are drawn; and in how many ways each
-#: is compiled, here and in the whole table, where the other ways are those of the next rows.
-DRAWN, DRAWN_WAYS, WAYS = 2, 1, 2
+#: In how many ways a row of the whole table is compiled; the other ways are those of the next rows.
+WAYS = 2
 #: All ways to compile a row.
 ALL_WAYS = [*product(KNOWLEDGE, TARGETS)]
 
@@ -160,12 +159,11 @@ def drawn(operator: str) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
     """Rows of an operator in datatypes that it takes, with ways to compile them."""
     draw = random.Random(f"{SEED} {operator}")
     pairs = [(row, dtype) for row in ROWS[operator] for dtype in dtypes(row)]
-    count = 0
     for row, dtype in draw.sample(pairs, len(pairs)):
         case = in_dtype(row, dtype)
-        if count < DRAWN and is_taken(case, case.inputs):
-            count += 1
-            yield case, dtype, draw.sample(possible(case), min(DRAWN_WAYS, len(possible(case))))
+        if is_taken(case, case.inputs):
+            yield case, dtype, draw.sample(possible(case), min(1, len(possible(case))))
+            return
 
 
 def whole(row: Case) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:

@@ -161,6 +161,7 @@ def _fields(value: Any) -> tuple[Array, ...]:
 
 
 @pytest.mark.rule("DER-36")
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "reference"])
 @pytest.mark.parametrize(("call", "sinfos", "fitting", "others", "message"), SYMBOLIC)
 def test_symbolic_sizes_are_checked_when_values_arrive(

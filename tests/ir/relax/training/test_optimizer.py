@@ -121,6 +121,7 @@ def test_the_form_of_a_step() -> None:
     assert_structural_equal(found, MomentumSGD)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("optimizer", [SGD(0.01), MomentumSGD(0.01, 0.9), Adam(0.01)])
 def test_steps_of_narrow_parameters_are_those_of_float32_rounded(

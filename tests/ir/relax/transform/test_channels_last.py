@@ -109,6 +109,7 @@ class Module:
     assert layouts(ChannelsLast()(module)) == (0, 0)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("spatial", ["20, 20", "7, 9", '"h", "w"'])
 @pytest.mark.parametrize("body", [CHAIN, DEPTHWISE])
 def test_values_are_those_of_the_program(spatial: str, body: str) -> None:

@@ -299,8 +299,6 @@ def add_inplace(a: f32[2, 3], b: f32[1, 3]):
     for i, j in T.grid(2, 3):
         with T.block("T_add"):
             vi, vj = T.axis.remap("SS", [i, j])
-            T.reads(a[vi, vj], b[0, vj])
-            T.writes(a[vi, vj])
             a[vi, vj] = a[vi, vj] + b[0, vj]
 
 @kernel64
@@ -309,8 +307,6 @@ def multiply_inplace(a: f32[2, 3], b: f32[1, 3]):
     for i, j in T.grid(2, 3):
         with T.block("T_multiply"):
             vi, vj = T.axis.remap("SS", [i, j])
-            T.reads(a[vi, vj], b[0, vj])
-            T.writes(a[vi, vj])
             a[vi, vj] = a[vi, vj] * b[0, vj]
 
 @kernel64
@@ -319,8 +315,6 @@ def subtract_inplace(a: f32[1, 3], b: f32[1, 3]):
     for i, j in T.grid(1, 3):
         with T.block("T_subtract"):
             vi, vj = T.axis.remap("SS", [i, j])
-            T.reads(a[vi, vj], b[vi, vj])
-            T.writes(b[vi, vj])
             b[vi, vj] = a[vi, vj] - b[vi, vj]
 
 def main(x: f32[2, 3], y: f32[1, 3]):
@@ -400,8 +394,6 @@ def add(a: f32[4], b: f32[4]):
     for i in range(4):
         with T.block("T_add"):
             vi = T.axis.spatial(4, i)
-            T.reads(a[vi], b[vi])
-            T.writes(a[vi])
             a[vi] = a[vi] + b[vi]
 
 @kernel64
@@ -411,14 +403,10 @@ def silu(a: f32[4]):
     for i in range(4):
         with T.block("compute"):
             vi = T.axis.spatial(4, i)
-            T.reads(a[vi])
-            T.writes(c[vi])
             c[vi] = T.sigmoid(a[vi])
     for i in range(4):
         with T.block("T_multiply"):
             vi = T.axis.spatial(4, i)
-            T.reads(a[vi], c[vi])
-            T.writes(a[vi])
             a[vi] = a[vi] * c[vi]
 
 def main(x: f32[4]):

@@ -87,6 +87,7 @@ def same_values(step: Any, mod: Any, *args: Any) -> None:
             )
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("shape", "axes", "center"),

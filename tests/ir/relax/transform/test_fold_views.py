@@ -235,6 +235,7 @@ def attention(queries: int | str, length: int | str, form: str) -> IRModule:
 
 
 @pytest.mark.rule("OPT-1")
+@pytest.mark.each_choice
 @pytest.mark.parametrize("form", [REPEATS, BROADCASTS])
 @pytest.mark.parametrize(("queries", "length"), [(1, "n"), (5, 3), ("m", "n")])
 def test_heads_that_share_keys_are_not_copied(

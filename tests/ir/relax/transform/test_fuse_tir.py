@@ -11,12 +11,11 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, LegalizeOps, Normalize
-from relaxpy.script import ir as I, relax as R, tir as T
-from tests.ir.relax.texts import graph, module
+from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import DTYPES, graph, module
 from tests.ir.relax.transform.before_after import agree, stays
 
 X = np.random.default_rng(0).standard_normal((10, 20)).astype("float32")
-PAIR = R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))
 
 
 def fused(before: IRModule, *args: Any) -> IRModule:
@@ -138,28 +137,21 @@ def test_a_dynamic_kernel_is_called_with_several_static_shapes() -> None:
 
 
 def test_fields_of_tuples_are_passed_where_they_are_used() -> None:
-    @I.ir_module
-    class Before:
-        @R.function(private=True)
-        def steps(x: R.Tuple(PAIR, R.Tensor((4,), "float32"))):
-            R.func_attr({"Primitive": True})
-            with R.dataflow():
-                pair = x[0]
-                one = pair[1]
-                other = x[1]
-                a = R.exp(one)
-                b = R.add(a, other)
-                R.output(b)
-            return b
+    Before = graph("""
+    @private
+    def steps(x: R.Tuple(R.Tuple(f32[4], f32[4]), f32[4])):
+        R.func_attr({"Primitive": True})
+        pair = x[0]
+        one = pair[1]
+        other = x[1]
+        a = R.exp(one)
+        b = R.add(a, other)
+        return b
 
-        @R.function
-        def main(x: R.Tuple(PAIR, R.Tensor((4,), "float32"))):
-            cls = Before
-            with R.dataflow():
-                y = cls.steps(x)
-                R.output(y)
-            return y
-
+    def main(x: R.Tuple(R.Tuple(f32[4], f32[4]), f32[4])):
+        y = cls.steps(x)
+        return y
+    """)
     arrays = [np.full(4, k, "float32") for k in (1, 2, 3)]
     after = fused(LegalizeOps()(Before), ((arrays[0], arrays[1]), arrays[2]))
     assert [b.name for b in after["steps"].buffer_map.values()][:2] == ["x_0_1", "x_1"]
@@ -392,33 +384,28 @@ def test_a_kernel_that_contradicts_its_argument_is_not_inlined() -> None:
 def two_sums(separators: list[int]) -> IRModule:
     """A function to fuse; the second operand of its kernel declares the axis separators."""
 
-    @I.ir_module
-    class Module:
-        @T.prim_func(private=True)
-        def add(a: T.handle, b: T.handle, c: T.handle):
-            A = T.match_buffer(a, (2, 3), "float32", axis_separators=[1])
-            B = T.match_buffer(b, (2, 3), "float32", axis_separators=separators)
-            C = T.match_buffer(c, (2, 3), "float32", axis_separators=[1])
-            for i, j in T.grid(2, 3):
-                with T.block("C"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    C[vi, vj] = A[vi, vj] + B[vi, vj]
+    return module(f"""
+    @kernel
+    def add(a: T.handle, b: T.handle, c: T.handle):
+        A = T.match_buffer(a, (2, 3), "float32", axis_separators=[1])
+        B = T.match_buffer(b, (2, 3), "float32", axis_separators={separators})
+        C = T.match_buffer(c, (2, 3), "float32", axis_separators=[1])
+        for i, j in T.grid(2, 3):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] + B[vi, vj]
 
-        @R.function(private=True)
-        def steps(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
-            R.func_attr({"Primitive": True})
-            cls = Module
-            z = R.call_tir(cls.add, (x, y), R.Tensor((2, 3), "float32"))
-            result = R.call_tir(cls.add, (z, x), R.Tensor((2, 3), "float32"))
-            return result
+    @private
+    def steps(x: f32[2, 3], y: f32[2, 3]):
+        R.func_attr({{"Primitive": True}})
+        z = R.call_tir(cls.add, (x, y), f32[2, 3])
+        result = R.call_tir(cls.add, (z, x), f32[2, 3])
+        return result
 
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
-            cls = Module
-            z = cls.steps(x, y)
-            return z
-
-    return Module
+    def main(x: f32[2, 3], y: f32[2, 3]):
+        z = cls.steps(x, y)
+        return z
+    """)
 
 
 def test_the_axis_separators_of_the_kernels_stay() -> None:
@@ -444,28 +431,22 @@ def test_modules_without_functions_to_fuse_stay() -> None:
     stays(FuseTIR(), Module)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
 def test_contractions_and_normalisations_give_the_same_values(dtype: str) -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(
-            x: R.Tensor(("n", 8), dtype), w: R.Tensor((8, 8), dtype), b: R.Tensor((8,), dtype)
-        ):
-            with R.dataflow():
-                h = R.matmul(x, w)
-                s = R.add(h, b)
-                r = R.nn.relu(s)
-                t = R.multiply(r, r)
-                m = R.max(t, axis=1, keepdims=True)
-                d = R.subtract(t, m)
-                e = R.permute_dims(d, (1, 0))
-                R.output(e)
-            return e
-
+    Module = graph(f"""
+    def main(x: {dtype}[n, 8], w: {dtype}[8, 8], b: {dtype}[8]):
+        h = R.matmul(x, w)
+        s = R.add(h, b)
+        r = R.nn.relu(s)
+        t = R.multiply(r, r)
+        m = R.max(t, axis=1, keepdims=True)
+        d = R.subtract(t, m)
+        e = R.permute_dims(d, (1, 0))
+        return e
+    """)
     before = AnnotateTIROpPattern()(LegalizeOps()(Normalize()(Module)))
     rng = np.random.default_rng(3)
-    args = [rng.integers(-3, 4, shape).astype(dtype) for shape in ((5, 8), (8, 8), (8,))]
+    args = [rng.integers(-3, 4, shape).astype(DTYPES[dtype]) for shape in ((5, 8), (8, 8), (8,))]
     after = fused(FuseOps()(before), *args)
     agree(before, after, *args)
 

@@ -61,6 +61,7 @@ def names_of(mod: relaxpy.IRModule) -> set[str]:
     return {var.name_hint for var in mod.functions}
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize(
@@ -232,6 +233,7 @@ def check_convolution(
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize(("shape", "filters", "attrs"), SHAPES)
 def test_convolutions_are_exact(

@@ -9,26 +9,10 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.relax.backend import DispatchSampling, DispatchSortScan
 from relaxpy.relax.transform import FastMathTransform, FuseTransposeMatmul, LegalizeOps
-from relaxpy.script import from_source
 from tests.ir.relax import texts
+from tests.ir.relax.texts import flow
 from tests.ir.relax.transform import before_after
 from tests.ir.relax.transform.before_after import numbers, stays
-
-
-def module(params: str, lines: str, result: str = "y") -> IRModule:
-    body = "\n            ".join(lines.split("; "))
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main({params}):
-        with R.dataflow():
-            {body}
-            R.output({result})
-        return {result}
-""")
-    assert isinstance(mod, IRModule)
-    return mod
 
 
 def agree(before: IRModule, after: IRModule, *args: Any) -> None:
@@ -47,7 +31,7 @@ def agree(before: IRModule, after: IRModule, *args: Any) -> None:
     ],
 )
 def test_a_product_with_transposed_matrices_is_one_kernel(x: Any, w: Any, axes: Any) -> None:
-    before = module(
+    before = flow(
         f'x: R.Tensor({x}, "float32"), w: R.Tensor({w}, "float32")',
         f"t = R.permute_dims(w, {axes}); y = R.matmul(x, t)",
     )
@@ -59,7 +43,7 @@ def test_a_product_with_transposed_matrices_is_one_kernel(x: Any, w: Any, axes: 
 
 
 def test_symbolic_sizes_and_another_use_of_the_transposed_matrix() -> None:
-    before = module(
+    before = flow(
         'x: R.Tensor(("m", "k"), "float32"), w: R.Tensor(("n", "k"), "float32")',
         "t = R.permute_dims(w); p = R.matmul(x, t); q = R.sum(t); y = R.add(p, q)",
     )
@@ -73,9 +57,7 @@ def test_sums_of_narrow_floats_and_their_datatype_are_those_of_the_product() -> 
     params = 'x: R.Tensor((2, 64), "float16"), w: R.Tensor((3, 64), "float16")'
     x, w = (numbers(n, 64).astype("float16") / np.float16(7) for n in (2, 3))
     for out_dtype in (None, "float32"):
-        before = module(
-            params, f"t = R.permute_dims(w); y = R.matmul(x, t, out_dtype={out_dtype!r})"
-        )
+        before = flow(params, f"t = R.permute_dims(w); y = R.matmul(x, t, out_dtype={out_dtype!r})")
         after = FuseTransposeMatmul()(before)
         assert after["main"].struct_info == before["main"].struct_info
         agree(before, after, x, w)
@@ -103,7 +85,7 @@ def test_sums_of_narrow_floats_and_their_datatype_are_those_of_the_product() -> 
     ],
 )
 def test_other_products_stay(params: str, lines: str) -> None:
-    stays(FuseTransposeMatmul(), module(params, lines))
+    stays(FuseTransposeMatmul(), flow(params, lines))
 
 
 @pytest.mark.rule("OPT-3")
@@ -118,7 +100,7 @@ def test_a_product_outside_dataflow_blocks_stays() -> None:
 
 
 def test_fast_functions_compute_what_the_operators_compute() -> None:
-    before = module(
+    before = flow(
         'x: R.Tensor((3, "n"), "float32")',
         "a = R.exp(x); b = R.erf(a); c = R.tanh(b); d = R.nn.softmax(c, axis=0); y = R.sin(d)",
     )
@@ -133,11 +115,11 @@ def test_fast_functions_compute_what_the_operators_compute() -> None:
 
 
 def test_functions_of_unknown_shapes_are_not_fast() -> None:
-    stays(FastMathTransform(), module('x: R.Tensor(ndim=2, dtype="float32")', "y = R.exp(x)"))
+    stays(FastMathTransform(), flow('x: R.Tensor(ndim=2, dtype="float32")', "y = R.exp(x)"))
 
 
 def test_running_sums_products_and_sorting_are_kernels() -> None:
-    before = module(
+    before = flow(
         'x: R.Tensor((3, 4), "float32")',
         "a = R.cumsum(x, axis=1, exclusive=True); b = R.cumprod(a, axis=-1); "
         "c = R.sort(b); d = R.argsort(c); y = R.topk(R.add(c, R.astype(d, 'float32')), k=2)",
@@ -154,7 +136,7 @@ def test_running_sums_products_and_sorting_are_kernels() -> None:
 
 def test_topk_of_a_symbolic_dimension_may_have_fewer_elements() -> None:
     params = 'x: R.Tensor(("n", 3), "float32")'
-    before = module(params, "a = R.topk(x, k=2, axis=0); b = R.topk(x, k=2); y = (a, b)")
+    before = flow(params, "a = R.topk(x, k=2, axis=0); b = R.topk(x, k=2); y = (a, b)")
     after = DispatchSortScan()(before)
     assert after.script().count("R.topk(") == 1
     found = relaxpy.compile(after)["main"](np.float32([[3, 1, 2]]))
@@ -172,7 +154,7 @@ SAMPLING = (
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_sampling_is_a_search_in_running_sums(dtype: str) -> None:
     line = f'y = R.multinomial_from_uniform(prob, sample, rows, dtype="{dtype}")'
-    before = module(SAMPLING, line)
+    before = flow(SAMPLING, line)
     after = DispatchSampling()(before)
     assert DispatchSampling()(after) is after
     rng = np.random.default_rng(0)
@@ -197,5 +179,5 @@ def test_sampling_is_a_search_in_running_sums(dtype: str) -> None:
     ],
 )
 def test_sampling_whose_sizes_are_checked_when_values_arrive_stays(params: str) -> None:
-    mod = module(params, "y = R.multinomial_from_uniform(prob, sample, rows)")
+    mod = flow(params, "y = R.multinomial_from_uniform(prob, sample, rows)")
     stays(DispatchSampling(), mod)

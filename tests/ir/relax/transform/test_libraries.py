@@ -11,6 +11,7 @@ from relaxpy.relax.backend.cuda.cublas import partition_for_cublas
 from relaxpy.relax.backend.cuda.cudnn import partition_for_cudnn
 from relaxpy.relax.backend.cuda.cutlass import partition_for_cutlass
 from relaxpy.script import from_source
+from tests.ir.relax.texts import flow
 
 PARTITIONS = {
     "cublas": partition_for_cublas,
@@ -26,20 +27,7 @@ def program(params: str, body: str) -> IRModule:
         name, rest = param.split(" ", 1)
         shape, dtype = rest.rsplit(" ", 1)
         signature.append(f'{name}: R.Tensor({shape}, "{dtype}")')
-    lines = "".join(f"            {line}\n" for line in body.split("; "))
-    mod = from_source(
-        f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main({", ".join(signature)}):
-        with R.dataflow():
-{lines}            R.output(out)
-        return out
-"""
-    )
-    assert isinstance(mod, IRModule)
-    return mod
+    return flow(", ".join(signature), body, "out")
 
 
 def composites(mod: IRModule) -> list[str]:

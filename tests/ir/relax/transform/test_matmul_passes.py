@@ -13,7 +13,7 @@ from relaxpy.relax.transform import (
     ReorderPermuteDimsAfterConcat,
     ReorderTakeAfterMatmul,
 )
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import ir as I, relax as R
 from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import check, numbers, stays
 
@@ -28,20 +28,14 @@ def program(
         dims = "".join(f"{s if s.isdigit() else repr(s)}, " for s in sizes.split(","))
         typed.append(f'{name}: R.Tensor(({dims}), "{dtype}")')
     attr = "" if inputs is None else f'R.func_attr({{"num_input": {inputs}}})'
-    text = f"""
-@I.ir_module
-class Module:
-    @R.function(pure={pure})
-    def main({", ".join(typed)}):
-        {attr}
-        """
-    body = "\n        ".join(lines.split("; "))
+    body = "\n    ".join([attr, *lines.split("; ")])
     last = lines.split("; ")[-1].split(" = ")[0]
-    mod = from_source(f"{text}{body}\n        return {last}\n")
-    assert isinstance(mod, IRModule)
-    return mod
+    return module(
+        f"@R.function(pure={pure})\ndef main({', '.join(typed)}):\n    {body}\n    return {last}"
+    )
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("params", "before", "after"),
     [

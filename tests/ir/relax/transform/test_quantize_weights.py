@@ -130,6 +130,7 @@ class Model(nn.Module):
         return self.table(ids), self.layers(x) * self.scale
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", QUANTIZATIONS)
 @pytest.mark.parametrize(("rows", "size", "columns"), [(1, 160, 2), (3, 45, 4)])
@@ -231,6 +232,7 @@ def program(size: int, columns: int, weight: Array) -> IRModule:
     return Module
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", QUANTIZATIONS)
 def test_programs_multiply_by_the_weights_of_the_definition(name: str, target: str) -> None:
@@ -251,6 +253,7 @@ def test_programs_multiply_by_the_weights_of_the_definition(name: str, target: s
     np.testing.assert_array_equal(found[3], weights[2][ids])
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("name", ["w8a8f32", "w4a8f32", "w4a8f16"])

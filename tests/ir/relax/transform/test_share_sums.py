@@ -8,7 +8,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.relax.transform import ShareSums
-from relaxpy.script import from_source
+from tests.ir.relax.texts import flow
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.random.default_rng(1).standard_normal((3, 5), dtype="float32") * 4 + 1
@@ -16,19 +16,7 @@ X = np.random.default_rng(1).standard_normal((3, 5), dtype="float32") * 4 + 1
 
 def program(lines: str, results: str, x: str = 'R.Tensor((3, 5), "float32")') -> IRModule:
     """A function of a tensor with one dataflow block; results are its outputs."""
-    body = "\n            ".join(lines.split("; "))
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: {x}):
-        with R.dataflow():
-            {body}
-            R.output({results})
-        return ({results},)
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+    return flow(f"x: {x}", lines, f"({results},)")
 
 
 COUNT = 'R.const(5.0, "float32")'

@@ -10,7 +10,7 @@ from relaxpy import IRModule, relax
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.transform import ToMixedPrecision
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source
 from tests.ir.relax.texts import graph, module, pair
 
 RANDOM = np.random.default_rng(0)
@@ -57,54 +57,35 @@ def test_results_of_the_block_keep_their_datatype() -> None:
 
 
 def test_what_follows_stays_narrow_unless_an_operand_is_wide() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(
-            x: R.Tensor((2, 3), "float32"),
-            w: R.Tensor((3, 4), "float32"),
-            b: R.Tensor((4,), "float32"),
-        ):
-            with R.dataflow():
-                lv = R.matmul(x, w, out_dtype="float32")
-                lv1 = R.multiply(lv, R.const(0.5, "float32"))
-                lv2 = R.nn.relu(lv1)
-                lv3 = R.add(lv2, b)
-                lv4 = R.nn.softmax(lv3)
-                lv5 = R.matmul(lv4, R.const(np.ones((4, 2), "float32")), out_dtype="float32")
-                gv = R.nn.relu(lv5)
-                R.output(gv)
-            return gv
-
-    @I.ir_module
-    class After:
-        @R.function
-        def main(
-            x: R.Tensor((2, 3), "float32"),
-            w: R.Tensor((3, 4), "float32"),
-            b: R.Tensor((4,), "float32"),
-        ):
-            with R.dataflow():
-                x1 = R.astype(x, "float16")
-                w1 = R.astype(w, "float16")
-                sums = R.matmul(x1, w1, out_dtype="float32")
-                lv = R.astype(sums, "float16")
-                half = R.astype(R.const(0.5, "float32"), "float16")
-                lv1 = R.multiply(lv, half)
-                lv2 = R.nn.relu(lv1)
-                wide = R.astype(lv2, "float32")
-                lv3 = R.add(wide, b)
-                lv4 = R.nn.softmax(lv3)
-                narrow = R.astype(lv4, "float16")
-                ones = R.astype(R.const(np.ones((4, 2), "float32")), "float16")
-                sums1 = R.matmul(narrow, ones, out_dtype="float32")
-                lv5 = R.astype(sums1, "float16")
-                lv6 = R.nn.relu(lv5)
-                gv = R.astype(lv6, "float32")
-                R.output(gv)
-            return gv
-
-    assert_mixed(Before, After, (2, 3), (3, 4), (4,))
+    before, after = pair(
+        """
+    def main(x: f32[2, 3], w: f32[3, 4], b: f32[4]):
+    -   lv = R.matmul(x, w, out_dtype="float32")
+    -   lv1 = R.multiply(lv, R.const(0.5, "float32"))
+    +   x1 = R.astype(x, "float16")
+    +   w1 = R.astype(w, "float16")
+    +   sums = R.matmul(x1, w1, out_dtype="float32")
+    +   lv = R.astype(sums, "float16")
+    +   half = R.astype(R.const(0.5, "float32"), "float16")
+    +   lv1 = R.multiply(lv, half)
+        lv2 = R.nn.relu(lv1)
+    -   lv3 = R.add(lv2, b)
+    +   wide = R.astype(lv2, "float32")
+    +   lv3 = R.add(wide, b)
+        lv4 = R.nn.softmax(lv3)
+    -   lv5 = R.matmul(lv4, R.const([[1, 1]] * 4, "float32"), out_dtype="float32")
+    -   gv = R.nn.relu(lv5)
+    +   narrow = R.astype(lv4, "float16")
+    +   ones = R.astype(R.const([[1, 1]] * 4, "float32"), "float16")
+    +   sums1 = R.matmul(narrow, ones, out_dtype="float32")
+    +   lv5 = R.astype(sums1, "float16")
+    +   lv6 = R.nn.relu(lv5)
+    +   gv = R.astype(lv6, "float32")
+        return gv
+    """,
+        graph,
+    )
+    assert_mixed(before, after, (2, 3), (3, 4), (4,))
 
 
 @pytest.mark.parametrize(
