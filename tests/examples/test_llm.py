@@ -44,10 +44,17 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24, "beta_fast": 4.0}
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama", **SIZES, "rope_theta": 500.0, "rope_scaling": LLAMA3},
     "mistral": {"model_type": "mistral", **SIZES, "head_dim": 8, "sliding_window": None},
-    "qwen2": {"model_type": "qwen2", **SIZES, "tie_word_embeddings": True},
+    "qwen2": {
+        "model_type": "qwen2",
+        **SIZES,
+        "tie_word_embeddings": True,
+        "rope_scaling": YARN,
+        "sliding_window": 8,  # of which Qwen makes no use unless it says so
+    },
     "qwen3": {
         "model_type": "qwen3",
         **SIZES,
@@ -77,21 +84,32 @@ def rotated(x: Any, raw: dict[str, Any]) -> Any:
     standard = 1e6 if raw["model_type"] == "mixtral" else 10000.0
     theta = rope.get("rope_theta") or raw.get("rope_theta", standard)
     frequencies = theta ** -(np.arange(half) / half)
-    if raw.get("rope_scaling"):
-        s = raw["rope_scaling"]
-        old, factor = s["original_max_position_embeddings"], s["factor"]
+    scaling, magnitude = raw.get("rope_scaling") or {}, 1.0
+    if "type" in scaling:  # YaRN
+        low, high = (
+            half
+            * math.log(scaling["original_max_position_embeddings"] / (turns * 2 * math.pi))
+            / math.log(theta)
+            for turns in (scaling["beta_fast"], 1)
+        )
+        first, last = max(math.floor(low), 0), math.ceil(high)
+        slowed = np.clip((np.arange(half) - first) / (last - first), 0, 1)
+        frequencies *= slowed / scaling["factor"] + 1 - slowed
+        magnitude = 0.1 * math.log(scaling["factor"]) + 1
+    elif scaling:
+        old, factor = scaling["original_max_position_embeddings"], scaling["factor"]
         for k, frequency in enumerate(frequencies):
             length = 2 * math.pi / frequency
-            if length > old / s["low_freq_factor"]:
+            if length > old / scaling["low_freq_factor"]:
                 frequencies[k] = frequency / factor
-            elif length >= old / s["high_freq_factor"]:
-                smooth = (old / length - s["low_freq_factor"]) / (
-                    s["high_freq_factor"] - s["low_freq_factor"]
+            elif length >= old / scaling["high_freq_factor"]:
+                smooth = (old / length - scaling["low_freq_factor"]) / (
+                    scaling["high_freq_factor"] - scaling["low_freq_factor"]
                 )
                 frequencies[k] = (1 - smooth) * frequency / factor + smooth * frequency
     angles = np.outer(np.arange(len(x)), frequencies)[:, np.newaxis]
     first, second = x[..., :half], x[..., half:]
-    cos, sin = np.cos(angles), np.sin(angles)
+    cos, sin = magnitude * np.cos(angles), magnitude * np.sin(angles)
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
 
 
@@ -429,7 +447,11 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
         *(
             (json.dumps(CONFIGS["llama"] | entries), message)
             for entries, message in [
-                ({"rope_scaling": {"type": "yarn"}}, "scaled by 'yarn'"),
+                ({"rope_scaling": {"type": "dynamic"}}, "scaled by 'dynamic'; .* llama3, yarn"),
+                ({"rope_scaling": {"type": "yarn"}}, "of positions of .* has no 'factor'"),
+                ({"rope_scaling": {**YARN, "truncate": 1}}, "'truncate': 1, expected true or"),
+                ({"attention_bias": True}, "'attention_bias': True, expected False"),
+                ({"mlp_bias": True}, "'mlp_bias': True, expected False"),
                 ({"rope_scaling": {"type": "linear", "factor": "8"}}, "'8', expected a positive"),
                 ({"rope_scaling": [8]}, "expected a table of names and values"),
                 ({"vocab_size": 2**70}, "expected a positive integer of 31 bits"),
