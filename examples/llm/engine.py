@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,10 @@ class Engine:
                 long for the model or the cache.
         """
         words, limit = self.model.config.vocabulary, self.model.context
-        tokens = tuple(int(token) for token in prompt)
+        try:
+            tokens, max_tokens = tuple(map(index, prompt)), index(max_tokens)
+        except TypeError as error:
+            raise ModelError(f"tokens and their number are integers: {error}") from None
         if not tokens:
             raise ModelError("a prompt has at least one token")
         unknown = [token for token in tokens if not 0 <= token < words]

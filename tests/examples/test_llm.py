@@ -387,11 +387,13 @@ def test_variants_of_gpt2_that_the_example_does_not_compute(entry: str, value: o
         ([], {}, "a prompt has at least one token"),
         ([3, VOCABULARY], {}, "the model has the tokens 0 to 40, found 41"),
         ([3], {"max_tokens": 0}, "chooses at least one token"),
+        ([3], {"max_tokens": 2.5}, "tokens and their number are integers: 'float'"),
+        ([3.0], {}, "tokens and their number are integers: 'float'"),
         ([3] * 90, {"max_tokens": 7}, "90 tokens and 7 more are too many: .* at most 96"),
     ],
 )
 def test_requests_that_cannot_be_run(
-    llama: Any, prompt: list[int], options: dict[str, int], message: str
+    llama: Any, prompt: list[Any], options: dict[str, Any], message: str
 ) -> None:
     engine = Engine(llama)
     with pytest.raises(ModelError, match=message):
