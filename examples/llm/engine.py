@@ -123,14 +123,17 @@ class Engine:
         if not parts:
             return []
         ids = [r.all_tokens[r.read : r.read + count] for r, count in parts]
-        for (request, count), own in zip(parts, ids, strict=True):
-            assert len(own) == count
-            request.read += count
         ends = np.cumsum([count for _, count in parts]) - 1
-        ready = [(r, end) for (r, _), end in zip(parts, ends, strict=True) if _is_read(r)]
+        ready = [
+            (request, end)
+            for (request, count), end in zip(parts, ends, strict=True)
+            if request.read + count == len(request.all_tokens)
+        ]
         scores = self.model.run(
             self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready]
         )
+        for request, count in parts:
+            request.read += count
         chosen = []
         for (request, _), row in zip(ready, scores, strict=True):
             token = request.sampling.choose(row, request.all_tokens, request.random)
@@ -205,10 +208,6 @@ class Engine:
             self.model.state("add_sequence", self.cache, request.sequence)
         request.read = length
         self.running.append(request)
-
-
-def _is_read(request: Request) -> bool:
-    return request.read == len(request.all_tokens)
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:

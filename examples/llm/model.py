@@ -83,13 +83,20 @@ class LanguageModel:
     ) -> Any:
         """Append tokens to sequences; the scores, (len(rows), vocabulary), after some of them.
 
-        `rows` count through the tokens of all sequences.
+        `rows` count through the tokens of all sequences. After an error these are as before.
         """
         flat = np.array([token for own in ids for token in own], np.int32)[np.newaxis]
-        self.state("begin_forward", cache, tuple(sequences), tuple(map(len, ids)))
+        lengths = tuple(map(len, ids))
+        self.state("begin_forward", cache, tuple(sequences), lengths)
         try:
             if flat.shape[1] == 1 and len(rows) == 1:
-                return self.program["decode"](flat, cache, self.params)
-            return self.program["forward"](flat, np.array(rows, np.int32), cache, self.params)
-        finally:
+                found = self.program["decode"](flat, cache, self.params)
+            else:
+                found = self.program["forward"](flat, np.array(rows, np.int32), cache, self.params)
+        except BaseException:  # some layers may have no keys of these tokens
             self.state("end_forward", cache)
+            for sequence, count in zip(sequences, lengths, strict=True):
+                self.state("popn", cache, sequence, count)
+            raise
+        self.state("end_forward", cache)
+        return found

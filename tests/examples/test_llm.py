@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.relax.frontend.nn.quantization import QUANTIZATIONS
 from tests.examples.loading import load_example
@@ -341,6 +342,19 @@ def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number
         (alone,) = generate(llama, [prompt], **options)
         tokens = request.tokens
         assert tokens == (alone[: len(tokens)] if request in cancelled else alone)
+
+
+def test_a_call_that_fails_leaves_sequences_as_they_were(llama: Any) -> None:
+    cache, found = llama.new_cache(), []
+    for seq_id in range(2):
+        llama.state("add_sequence", cache, seq_id)
+        llama.run(cache, [seq_id], [[1, 2, 3]], [2])
+        if seq_id:
+            for ids, rows in (([[4, VOCABULARY]], [1]), ([[4, 5]], [7])):
+                with pytest.raises(RuntimeCheckError, match="is outside dimension"):
+                    llama.run(cache, [seq_id], ids, rows)
+        found.append(llama.run(cache, [seq_id], [[6]], [0]))
+    np.testing.assert_array_equal(*found)
 
 
 def test_a_common_prefix_is_read_once(llama: Any) -> None:
