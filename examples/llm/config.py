@@ -233,7 +233,7 @@ def _gpt2(raw: _Entries) -> Config:
         raw.count("vocab_size"),
         raw.count("n_positions"),
         raw.number("layer_norm_epsilon", 1e-5),
-        tied=True,
+        tied=raw.flag("tie_word_embeddings", default=True),
         qkv_bias=True,
         activation="gelu_tanh",
         stop=raw.stop(),

@@ -73,6 +73,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "n_positions": 96,
     },
 }
+CONFIGS["gpt2, untied"] = {**CONFIGS["gpt2"], "tie_word_embeddings": False}
 
 
 # --- the same models in NumPy, by the names of the files
@@ -190,7 +191,7 @@ def gpt2_scores(raw: dict[str, Any], w: dict[str, Any], ids: list[int]) -> Any:
         x = x + product(attention(q, k, v), f"{at}attn.c_proj")
         hidden = gelu(product(norm(x, f"{at}ln_2"), f"{at}mlp.c_fc"))
         x = x + product(hidden, f"{at}mlp.c_proj")
-    return norm(x, "ln_f") @ w["wte.weight"].T
+    return norm(x, "ln_f") @ w.get("lm_head.weight", w["wte.weight"]).T
 
 
 def weights_of(raw: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -199,6 +200,8 @@ def weights_of(raw: dict[str, Any], seed: int) -> dict[str, Any]:
     if raw["model_type"] == "gpt2":
         n = raw["n_embd"]
         shapes = {"wte.weight": (VOCABULARY, n), "wpe.weight": (raw["n_positions"], n)}
+        if not raw.get("tie_word_embeddings", True):
+            shapes["lm_head.weight"] = (VOCABULARY, n)
         norms = ["ln_f", *(f"h.{k}.{ln}" for k in range(raw["n_layer"]) for ln in ("ln_1", "ln_2"))]
         shapes |= {f"{name}.{kind}": (n,) for name in norms for kind in ("weight", "bias")}
         sizes = {"attn.c_attn": (n, 3 * n), "attn.c_proj": (n, n)}
@@ -267,7 +270,7 @@ def test_scores_of_prompts_and_tokens_equal_numpy(family: str, target: str, tmp_
     pytest.importorskip("safetensors")
     weights = {name: w.astype("float64") for name, w in saved(tmp_path, family).items()}
     ids = np.random.default_rng(1).integers(0, VOCABULARY, 30).tolist()
-    evaluate = gpt2_scores if family == "gpt2" else llama_scores
+    evaluate = gpt2_scores if family.startswith("gpt2") else llama_scores
     wanted = evaluate(CONFIGS[family], weights, ids)
     model = LanguageModel.from_folder(tmp_path, target=target, chunk=16, page=4)
     cache = model.new_cache()
