@@ -111,8 +111,9 @@ def check_tensor(
     """
     if not isinstance(x, np.ndarray):
         raise RuntimeCheckError(f"{name} is no tensor, found {x!r:.60}")
-    sizes = [n if wanted is None else wanted for n, wanted in zip(x.shape, shape, strict=False)]
-    if x.ndim != len(shape) or x.shape != tuple(sizes):
+    if x.shape != shape and (
+        x.ndim != len(shape) or any(n not in {None, m} for m, n in zip(x.shape, shape, strict=True))
+    ):
         wanted = ", ".join("any" if n is None else str(n) for n in shape)
         raise RuntimeCheckError(f"{name} has the shape {x.shape}, expected ({wanted})")
     if x.dtype != dtype and (dtype is not None or x.dtype.kind not in "fV"):

@@ -466,39 +466,6 @@ def test_what_is_refused_leaves_the_cache_usable() -> None:
     state("begin_forward", cache, (0,), (6,))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_latent_attention_in_two_parts(dtype: str) -> None:
-    """Attention to the past in the latent space, merged with that to the tokens of the call."""
-    rng = np.random.default_rng(0)
-    latent, value = 10, 6
-    cache = cache_of(kinds=(1,), d=(latent, value), dtype=dtype)
-    state("add_sequence", cache, 0)
-    rows: list[Any] = []
-    for length in (5, 1, 3):
-        state("begin_forward", cache, (0,), (length,))
-        new = rng.standard_normal((length, latent)).astype(dtype)
-        builtin("attention_kv_cache_append_mla_kv")(cache, 0, new)
-        q = rng.standard_normal((length, HEADS, latent)).astype(dtype)
-        own_k = np.repeat(new[:, None], HEADS, 1)
-        outs, sums = np.zeros((2, length, HEADS, value), dtype), np.zeros((2, length, HEADS), "f4")
-        builtin("attention_kv_cache_self_attention")(
-            cache, 0, 1 / 3, q, own_k, np.ascontiguousarray(own_k[..., :value]), outs[0], sums[0]
-        )
-        builtin("attention_kv_cache_cross_attention")(cache, 0, 1 / 3, q, outs[1], sums[1])
-        builtin("attention_kv_cache_merge_attn_output_inplace")(
-            cache, outs[0], sums[0], outs[1], sums[1]
-        )
-        state("end_forward", cache)
-        past = len(rows)
-        rows += list(new)
-        k = np.stack(rows)[:, None]
-        mask = np.concatenate([np.ones((length, past), bool), np.tri(length, dtype=bool)], 1)
-        tolerance = 1e-5 if dtype == "float32" else 5e-3
-        np.testing.assert_allclose(
-            outs[0], plain(q, k, k[..., :value], mask), rtol=tolerance, atol=tolerance
-        )
-
-
 def test_a_token_that_is_decoded_is_one_of_those_in_the_cache() -> None:
     """Layers that decode ask for the past alone, after they have appended the new token."""
     rng = np.random.default_rng(0)
