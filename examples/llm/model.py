@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from config import Config, read_config
+from config import Config, ModelError, read_config
 from models import Decoder
 from weights import UNUSED, names_of
 
@@ -42,7 +42,11 @@ class LanguageModel:
     ) -> None:
         config = replace(config, cache_dtype=cache_dtype)
         self.config, self.sequences, self.chunk, self.page = config, sequences, chunk, page
-        tokens = tokens or config.positions
+        tokens = config.positions if tokens is None else tokens
+        limits = {"sequences": sequences, "tokens": tokens, "chunk": chunk, "page": page}
+        for name, limit in limits.items():
+            if type(limit) is not int or limit < 1:
+                raise ModelError(f"{name} is a positive integer, found {limit!r:.60}")
         self.context = min(config.positions, tokens)
         self.pages = -(-tokens // page) + sequences
         decoder: Any = Decoder(config)

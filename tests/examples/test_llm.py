@@ -347,6 +347,13 @@ def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number
         assert tokens == (alone[: len(tokens)] if request in cancelled else alone)
 
 
+@pytest.mark.parametrize("option", ["sequences", "tokens", "chunk", "page"])
+def test_limits_are_positive(option: str) -> None:
+    config = EXAMPLE.config.config_of(CONFIGS["gpt2"])
+    with pytest.raises(ModelError, match=f"{option} is a positive integer, found 0"):
+        LanguageModel(config, {}, **{option: 0})
+
+
 def test_a_call_that_fails_leaves_sequences_as_they_were(llama: Any) -> None:
     cache, found = llama.new_cache(), []
     for seq_id in range(2):

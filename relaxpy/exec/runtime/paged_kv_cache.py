@@ -68,7 +68,7 @@ def create(*args: Any) -> PagedKVCache:
         raise RuntimeCheckError(f"the rotation of positions is 0, 1 or 2, found {mode}")
     if mode != _ROPE_NONE and not callable(split_rotary) and set(kinds) != {MLA}:
         raise RuntimeCheckError(f"a kernel rotates positions, found {split_rotary!r:.60}")
-    check_tensor("the one that has the datatype of a cache", init, (), None)
+    check_tensor("the tensor that says the datatype", init, (), None)
     if transfer:
         raise RuntimeCheckError("caches are not transferred between processes")
     has_factors = isinstance(factors, np.ndarray)
