@@ -100,8 +100,8 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "contrib",
-        "cc nvcc ndk xcode emcc clang hipcc rocm hexagon cblas cublas cudnn mkl dnnl mps nnpack "
-        "cutlass thrust coreml_runtime tflite_runtime",
+        "cc nvcc ndk xcode emcc tar clang hipcc rocm hexagon cblas cublas cudnn mkl dnnl mps "
+        "nnpack cutlass thrust coreml_runtime tflite_runtime",
         _NO_LIBRARY,
     ),
     ("contrib", "download pickle_memoize", "urllib and functools of Python do it"),

@@ -148,12 +148,12 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "llama": {},
     "mistral": {},
     "qwen2": {"qkv_bias": True},
-    "qwen3": {"qk_norm": True},
-    "gemma": {"is_gemma": True, "activation": "gelu_tanh"},
+    "qwen3": {"qk_norm": True, "head_dim": 128},
+    "gemma": {"is_gemma": True, "activation": "gelu_tanh", "head_dim": 256},
     "mixtral": {"theta": 1e6},
     "gpt2": {},
 }
-"""What a family does that Llama does not."""
+"""What a family does that Llama does not, and what other entries are if they are absent."""
 
 
 def _llama_like(raw: _Entries) -> Config:
@@ -165,17 +165,21 @@ def _llama_like(raw: _Entries) -> Config:
     standard = raw.number("rope_theta", differences.pop("theta", 10000.0))
     theta = rope.number("rope_theta", standard)
     kind = rope.present("rope_type", scaling.get("type", "default"))
-    if kind not in ("default", "llama3", "linear"):
+    if kind not in _SCALINGS:
         raise ModelError(
-            f"positions are scaled by {kind!r:.60}; this example has llama3 and linear"
+            f"positions are scaled by {kind!r:.60}; this example has {', '.join(_SCALINGS)}"
         )
-    names = {"default": (), "linear": ("factor",), "llama3": _LLAMA3}[kind]
-    numbers = {name: rope.number(name) for name in names}
-    if family == "llama" and raw.flag("attention_bias", default=False):
-        raise ModelError("Llama with biases in its attention is not in this example")
+    numbers = {name: rope.number(name) for name in _SCALINGS[kind]}
+    if kind == "yarn":
+        numbers |= {name: rope.number(name) for name in _YARN if scaling.get(name) is not None}
+        numbers["truncate"] = rope.flag("truncate", default=True)
+    raw.expect("attention_bias", False)
+    raw.expect("mlp_bias", False)
     raw.expect("hidden_act", *(("gelu", *_GELU) if family == "gemma" else ("silu", "swish")))
     positions = raw.count("max_position_embeddings")
-    if raw.flag("use_sliding_window", default=True):  # within it a window changes nothing
+    equal_parts = width // heads if width % heads == 0 else None
+    # Within its window a model that slides is one that does not. Qwen says whether it slides.
+    if raw.flag("use_sliding_window", default=not family.startswith("qwen")):
         positions = min(positions, raw.count("sliding_window", positions))
     return Config(
         family,
@@ -183,7 +187,7 @@ def _llama_like(raw: _Entries) -> Config:
         raw.count("num_hidden_layers"),
         heads,
         raw.count("num_key_value_heads", heads),
-        raw.count("head_dim", width // heads if width % heads == 0 else None),
+        raw.count("head_dim", differences.pop("head_dim", equal_parts)),
         raw.count("intermediate_size"),
         raw.count("vocab_size"),
         positions,
@@ -199,7 +203,16 @@ def _llama_like(raw: _Entries) -> Config:
 
 
 _GELU = ("gelu_pytorch_tanh", "gelu_new")
-_LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+_ORIGINAL = "original_max_position_embeddings"
+_SCALINGS = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", _ORIGINAL),
+    "yarn": ("factor", _ORIGINAL),
+}
+"""The numbers that each scaling of positions needs."""
+_YARN = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+"""Those that YaRN may have besides."""
 
 
 def _gpt2(raw: _Entries) -> Config:
@@ -220,7 +233,7 @@ def _gpt2(raw: _Entries) -> Config:
         raw.count("vocab_size"),
         raw.count("n_positions"),
         raw.number("layer_norm_epsilon", 1e-5),
-        tied=True,
+        tied=raw.flag("tie_word_embeddings", default=True),
         qkv_bias=True,
         activation="gelu_tanh",
         stop=raw.stop(),

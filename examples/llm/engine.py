@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,10 @@ class Engine:
                 long for the model or the cache.
         """
         words, limit = self.model.config.vocabulary, self.model.context
-        tokens = tuple(int(token) for token in prompt)
+        try:
+            tokens, max_tokens = tuple(map(index, prompt)), index(max_tokens)
+        except TypeError as error:
+            raise ModelError(f"tokens and their number are integers: {error}") from None
         if not tokens:
             raise ModelError("a prompt has at least one token")
         unknown = [token for token in tokens if not 0 <= token < words]
@@ -119,14 +123,17 @@ class Engine:
         if not parts:
             return []
         ids = [r.all_tokens[r.read : r.read + count] for r, count in parts]
-        for (request, count), own in zip(parts, ids, strict=True):
-            assert len(own) == count
-            request.read += count
         ends = np.cumsum([count for _, count in parts]) - 1
-        ready = [(r, end) for (r, _), end in zip(parts, ends, strict=True) if _is_read(r)]
+        ready = [
+            (request, end)
+            for (request, count), end in zip(parts, ends, strict=True)
+            if request.read + count == len(request.all_tokens)
+        ]
         scores = self.model.run(
             self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready]
         )
+        for request, count in parts:
+            request.read += count
         chosen = []
         for (request, _), row in zip(ready, scores, strict=True):
             token = request.sampling.choose(row, request.all_tokens, request.random)
@@ -201,10 +208,6 @@ class Engine:
             self.model.state("add_sequence", self.cache, request.sequence)
         request.read = length
         self.running.append(request)
-
-
-def _is_read(request: Request) -> bool:
-    return request.read == len(request.all_tokens)
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from config import Config, read_config
+from config import Config, ModelError, read_config
 from models import Decoder
 from weights import UNUSED, names_of
 
@@ -42,7 +42,11 @@ class LanguageModel:
     ) -> None:
         config = replace(config, cache_dtype=cache_dtype)
         self.config, self.sequences, self.chunk, self.page = config, sequences, chunk, page
-        tokens = tokens or config.positions
+        tokens = config.positions if tokens is None else tokens
+        limits = {"sequences": sequences, "tokens": tokens, "chunk": chunk, "page": page}
+        for name, limit in limits.items():
+            if type(limit) is not int or limit < 1:
+                raise ModelError(f"{name} is a positive integer, found {limit!r:.60}")
         self.context = min(config.positions, tokens)
         self.pages = -(-tokens // page) + sequences
         decoder: Any = Decoder(config)
@@ -83,13 +87,20 @@ class LanguageModel:
     ) -> Any:
         """Append tokens to sequences; the scores, (len(rows), vocabulary), after some of them.
 
-        `rows` count through the tokens of all sequences.
+        `rows` count through the tokens of all sequences. After an error these are as before.
         """
         flat = np.array([token for own in ids for token in own], np.int32)[np.newaxis]
-        self.state("begin_forward", cache, tuple(sequences), tuple(map(len, ids)))
+        lengths = tuple(map(len, ids))
+        self.state("begin_forward", cache, tuple(sequences), lengths)
         try:
             if flat.shape[1] == 1 and len(rows) == 1:
-                return self.program["decode"](flat, cache, self.params)
-            return self.program["forward"](flat, np.array(rows, np.int32), cache, self.params)
-        finally:
+                found = self.program["decode"](flat, cache, self.params)
+            else:
+                found = self.program["forward"](flat, np.array(rows, np.int32), cache, self.params)
+        except BaseException:  # some layers may have no keys of these tokens
             self.state("end_forward", cache)
+            for sequence, count in zip(sequences, lengths, strict=True):
+                self.state("popn", cache, sequence, count)
+            raise
+        self.state("end_forward", cache)
+        return found

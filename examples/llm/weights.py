@@ -11,16 +11,15 @@ from config import Config
 
 def names_of(config: Config, weights: Collection[str]) -> Mapping[str, Any]:
     """For each parameter its name in `weights`, several to be joined, or names and a function."""
+    head = {} if config.tied else {"head.weight": "lm_head.weight"}
     if config.family == "gpt2":
-        return _gpt2(config, "" if "wte.weight" in weights else "transformer.")
-    return _llama_like(config)
+        return head | _gpt2(config, "" if "wte.weight" in weights else "transformer.")
+    return head | _llama_like(config)
 
 
 def _llama_like(config: Config) -> dict[str, Any]:
     names: dict[str, Any] = {"embedding.weight": "model.embed_tokens.weight"}
     norm = {"norm.weight": "model.norm.weight"}
-    if not config.tied:
-        names["head.weight"] = "lm_head.weight"
     for layer in range(config.layers):
         ours, theirs = f"blocks.{layer}", f"model.layers.{layer}"
         norm[f"{ours}.attention_norm.weight"] = f"{theirs}.input_layernorm.weight"

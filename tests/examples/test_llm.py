@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.relax.frontend.nn.quantization import QUANTIZATIONS
 from tests.examples.loading import load_example
@@ -44,10 +45,17 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24, "beta_fast": 4.0}
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama", **SIZES, "rope_theta": 500.0, "rope_scaling": LLAMA3},
     "mistral": {"model_type": "mistral", **SIZES, "head_dim": 8, "sliding_window": None},
-    "qwen2": {"model_type": "qwen2", **SIZES, "tie_word_embeddings": True},
+    "qwen2": {
+        "model_type": "qwen2",
+        **SIZES,
+        "tie_word_embeddings": True,
+        "rope_scaling": YARN,
+        "sliding_window": 8,  # of which Qwen makes no use unless it says so
+    },
     "qwen3": {
         "model_type": "qwen3",
         **SIZES,
@@ -65,6 +73,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "n_positions": 96,
     },
 }
+CONFIGS["gpt2, untied"] = {**CONFIGS["gpt2"], "tie_word_embeddings": False}
 
 
 # --- the same models in NumPy, by the names of the files
@@ -77,21 +86,32 @@ def rotated(x: Any, raw: dict[str, Any]) -> Any:
     standard = 1e6 if raw["model_type"] == "mixtral" else 10000.0
     theta = rope.get("rope_theta") or raw.get("rope_theta", standard)
     frequencies = theta ** -(np.arange(half) / half)
-    if raw.get("rope_scaling"):
-        s = raw["rope_scaling"]
-        old, factor = s["original_max_position_embeddings"], s["factor"]
+    scaling, magnitude = raw.get("rope_scaling") or {}, 1.0
+    if "type" in scaling:  # YaRN
+        low, high = (
+            half
+            * math.log(scaling["original_max_position_embeddings"] / (turns * 2 * math.pi))
+            / math.log(theta)
+            for turns in (scaling["beta_fast"], 1)
+        )
+        first, last = max(math.floor(low), 0), math.ceil(high)
+        slowed = np.clip((np.arange(half) - first) / (last - first), 0, 1)
+        frequencies *= slowed / scaling["factor"] + 1 - slowed
+        magnitude = 0.1 * math.log(scaling["factor"]) + 1
+    elif scaling:
+        old, factor = scaling["original_max_position_embeddings"], scaling["factor"]
         for k, frequency in enumerate(frequencies):
             length = 2 * math.pi / frequency
-            if length > old / s["low_freq_factor"]:
+            if length > old / scaling["low_freq_factor"]:
                 frequencies[k] = frequency / factor
-            elif length >= old / s["high_freq_factor"]:
-                smooth = (old / length - s["low_freq_factor"]) / (
-                    s["high_freq_factor"] - s["low_freq_factor"]
+            elif length >= old / scaling["high_freq_factor"]:
+                smooth = (old / length - scaling["low_freq_factor"]) / (
+                    scaling["high_freq_factor"] - scaling["low_freq_factor"]
                 )
                 frequencies[k] = (1 - smooth) * frequency / factor + smooth * frequency
     angles = np.outer(np.arange(len(x)), frequencies)[:, np.newaxis]
     first, second = x[..., :half], x[..., half:]
-    cos, sin = np.cos(angles), np.sin(angles)
+    cos, sin = magnitude * np.cos(angles), magnitude * np.sin(angles)
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
 
 
@@ -171,7 +191,7 @@ def gpt2_scores(raw: dict[str, Any], w: dict[str, Any], ids: list[int]) -> Any:
         x = x + product(attention(q, k, v), f"{at}attn.c_proj")
         hidden = gelu(product(norm(x, f"{at}ln_2"), f"{at}mlp.c_fc"))
         x = x + product(hidden, f"{at}mlp.c_proj")
-    return norm(x, "ln_f") @ w["wte.weight"].T
+    return norm(x, "ln_f") @ w.get("lm_head.weight", w["wte.weight"]).T
 
 
 def weights_of(raw: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -180,6 +200,8 @@ def weights_of(raw: dict[str, Any], seed: int) -> dict[str, Any]:
     if raw["model_type"] == "gpt2":
         n = raw["n_embd"]
         shapes = {"wte.weight": (VOCABULARY, n), "wpe.weight": (raw["n_positions"], n)}
+        if not raw.get("tie_word_embeddings", True):
+            shapes["lm_head.weight"] = (VOCABULARY, n)
         norms = ["ln_f", *(f"h.{k}.{ln}" for k in range(raw["n_layer"]) for ln in ("ln_1", "ln_2"))]
         shapes |= {f"{name}.{kind}": (n,) for name in norms for kind in ("weight", "bias")}
         sizes = {"attn.c_attn": (n, 3 * n), "attn.c_proj": (n, n)}
@@ -249,7 +271,7 @@ def test_scores_of_prompts_and_tokens_equal_numpy(family: str, target: str, tmp_
     pytest.importorskip("safetensors")
     weights = {name: w.astype("float64") for name, w in saved(tmp_path, family).items()}
     ids = np.random.default_rng(1).integers(0, VOCABULARY, 30).tolist()
-    evaluate = gpt2_scores if family == "gpt2" else llama_scores
+    evaluate = gpt2_scores if family.startswith("gpt2") else llama_scores
     wanted = evaluate(CONFIGS[family], weights, ids)
     model = LanguageModel.from_folder(tmp_path, target=target, chunk=16, page=4)
     cache = model.new_cache()
@@ -326,6 +348,26 @@ def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number
         assert tokens == (alone[: len(tokens)] if request in cancelled else alone)
 
 
+@pytest.mark.parametrize("option", ["sequences", "tokens", "chunk", "page"])
+def test_limits_are_positive(option: str) -> None:
+    config = EXAMPLE.config.config_of(CONFIGS["gpt2"])
+    with pytest.raises(ModelError, match=f"{option} is a positive integer, found 0"):
+        LanguageModel(config, {}, **{option: 0})
+
+
+def test_a_call_that_fails_leaves_sequences_as_they_were(llama: Any) -> None:
+    cache, found = llama.new_cache(), []
+    for seq_id in range(2):
+        llama.state("add_sequence", cache, seq_id)
+        llama.run(cache, [seq_id], [[1, 2, 3]], [2])
+        if seq_id:
+            for ids, rows in (([[4, VOCABULARY]], [1]), ([[4, 5]], [7])):
+                with pytest.raises(RuntimeCheckError, match="is outside dimension"):
+                    llama.run(cache, [seq_id], ids, rows)
+        found.append(llama.run(cache, [seq_id], [[6]], [0]))
+    np.testing.assert_array_equal(*found)
+
+
 def test_a_common_prefix_is_read_once(llama: Any) -> None:
     engine = Engine(llama)
     prompt = list(range(20))
@@ -370,11 +412,13 @@ def test_variants_of_gpt2_that_the_example_does_not_compute(entry: str, value: o
         ([], {}, "a prompt has at least one token"),
         ([3, VOCABULARY], {}, "the model has the tokens 0 to 40, found 41"),
         ([3], {"max_tokens": 0}, "chooses at least one token"),
+        ([3], {"max_tokens": 2.5}, "tokens and their number are integers: 'float'"),
+        ([3.0], {}, "tokens and their number are integers: 'float'"),
         ([3] * 90, {"max_tokens": 7}, "90 tokens and 7 more are too many: .* at most 96"),
     ],
 )
 def test_requests_that_cannot_be_run(
-    llama: Any, prompt: list[int], options: dict[str, int], message: str
+    llama: Any, prompt: list[Any], options: dict[str, Any], message: str
 ) -> None:
     engine = Engine(llama)
     with pytest.raises(ModelError, match=message):
@@ -430,7 +474,11 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
         *(
             (json.dumps(CONFIGS["llama"] | entries), message)
             for entries, message in [
-                ({"rope_scaling": {"type": "yarn"}}, "scaled by 'yarn'"),
+                ({"rope_scaling": {"type": "dynamic"}}, "scaled by 'dynamic'; .* llama3, yarn"),
+                ({"rope_scaling": {"type": "yarn"}}, "of positions of .* has no 'factor'"),
+                ({"rope_scaling": {**YARN, "truncate": 1}}, "'truncate': 1, expected true or"),
+                ({"attention_bias": True}, "'attention_bias': True, expected False"),
+                ({"mlp_bias": True}, "'mlp_bias': True, expected False"),
                 ({"rope_scaling": {"type": "linear", "factor": "8"}}, "'8', expected a positive"),
                 ({"rope_scaling": [8]}, "expected a table of names and values"),
                 ({"vocab_size": 2**70}, "expected a positive integer of 31 bits"),

@@ -11,13 +11,14 @@ from typing_extensions import override
 from relaxpy.errors import RuntimeCheckError, counted
 from relaxpy.exec.runtime.attention import Parts, attend, attend_by, with_sinks
 from relaxpy.exec.runtime.pages import Pages, Places, Sequence, places_of, tokens_at
-from relaxpy.exec.runtime.sequences import SequenceState
+from relaxpy.exec.runtime.sequences import SequenceState, check_tensor
 from relaxpy.exec.runtime.values import PrimFuncValue
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 MHA, MLA, MHA_SLIDING = 0, 1, 3
 """The kinds of attention of a layer."""
+_FLOAT32: np.dtype[Any] = np.dtype("float32")
 
 
 class _Work:
@@ -190,7 +191,7 @@ class PagedKVCache(SequenceState):
             raise RuntimeCheckError("the cache was created without support of sliding windows")
         if not 0 <= sinks < window:
             raise RuntimeCheckError(f"a window of {window} tokens cannot have {sinks} sinks")
-        seq = self.sequences[seq_id]
+        seq = self._settled(seq_id)
         seq.window, seq.sinks = window, sinks
         self._slide(seq)
 
@@ -283,12 +284,16 @@ class PagedKVCache(SequenceState):
 
     # --- attention
 
-    def _layer(self, layer: int) -> tuple[Array, Array]:
+    def _layer(self, layer: int, *kinds: int) -> tuple[Array, Array]:
+        """The keys and values of a layer, whose attention is of one of these kinds."""
         self.require_running()
         if not 0 <= layer < len(self.layers):
             raise RuntimeCheckError(
                 f"the cache has the layers 0 to {len(self.layers) - 1}, found {layer}"
             )
+        if kinds and self.kinds[layer] not in kinds:
+            kept = "latent rows" if self.kinds[layer] == MLA else "heads of keys and values"
+            raise RuntimeCheckError(f"layer {layer} keeps {kept}")
         return self.layers[layer]
 
     def _seen(self, layer: int, work: _Work, with_own: bool = True) -> Parts:
@@ -299,10 +304,9 @@ class PagedKVCache(SequenceState):
             return [(part, part[:, :, : self.d_v]) for part in rows]
         return [(tokens_at(keys, place), tokens_at(values, place)) for place in places]
 
-    def _check(self, name: str, x: Array, shape: tuple[int, ...]) -> None:
-        wanted = (len(self.positions), *shape)
-        if x.shape != wanted:
-            raise RuntimeCheckError(f"{name} has the shape {x.shape}, expected {wanted}")
+    def _check(self, name: str, x: Array, *sizes: int | None, dtype: np.dtype[Any] | None) -> None:
+        """Check a tensor with a row for each token of the call."""
+        check_tensor(name, x, (len(self.positions), *sizes), dtype)
 
     def fused(
         self, layer: int, scale: float, qkv: Array, out: Array, sinks: Array | None = None
@@ -311,21 +315,23 @@ class PagedKVCache(SequenceState):
 
         Each head may have a sink, a score without a value.
         """
-        keys, values = self._layer(layer)
-        self._check("qkv", qkv, (self.heads + 2 * self.kv_heads, self.d_qk))
-        self._check("the result", out, (self.heads, self.d_v))
-        if sinks is not None and sinks.shape != (self.heads,):
-            raise RuntimeCheckError(f"the sinks of {self.heads} heads have the shape {sinks.shape}")
+        keys, values = self._layer(layer, MHA, MHA_SLIDING)
+        self._check("qkv", qkv, self.heads + 2 * self.kv_heads, self.d_qk, dtype=self.dtype)
+        self._check("the result", out, self.heads, self.d_v, dtype=None)
+        if sinks is not None:
+            check_tensor("the tensor of sinks", sinks, (self.heads,), None)
         q, k, v = self._parts_of(qkv)
         keys[:, self.slots], values[:, self.slots] = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
         self._appended.add(layer)
         self._attend(layer, scale, q, out, sinks)
 
-    def shared(self, layer: int, scale: float, q: Array, out: Array) -> None:
+    def shared(self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array) -> None:
         """Attend to what another layer has, which appended the tokens of the call."""
-        self._layer(layer)
-        self._check("q", q, (self.heads, self.d_qk))
-        self._check("the result", out, (self.heads, self.d_v))
+        self._layer(layer, MHA, MHA_SLIDING)
+        self._check("q", q, self.heads, self.d_qk, dtype=None)
+        self._check("k", k, self.kv_heads, self.d_qk, dtype=None)
+        self._check("v", v, self.kv_heads, self.d_v, dtype=None)
+        self._check("the result", out, self.heads, self.d_v, dtype=None)
         if layer not in self._appended:
             raise RuntimeCheckError(f"layer {layer} has not appended the tokens of the call")
         self._attend(layer, scale, q, out, None)
@@ -361,16 +367,16 @@ class PagedKVCache(SequenceState):
     ) -> None:
         """Attend to the tokens of the call only, whose keys and values are given."""
         self._layer(layer)
-        _, heads, d = q.shape
-        self._check("q", q, (self.heads, d))
-        if k.shape[1] < 1 or heads % k.shape[1]:
+        self._check("q", q, self.heads, None, dtype=None)
+        self._check("k", k, None, q.shape[2], dtype=None)
+        heads = k.shape[1]
+        if heads < 1 or self.heads % heads:
             raise RuntimeCheckError(
-                f"{heads} heads of queries cannot share {k.shape[1]} heads of keys"
+                f"{self.heads} heads of queries cannot share {heads} heads of keys"
             )
-        self._check("k", k, (k.shape[1], d))
-        self._check("v", v, (k.shape[1], v.shape[2]))
-        self._check("the result", out, (heads, v.shape[2]))
-        self._check("the sums", lse, (heads,))
+        self._check("v", v, heads, None, dtype=None)
+        self._check("the result", out, self.heads, v.shape[2], dtype=None)
+        self._check("the sums", lse, self.heads, dtype=_FLOAT32)
         self._attended.add(layer)
         sliding = self.kinds[layer] == MHA_SLIDING
         for work in self.work:
@@ -393,9 +399,9 @@ class PagedKVCache(SequenceState):
             raise RuntimeCheckError(
                 f"layer {layer} sees a window of tokens, which it cannot divide"
             )
-        self._check("q", q, (self.heads, self.d_qk))
-        self._check("the result", out, (self.heads, self.d_v))
-        self._check("the sums", lse, (self.heads,))
+        self._check("q", q, self.heads, self.d_qk, dtype=None)
+        self._check("the result", out, self.heads, self.d_v, dtype=None)
+        self._check("the sums", lse, self.heads, dtype=_FLOAT32)
         decodes = all(work.rows.stop == work.rows.start + 1 for work in self.work)
         with_own = decodes and layer in self._appended - self._attended
         kernel = self.latent_attention if self.kinds[layer] == MLA else self.attention
@@ -409,8 +415,8 @@ class PagedKVCache(SequenceState):
 
     def append_latent(self, layer: int, rows: Array) -> None:
         """Append what layers of multi-head latent attention keep of a token."""
-        keys, _ = self._layer(layer)
-        self._check("the rows", rows, (self.d_qk,))
+        keys, _ = self._layer(layer, MLA)
+        self._check("the tensor of rows", rows, self.d_qk, dtype=self.dtype)
         keys[0, self.slots] = rows
         self._appended.add(layer)
 

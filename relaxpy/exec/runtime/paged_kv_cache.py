@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,6 +11,7 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.attention import merge
 from relaxpy.exec.runtime.page_cache import MHA, MHA_SLIDING, MLA, PagedKVCache
 from relaxpy.exec.runtime.registry import provided
+from relaxpy.exec.runtime.sequences import check_tensor, whole_number, whole_numbers
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -20,8 +22,14 @@ def _cache(value: object) -> PagedKVCache:
     return value
 
 
+def _number(value: object) -> float:
+    if isinstance(value, Real):
+        return float(value)
+    raise RuntimeCheckError(f"expected a number, found {value!r:.60}")
+
+
 _ARGUMENTS = 28
-_ROPE_NONE = 0
+_ROPE_NONE, _ROPE_INLINE = 0, 2
 
 
 @provided("vm.builtin.paged_attention_kv_cache_create", pure=True)
@@ -42,17 +50,25 @@ def create(*args: Any) -> PagedKVCache:
     """
     if len(args) != _ARGUMENTS:
         raise RuntimeCheckError(f"a cache is created by {_ARGUMENTS} arguments, found {len(args)}")
-    limits, indptr, heads, kv_heads, d_qk, d_v, kinds, transfer, mode, *_ = args
-    factors, init, split_rotary = args[11], args[12], args[24]
-    limits = tuple(int(n) for n in limits)
-    layers = int(indptr[-1]) - int(indptr[0])
-    kinds = [int(kind) for kind in kinds]
-    if len(limits) not in {5, 6} or min(limits[:4]) < 1:
+    limits, indptr, kinds = (whole_numbers(args[k]) for k in (0, 1, 6))
+    heads, kv_heads, d_qk, d_v = sizes = whole_numbers(args[2:6])
+    transfer, mode, factors, init, split_rotary = (args[k] for k in (7, 8, 11, 12, 24))
+    layers = indptr[-1] - indptr[0] if indptr else 0
+    # A cache without layers of windows may have a window of 0, which it ignores.
+    positive = limits[:4] + limits[5:] * (MHA_SLIDING in kinds)
+    if len(limits) not in {5, 6} or min(positive) < 1:
         raise RuntimeCheckError(f"the limits of a cache are five positive numbers, found {limits}")
     if len(kinds) != layers or not set(kinds) <= {MHA, MLA, MHA_SLIDING}:
         raise RuntimeCheckError(f"{layers} layers have kinds of attention, found {kinds}")
+    if min(sizes) < 1:
+        raise RuntimeCheckError(f"the heads of a cache and their sizes are positive, found {sizes}")
     if heads % kv_heads:
         raise RuntimeCheckError(f"{heads} heads of queries cannot share {kv_heads} heads of keys")
+    if not _ROPE_NONE <= whole_number(mode) <= _ROPE_INLINE:
+        raise RuntimeCheckError(f"the rotation of positions is 0, 1 or 2, found {mode}")
+    if mode != _ROPE_NONE and not callable(split_rotary) and set(kinds) != {MLA}:
+        raise RuntimeCheckError(f"a kernel rotates positions, found {split_rotary!r:.60}")
+    check_tensor("the tensor that says the datatype", init, (), None)
     if transfer:
         raise RuntimeCheckError("caches are not transferred between processes")
     has_factors = isinstance(factors, np.ndarray)
@@ -61,24 +77,34 @@ def create(*args: Any) -> PagedKVCache:
     return PagedKVCache(
         (*limits, 0)[:6],
         kinds,
-        (int(heads), int(kv_heads)),
-        (int(d_qk), int(d_v)),
+        (heads, kv_heads),
+        (d_qk, d_v),
         init.dtype,
         (rotate, extra),
-        *(given[1] if given[:1] == ("relaxpy",) else None for given in (args[15], args[22])),
+        *(_kernel(given) for given in (args[15], args[22])),
     )
+
+
+def _kernel(given: object) -> Any:
+    """The kernel of an argument, which is a tuple; those that others than relaxpy run have none."""
+    return given[1] if isinstance(given, tuple) and given[:1] == ("relaxpy",) else None
 
 
 @provided("vm.builtin.attention_kv_cache_attention_with_fused_qkv", pure=True)
 def attention_with_fused_qkv(
-    cache: PagedKVCache, layer: int, scale: float, qkv: Array, *sinks_and_out: Array
+    cache: PagedKVCache,
+    layer: int,
+    scale: float,
+    qkv: Array,
+    sinks_or_out: Array,
+    out: Array | None = None,
 ) -> None:
     """Append the keys and values of the tokens of a call, and attend with their queries.
 
     The result is the last argument; the one before it may be the sinks of the heads.
     """
-    *sinks, out = sinks_and_out
-    _cache(cache).fused(int(layer), float(scale), qkv, out, *sinks)
+    result, *sinks = (sinks_or_out,) if out is None else (out, sinks_or_out)
+    _cache(cache).fused(whole_number(layer), _number(scale), qkv, result, *sinks)
 
 
 @provided("vm.builtin.attention_kv_cache_attention_with_shared_kv", pure=True)
@@ -86,7 +112,7 @@ def attention_with_shared_kv(
     cache: PagedKVCache, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array
 ) -> None:
     """Attend to what a layer has, which appended the tokens of the call, the keys `k` of them."""
-    _cache(cache).shared(int(layer), float(scale), q, out)
+    _cache(cache).shared(whole_number(layer), _number(scale), q, k, v, out)
 
 
 @provided("vm.builtin.attention_kv_cache_self_attention", pure=True)
@@ -101,7 +127,7 @@ def self_attention(
     lse: Array,
 ) -> None:
     """Attend to the tokens of the call."""
-    _cache(cache).own(int(layer), float(scale), q, k, v, out, lse)
+    _cache(cache).own(whole_number(layer), _number(scale), q, k, v, out, lse)
 
 
 @provided("vm.builtin.attention_kv_cache_cross_attention", pure=True)
@@ -109,13 +135,13 @@ def cross_attention(
     cache: PagedKVCache, layer: int, scale: float, q: Array, out: Array, lse: Array
 ) -> None:
     """Attend to the tokens before the call, and to the only one that a decoding call appended."""
-    _cache(cache).past(int(layer), float(scale), q, out, lse)
+    _cache(cache).past(whole_number(layer), _number(scale), q, out, lse)
 
 
 @provided("vm.builtin.attention_kv_cache_append_mla_kv", pure=True)
 def append_mla_kv(cache: PagedKVCache, layer: int, rows: Array) -> PagedKVCache:
     """Append rows of multi-head latent attention; return the cache."""
-    _cache(cache).append_latent(int(layer), rows)
+    _cache(cache).append_latent(whole_number(layer), rows)
     return cache
 
 
@@ -124,6 +150,11 @@ def merge_attn_output_inplace(
     cache: PagedKVCache, out: Array, lse: Array, other: Array, other_lse: Array
 ) -> tuple[Array, Array]:
     """Attention to the keys of both results, written to the first one, which is returned."""
+    _cache(cache)
+    check_tensor("the first result", out, (None, None, None), None)
+    check_tensor("the second result", other, out.shape, None)
+    for name, sums in (("first", lse), ("second", other_lse)):
+        check_tensor(f"the {name} tensor of sums", sums, out.shape[:2], np.dtype("float32"))
     merge(out, lse, other, other_lse)
     return out, lse
 
@@ -159,18 +190,20 @@ def enable_sliding_window_for_seq(
 ) -> None:
     """Let a sequence keep `window` tokens, the first `sinks` among them."""
     _cache(cache).require_idle()
-    cache.require(int(seq_id))
-    cache.set_window(int(seq_id), int(window), int(sinks))
+    cache.require(whole_number(seq_id))
+    cache.set_window(whole_number(seq_id), whole_number(window), whole_number(sinks))
 
 
 @provided("vm.builtin.attention_kv_cache_commit_accepted_token_tree_nodes")
 def commit_accepted_token_tree_nodes(cache: PagedKVCache, seq_ids: Any, leaves: Any) -> None:
     """Keep the paths to accepted tokens of the trees at the ends of sequences."""
     _cache(cache).require_idle()
-    ids = [int(i) for i in seq_ids]
+    ids, nodes = whole_numbers(seq_ids), whole_numbers(leaves)
     for seq_id in ids:
         cache.require(seq_id)
-    cache.commit(ids, [int(leaf) for leaf in leaves])
+    if len(set(ids)) != len(ids) or len(ids) != len(nodes):
+        raise RuntimeCheckError(f"sequences accept a token each, found {ids} and {nodes}")
+    cache.commit(ids, nodes)
 
 
 @provided("vm.builtin.attention_kv_cache_debug_get_kv")
@@ -178,8 +211,17 @@ def debug_get_kv(
     cache: PagedKVCache, seq_id: int, start: int, end: int, keys: Array, values: Array
 ) -> None:
     """Write keys and values of a sequence, (layers, tokens, heads, d), to tensors."""
-    _cache(cache).require(int(seq_id))
-    slots = np.array(cache.sequences[int(seq_id)].slots[int(start) : int(end)], np.int64)
+    _cache(cache).require(whole_number(seq_id))
+    kept = cache.sequences[seq_id].slots
+    if not 0 <= whole_number(start) <= whole_number(end) <= len(kept):
+        raise RuntimeCheckError(
+            f"sequence {seq_id} has {len(kept)} tokens, found a range from {start} to {end}"
+        )
+    slots = np.array(kept[start:end], np.int64)
+    for name, tensor, d in (("keys", keys, cache.d_qk), ("values", values, cache.d_v)):
+        heads = len(cache.layers[0][0])
+        wanted = len(cache.layers), len(slots), heads, d
+        check_tensor(f"the tensor of {name}", tensor, wanted, cache.dtype)
     for layer, (own_keys, own_values) in enumerate(cache.layers):
         keys[layer] = own_keys[:, slots].transpose(1, 0, 2)
         values[layer] = own_values[:, slots].transpose(1, 0, 2)

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.registry import provided
-from relaxpy.exec.runtime.sequences import SequenceState
+from relaxpy.exec.runtime.sequences import SequenceState, check_tensor, whole_number, whole_numbers
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -119,8 +119,15 @@ class RNNState(SequenceState):
         slots = [self.slots[seq_id] for seq_id in self.require_running()]
         return [s.number for s in slots], [(s.place + step) % self.history for s in slots]
 
+    def checked(self, layer: int, index: int, x: Array) -> Array:
+        """The states of a kind of a layer, of which `x` has one for each running sequence."""
+        tensor, count = self.tensor(layer, index), len(self.require_running())
+        check_tensor("the tensor of states", x, (count, *tensor.shape[2:]), tensor.dtype)
+        return tensor
+
     def tensor(self, layer: int, index: int) -> Array:
         """The states of a kind of a layer."""
+        layer, index = whole_number(layer), whole_number(index)
         if not (0 <= layer < len(self.states) and 0 <= index < len(self.initial)):
             raise RuntimeCheckError(
                 f"there are {len(self.states)} layers of {len(self.initial)} states, found state "
@@ -146,32 +153,33 @@ def create(
     Errors:
         RuntimeCheckError: a number is not positive.
     """
-    numbers = (int(layers), int(max_sequences), int(history))
+    numbers = layers, count, steps = whole_numbers((layers, max_sequences, history))
     if min(numbers) < 1:
         raise RuntimeCheckError(f"layers, sequences and history are positive, found {numbers}")
-    tensors = [np.asarray(x) for x in initial]
-    return RNNState(*numbers, tensors)
+    if not isinstance(initial, (list, tuple)) or not all(
+        isinstance(x, np.ndarray) for x in initial
+    ):
+        raise RuntimeCheckError(f"states begin as tensors, found {initial!r:.60}")
+    return RNNState(layers, count, steps, initial)
 
 
 @provided("vm.builtin.rnn_state_get", pure=True)
 def get(state: RNNState, layer: int, index: int, out: Array) -> None:
     """Write the states of the running sequences to `out`, (sequences, ...)."""
-    tensor = _rnn(state).tensor(int(layer), int(index))
-    out[...] = tensor[state.places(0)]
+    out[...] = _rnn(state).checked(layer, index, out)[state.places(0)]
 
 
 @provided("vm.builtin.rnn_state_set", pure=True)
 def set_state(state: RNNState, layer: int, index: int, value: Array) -> RNNState:
     """Set what the states of the running sequences are after the call; return the state."""
-    tensor = _rnn(state).tensor(int(layer), int(index))
-    tensor[state.places(1)] = value
+    _rnn(state).checked(layer, index, value)[state.places(1)] = value
     return state
 
 
 @provided("vm.builtin.rnn_state_debug_get")
 def debug_get(state: RNNState, layer: int, index: int, seq_id: int) -> Array:
     """A copy of the state of a sequence."""
-    _rnn(state).require(int(seq_id))
-    slot = state.slots[int(seq_id)]
-    found: Array = state.tensor(int(layer), int(index))[slot.number, slot.place].copy()
+    _rnn(state).require(whole_number(seq_id))
+    slot = state.slots[seq_id]
+    found: Array = state.tensor(layer, index)[slot.number, slot.place].copy()
     return found

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
 
 from relaxpy.errors import RuntimeCheckError, counted
 from relaxpy.exec.runtime.registry import provided
@@ -91,6 +94,32 @@ def whole_number(value: object) -> int:
         raise RuntimeCheckError(f"expected an integer, found {value!r:.60}") from None
 
 
+def whole_numbers(values: object) -> list[int]:
+    """Integers that a packed function takes. Errors: RuntimeCheckError if they are none."""
+    if not isinstance(values, Iterable):
+        raise RuntimeCheckError(f"expected integers, found {values!r:.60}")
+    return [whole_number(value) for value in values]
+
+
+def check_tensor(
+    name: str, x: object, shape: tuple[int | None, ...], dtype: np.dtype[Any] | None
+) -> None:
+    """Check a tensor that a packed function takes, whose sizes and datatype may be any for None.
+
+    Errors:
+        RuntimeCheckError: it has another shape or datatype, or is no tensor.
+    """
+    if not isinstance(x, np.ndarray):
+        raise RuntimeCheckError(f"{name} is no tensor, found {x!r:.60}")
+    if x.shape != shape and (
+        x.ndim != len(shape) or any(n not in {None, m} for m, n in zip(x.shape, shape, strict=True))
+    ):
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        raise RuntimeCheckError(f"{name} has the shape {x.shape}, expected ({wanted})")
+    if x.dtype != dtype and (dtype is not None or x.dtype.kind not in "fV"):
+        raise RuntimeCheckError(f"{name} has the datatype {x.dtype}, expected {dtype or 'a float'}")
+
+
 @provided("vm.builtin.kv_state_clear")
 def clear(state: SequenceState) -> None:
     """Remove all sequences, also in the middle of a call."""
@@ -155,7 +184,7 @@ def begin_forward(
             tokens; the state is as before.
     """
     _state(state).require_idle()
-    ids, sizes = [whole_number(i) for i in seq_ids], [whole_number(n) for n in lengths]
+    ids, sizes = whole_numbers(seq_ids), whole_numbers(lengths)
     for seq_id in ids:
         state.require(seq_id)
     if len(set(ids)) != len(ids):
@@ -164,7 +193,7 @@ def begin_forward(
         raise RuntimeCheckError(
             f"{counted(len(ids), 'sequence')} append at least one token each, found {sizes}"
         )
-    tree = None if token_tree_parents is None else [whole_number(p) for p in token_tree_parents]
+    tree = None if token_tree_parents is None else whole_numbers(token_tree_parents)
     state.begin(ids, sizes, tree)
     state.running = ids
 

@@ -44,7 +44,8 @@ class Quantization:
     is exact, and the rest in float32. It is NaN if the row has a number that is not finite.
 
     Errors:
-        MisuseError (also ValueError): operands are rounded, but weights are not packed.
+        MisuseError (also ValueError): there are no such integers, a group does not end with a word,
+            scales are no floats, or operands are rounded, but weights are not packed.
     """
 
     name: str
@@ -54,6 +55,19 @@ class Quantization:
     rounds_operands: bool = False
 
     def __post_init__(self) -> None:
+        if type(self.bits) is not int or self.bits not in {0, *range(2, 9)}:
+            raise MisuseError(
+                f"packed weights have 2 to 8 bits, and others 0, found {self.bits!r:.60}",
+                about=self.bits,
+            )
+        if type(self.group) is not int or self.group < 0 or self.group % self.per_word:
+            raise MisuseError(
+                f"a group is a multiple of {self.per_word} weights of {self.bits} bits, or 0 for a "
+                f"row, found {self.group!r:.60}",
+                about=self.group,
+            )
+        if not DataType(self.dtype).is_float:
+            raise MisuseError(f"scales are floats, found {self.dtype}", about=self.dtype)
         if self.rounds_operands and not self.is_packed:
             raise MisuseError("operands are rounded for packed weights only", about=self.bits)
 
@@ -77,7 +91,7 @@ class Quantization:
     @property
     def per_word(self) -> int:
         """The number of weights in an element in memory."""
-        return _WORD // self.bits if self.group else 1
+        return _WORD // self.bits if self.group and self.bits else 1
 
     def row_sizes(self, size: int) -> tuple[int, int]:
         """The elements in memory, and the scales, of a row of `size` weights."""

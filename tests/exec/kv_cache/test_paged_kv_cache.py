@@ -137,11 +137,18 @@ class Model:
             return
         state("add_sequence", self.cache, new)
         self.kept[new] = Kept()
-        if self.sliding and self.rng.random() < 0.5:
+
+    def narrow(self) -> None:
+        if self.kept and self.sliding:
+            old = self.rng.choice(list(self.kept))
             size = self.rng.randint(2, 12)
-            window = (size, self.rng.randrange(size))
-            builtin("attention_kv_cache_enable_sliding_window_for_seq")(self.cache, new, *window)
-            self.kept[new].window = window
+            self.narrow_to(old, (size, self.rng.randrange(size)))
+
+    def narrow_to(self, seq_id: int, window: tuple[int, int]) -> None:
+        name = "attention_kv_cache_enable_sliding_window_for_seq"
+        builtin(name)(self.cache, seq_id, *window)
+        self.kept[seq_id].window = window
+        self.kept[seq_id].slide()
 
     def remove(self) -> None:
         if self.kept:
@@ -245,6 +252,9 @@ class Model:
         if parents is not None:
             with pytest.raises(RuntimeCheckError, match="ends with a tree of tokens"):
                 state("popn", self.cache, ids[0], 1)
+            if self.sliding:
+                with pytest.raises(RuntimeCheckError, match="ends with a tree of tokens"):
+                    self.narrow_to(ids[0], (3, 1))
             builtin("attention_kv_cache_commit_accepted_token_tree_nodes")(
                 self.cache, tuple(ids), tuple(leaves)
             )
@@ -340,7 +350,7 @@ def test_attention_after_random_operations(target: str, dtype: str, kind: str) -
         model = Model(
             rng, sliding=sliding, attention=attention, latent=latent, dtype=dtype, window=window
         )
-        steps = [model.add, model.remove, model.fork, model.pop, model.forward, model.forward]
+        steps = [model.add, model.narrow, model.remove, model.fork, model.pop, *[model.forward] * 2]
         steps += [lambda m=model: m.forward(tree=True)]
         for _ in range(30):
             rng.choice(steps)()
@@ -367,8 +377,11 @@ def test_what_is_refused_leaves_the_cache_usable() -> None:
     cache = cache_of(sequences=2, tokens=8, chunk=6, page=4)
     state("add_sequence", cache, 0)
     qkv, out = np.zeros((2, 8, D), "float32"), np.zeros((2, 4, D), "float32")
-    fused = builtin("attention_kv_cache_attention_with_fused_qkv")
-    refused = [
+    fused, commit, debug = (
+        builtin(f"attention_kv_cache_{name}")
+        for name in ("attention_with_fused_qkv", "commit_accepted_token_tree_nodes", "debug_get_kv")
+    )
+    refused: list[tuple[Any, str]] = [
         (lambda: state("add_sequence", cache, 0), "sequence 0 has been added already"),
         (lambda: state("remove_sequence", cache, 3), "there is no sequence 3; there are 0"),
         (lambda: state("popn", cache, 0, 1), "sequence 0 has 0 tokens, 1 cannot be removed"),
@@ -376,6 +389,15 @@ def test_what_is_refused_leaves_the_cache_usable() -> None:
         (lambda: state("popn", cache, 0, "1"), "expected an integer, found '1'"),
         (lambda: state("add_sequence", cache, 1.5), "expected an integer, found 1.5"),
         (lambda: state("begin_forward", cache, ("a",), (1,)), "expected an integer, found 'a'"),
+        (lambda: state("begin_forward", cache, 0, 1), "expected integers, found 0"),
+        (lambda: commit(cache, (0, 0), (0, 0)), r"a token each, found \[0, 0\] and \[0, 0\]"),
+        (lambda: commit(cache, (0,), (0, 0)), r"a token each, found \[0\] and \[0, 0\]"),
+        (lambda: commit(cache, (0,), (0,)), "a tree of 0 tokens, none is token 0"),
+        (lambda: debug(cache, 0, 0, 2, qkv, qkv), "has 0 tokens, found a range from 0 to 2"),
+        (
+            lambda: debug(cache, 0, 0, 0, qkv, qkv),
+            r"keys has the shape \(2, 8, 8\), expected \(2, 0",
+        ),
         (lambda: state("fork_sequence", cache, 0, 1, 3), "it cannot be forked at 3"),
         (lambda: state("begin_forward", cache, (0, 0), (1, 1)), "a sequence occurs twice"),
         (lambda: state("begin_forward", cache, (0,), (0,)), "append at least one token each"),
@@ -397,15 +419,43 @@ def test_what_is_refused_leaves_the_cache_usable() -> None:
         state("begin_forward", cache, (0,), (2,))
     with pytest.raises(RuntimeCheckError, match="the layers 0 to 1, found 2"):
         fused(cache, 2, 1.0, qkv, out)
-    with pytest.raises(
-        RuntimeCheckError, match=r"qkv has the shape \(1, 8, 8\), expected \(2, 8, 8\)"
-    ):
-        fused(cache, 0, 1.0, qkv[:1], out)
-    shared = builtin("attention_kv_cache_attention_with_shared_kv")
-    with pytest.raises(RuntimeCheckError, match="layer 0 has not appended the tokens of the call"):
-        shared(cache, 0, 1.0, out, qkv[:, :2], qkv[:, 2:4], out)
-    with pytest.raises(RuntimeCheckError, match=r"the sinks of 4 heads have the shape \(3,\)"):
-        fused(cache, 0, 1.0, qkv, np.zeros(3, "float32"), out)
+    shared, own, past, latent, merge = (
+        builtin(f"attention_kv_cache_{name}")
+        for name in (
+            "attention_with_shared_kv",
+            "self_attention",
+            "cross_attention",
+            "append_mla_kv",
+            "merge_attn_output_inplace",
+        )
+    )
+    lse, k = np.zeros((2, 4), "float32"), qkv[:, :2]
+    refused = [
+        (
+            lambda: fused(cache, 0, 1.0, qkv[:1], out),
+            r"qkv has the shape \(1, 8, 8\), expected \(2, ",
+        ),
+        (
+            lambda: fused(cache, 0, 1.0, qkv.astype("float64"), out),
+            "qkv has the datatype float64, ",
+        ),
+        (lambda: fused(cache, 0, 1.0, None, out), "qkv is no tensor, found None"),
+        (lambda: fused(cache, 0, 1.0, qkv, out.astype("int32")), "int32, expected a float"),
+        (lambda: fused(cache, 0, 1.0, qkv, lse[0, :3], out), r"of sinks has the shape \(3,\), exp"),
+        (lambda: fused(cache, 0.5, 1.0, qkv, out), "expected an integer, found 0.5"),
+        (lambda: fused(cache, 0, "1", qkv, out), "expected a number, found '1'"),
+        (lambda: shared(cache, 0, 1.0, out, k, k, out), "layer 0 has not appended the tokens of"),
+        (lambda: shared(cache, 0, 1.0, out, qkv, k, out), r"k has the shape \(2, 8, 8\), expected"),
+        (lambda: own(cache, 0, 1.0, out, k[0], k, out, lse), r"expected \(2, any, 8\)"),
+        (lambda: own(cache, 0, 1.0, out, k, k[:, :1], out, lse), "v has the shape"),
+        (lambda: past(cache, 0, 1.0, out, out, lse.astype("int32")), "int32, expected float32"),
+        (lambda: latent(cache, 0, qkv[:, 0]), "layer 0 keeps heads of keys and values"),
+        (lambda: merge(cache, out, lse, out[:1], lse), "the second result has the shape"),
+        (lambda: merge(3, out, lse, out, lse), "expected a cache of pages, found 3"),
+    ]
+    for step, message in refused:
+        with pytest.raises(RuntimeCheckError, match=message):
+            step()
     fused(cache, 0, 1.0, qkv, out)
     state("end_forward", cache)
     for _ in range(2):
@@ -415,39 +465,6 @@ def test_what_is_refused_leaves_the_cache_usable() -> None:
         state("begin_forward", cache, (0,), (6,))
     state("popn", cache, 0, 14)
     state("begin_forward", cache, (0,), (6,))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_latent_attention_in_two_parts(dtype: str) -> None:
-    """Attention to the past in the latent space, merged with that to the tokens of the call."""
-    rng = np.random.default_rng(0)
-    latent, value = 10, 6
-    cache = cache_of(kinds=(1,), d=(latent, value), dtype=dtype)
-    state("add_sequence", cache, 0)
-    rows: list[Any] = []
-    for length in (5, 1, 3):
-        state("begin_forward", cache, (0,), (length,))
-        new = rng.standard_normal((length, latent)).astype(dtype)
-        builtin("attention_kv_cache_append_mla_kv")(cache, 0, new)
-        q = rng.standard_normal((length, HEADS, latent)).astype(dtype)
-        own_k = np.repeat(new[:, None], HEADS, 1)
-        outs, sums = np.zeros((2, length, HEADS, value), dtype), np.zeros((2, length, HEADS), "f4")
-        builtin("attention_kv_cache_self_attention")(
-            cache, 0, 1 / 3, q, own_k, np.ascontiguousarray(own_k[..., :value]), outs[0], sums[0]
-        )
-        builtin("attention_kv_cache_cross_attention")(cache, 0, 1 / 3, q, outs[1], sums[1])
-        builtin("attention_kv_cache_merge_attn_output_inplace")(
-            cache, outs[0], sums[0], outs[1], sums[1]
-        )
-        state("end_forward", cache)
-        past = len(rows)
-        rows += list(new)
-        k = np.stack(rows)[:, None]
-        mask = np.concatenate([np.ones((length, past), bool), np.tri(length, dtype=bool)], 1)
-        tolerance = 1e-5 if dtype == "float32" else 5e-3
-        np.testing.assert_allclose(
-            outs[0], plain(q, k, k[..., :value], mask), rtol=tolerance, atol=tolerance
-        )
 
 
 def test_a_token_that_is_decoded_is_one_of_those_in_the_cache() -> None:
@@ -478,6 +495,48 @@ def test_a_token_that_is_decoded_is_one_of_those_in_the_cache() -> None:
             else:
                 assert not out[part].any()
             start += length
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "message"),
+    [
+        (0, (4, 64, 0, 4, 0), "five positive numbers, found"),
+        (0, 64, "expected integers, found 64"),
+        (1, (), "0 layers have kinds of attention"),
+        (2, "4", "expected an integer, found '4'"),
+        (3, 0, r"positive, found \[4, 0, 8, 8\]"),
+        (3, 3, "4 heads of queries cannot share 3"),
+        (6, (2, 2), "2 layers have kinds of attention"),
+        (7, True, "not transferred between processes"),
+        (8, 3, "the rotation of positions is 0, 1 or 2, found 3"),
+        (8, 1, r"a kernel rotates positions, found \(\)"),
+        (12, np.zeros((), "int32"), "int32, expected a float"),
+    ],
+)
+def test_arguments_that_make_no_cache(number: int, value: object, message: str) -> None:
+    create = builtin("paged_attention_kv_cache_create")
+    args = [
+        (4, 64, 16, 4, 0),
+        (0, 2),
+        4,
+        2,
+        8,
+        8,
+        (0, 0),
+        False,
+        0,
+        1.0,
+        1e4,
+        0,
+        np.zeros((), "f4"),
+    ]
+    args += [()] * 15
+    create(*args)
+    args[number] = value
+    with pytest.raises(RuntimeCheckError, match=message):
+        create(*args)
+    with pytest.raises(RuntimeCheckError, match="28 arguments, found 27"):
+        create(*args[1:])
 
 
 def test_a_window_of_a_layer_is_not_divided() -> None:
@@ -518,6 +577,18 @@ def test_recurrent_states_go_back() -> None:
         state("popn", states, 5, 9)
     with pytest.raises(RuntimeCheckError, match="found state 2 of layer 0"):
         get(states, 0, 2, np.zeros(1))
+    state("begin_forward", states, (5, 7), (1, 1))
+    for wrong, message in (
+        (np.zeros(3, "int64"), r"has the shape \(3,\), expected \(2\)"),
+        (np.zeros(2, "int32"), "datatype int32, expected int64"),
+        (None, "is no tensor, found None"),
+    ):
+        for access in (get, put):
+            with pytest.raises(RuntimeCheckError, match=message):
+                access(states, 1, 1, wrong)
+    put(states, 1, 1, np.array([3, 4]))
+    state("end_forward", states)
+    history[5].append(3)
     state("fork_sequence", states, 5, 6)
     assert builtin("rnn_state_debug_get")(states, 1, 1, 6) == history[5][-1]
     with pytest.raises(RuntimeCheckError, match="has its 3 sequences already"):

@@ -288,8 +288,22 @@ def test_sums_that_may_not_fit_are_refused() -> None:
     x = spec.Tensor((1, 133145), "float32")
     with pytest.raises(MisuseError, match="add at most 133144 of them, found rows of 133145"):
         layer.export_tvm({"forward": {"x": x}})
-    with pytest.raises(MisuseError, match="operands are rounded for packed weights only"):
-        Quantization("q0", 0, 0, "float32", rounds_operands=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((0, 0, "float32", True), "operands are rounded for packed weights only"),
+        ((1, 32, "float32"), "packed weights have 2 to 8 bits, and others 0, found 1"),
+        ((4.0, 32, "float32"), "packed weights have 2 to 8 bits, and others 0, found 4.0"),
+        ((4, 36, "float32"), "multiple of 8 weights of 4 bits, or 0 for a row, found 36"),
+        ((3, -40, "float32"), "multiple of 10 weights of 3 bits, or 0 for a row, found -40"),
+        ((8, 0, "int8"), "scales are floats, found int8"),
+    ],
+)
+def test_quantisations_that_cannot_be(options: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        Quantization("own", *options)
 
 
 KEPT = {
