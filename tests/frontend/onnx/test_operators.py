@@ -448,7 +448,14 @@ def test_what_is_not_imported_is_told(
     ("op", "opset", "operands", "open_sizes", "attributes", "reason"),
     [
         ("Attention", 23, HEADS, {n: [1, 2, 3, "w"] for n in "qkv"}, {}, "there is no scale"),
-        ("Conv", 11, {"x": IMAGE, "w": IMAGE}, {"w": [1, 2, "m", "n"]}, {}, "filter are symbolic"),
+        (
+            "DeformConv",
+            19,
+            {"x": IMAGE, "w": IMAGE, "o": IMAGE},
+            {"w": [1, 2, "m", "n"]},
+            {},
+            "filter are symbolic",
+        ),
         ("GatherND", 13, {"x": IMAGE, "i": ints(1)[None]}, {"i": ["n", "m"]}, {}, "tuple is symb"),
         (
             "GroupNormalization",
