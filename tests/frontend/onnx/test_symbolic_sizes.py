@@ -94,6 +94,9 @@ def test_padding_of_convolutions_depends_on_sizes(auto_pad: str, stride: int) ->
         "q": np.uint8(7),
     }
     check("ConvInteger", {"x": IMAGES}, feeds, whole, attributes, opset=10)
+    feeds = [{**feed, "w": whole["w"]} for feed in feeds]
+    zeros = {name: whole[name] for name in "pq"}
+    check("ConvInteger", {"x": IMAGES, "w": [6, 4, "a", "b"]}, feeds, zeros, attributes, opset=10)
 
 
 POOLS: list[dict[str, Any]] = [
