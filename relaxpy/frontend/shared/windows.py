@@ -79,7 +79,7 @@ class Windows:
     """The windows along the spatial axes of an operand; padding may depend on its sizes."""
 
     sizes: tuple[Size, ...]
-    kernel: tuple[int, ...]
+    members: tuple[Size, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     before: tuple[Size, ...]
@@ -88,7 +88,7 @@ class Windows:
     @staticmethod
     def of(
         x: Expr,
-        kernel: Sequence[int],
+        kernel: Sequence[Size],
         strides: Sequence[int] | None = None,
         dilations: Sequence[int] | None = None,
         pads: Sequence[Size] | None = None,
@@ -110,13 +110,13 @@ class Windows:
             ("pads", widths, 2 * count),
         ):
             require_count(name, values, expected)
-        if min([*steps, *holes, *kernel], default=1) < 1:
+        if min([*steps, *holes, *(n for n in kernel if isinstance(n, int))], default=1) < 1:
             raise UnsupportedError("kernel_shape, strides and dilations are positive")
         before: list[Size] = [*widths[:count]]
         after: list[Size] = [*widths[count:]]
         if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             for k, size in enumerate(sizes):
-                span = (kernel[k] - 1) * holes[k] + 1
+                span = simple((kernel[k] - 1) * holes[k] + 1)
                 before[k], after[k] = _same(size, span, steps[k], upper=auto_pad == "SAME_UPPER")
         elif auto_pad == "VALID":
             before, after = [0] * count, [0] * count
@@ -130,6 +130,11 @@ class Windows:
         return len(self.sizes)
 
     @property
+    def kernel(self) -> tuple[int, ...]:
+        """The sizes of a window, which are known."""
+        return tuple(whole(size) for size in self.members)
+
+    @property
     def is_fixed(self) -> bool:
         """Whether all padding is known."""
         return all(isinstance(width, int) for width in (*self.before, *self.after))
@@ -139,9 +144,9 @@ class Windows:
         """The padding before all axes, then after them, which is known."""
         return tuple(whole(width) for width in (*self.before, *self.after))
 
-    def span(self, k: int) -> int:
+    def span(self, k: int) -> Size:
         """The elements of the axis from the first to the last one of a window."""
-        return (self.kernel[k] - 1) * self.dilations[k] + 1
+        return simple((self.members[k] - 1) * self.dilations[k] + 1)
 
     def outputs(self, k: int) -> Size:
         """The windows along an axis, the last one of which may exceed the padding behind."""
@@ -150,8 +155,8 @@ class Windows:
         begun = rounded_up(simple(self.sizes[k] + self.before[k]), self.strides[k])
         if isinstance(total, int) and isinstance(begun, int):
             return min(total, begun)
-        behind = self.after[k]
-        if isinstance(behind, int) and behind + self.strides[k] <= self.span(k):
+        behind = simple(self.after[k] + self.strides[k] - self.span(k))
+        if isinstance(behind, int) and behind <= 0:
             return simple(total)
         return simple(ops.minimum(total, begun))
 
@@ -174,18 +179,19 @@ class Windows:
         else:
             result = cx.te(lambda t: pad(t, before, after, value), x, name="pad")
         return result, Windows(
-            tuple(shape_of(result)[2:]), self.kernel, self.strides, self.dilations, none, none
+            tuple(shape_of(result)[2:]), self.members, self.strides, self.dilations, none, none
         )
 
 
-def _same(size: Size, span: int, stride: int, *, upper: bool) -> tuple[Size, Size]:
+def _same(size: Size, span: Size, stride: int, *, upper: bool) -> tuple[Size, Size]:
     """The padding before and after an axis that has a window for each `stride` elements."""
     if stride == 1:
-        total: Size = span - 1
+        total = simple(span - 1)
     else:
         needed = (rounded_up(size, stride) - 1) * stride + span
         total = simple(needed - size)
-        total = total if not isinstance(total, int) and span >= stride else at_least(total, 0)
+        overlap = isinstance(span, int) and span >= stride
+        total = total if not isinstance(total, int) and overlap else at_least(total, 0)
     half = total // 2 if isinstance(total, int) else simple(total // 2)
     rest = simple(total - half)
     return (half, rest) if upper else (rest, half)

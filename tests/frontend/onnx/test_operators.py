@@ -431,6 +431,15 @@ REFUSED: list[tuple[str, int, dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
+def test_texts_of_floats_tell_them_apart() -> None:
+    x = np.array([-2, 1 / 3, 1e20])
+    proto = model("Cast", 13, {"x": x}, {"to": TensorProto.STRING}, 1)
+    [expected] = ReferenceEvaluator(proto).run(None, {"x": x})
+    for target in targets(str(proto)):
+        found = relaxpy.compile(from_onnx(proto), target)["main"](x)
+        assert list(found) == list(expected) == ["-2.0", "0.3333333333333333", "1e+20"]
+
+
 @pytest.mark.parametrize(
     ("op", "opset", "operands", "attributes", "reason"),
     REFUSED,
@@ -448,7 +457,14 @@ def test_what_is_not_imported_is_told(
     ("op", "opset", "operands", "open_sizes", "attributes", "reason"),
     [
         ("Attention", 23, HEADS, {n: [1, 2, 3, "w"] for n in "qkv"}, {}, "there is no scale"),
-        ("Conv", 11, {"x": IMAGE, "w": IMAGE}, {"w": [1, 2, "m", "n"]}, {}, "filter are symbolic"),
+        (
+            "DeformConv",
+            19,
+            {"x": IMAGE, "w": IMAGE, "o": IMAGE},
+            {"w": [1, 2, "m", "n"]},
+            {},
+            "filter are symbolic",
+        ),
         ("GatherND", 13, {"x": IMAGE, "i": ints(1)[None]}, {"i": ["n", "m"]}, {}, "tuple is symb"),
         (
             "GroupNormalization",

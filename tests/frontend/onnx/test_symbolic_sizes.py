@@ -69,13 +69,24 @@ def images(op: str, constants: Mapping[str, Array], opset: int, **attributes: An
     check(op, {"x": IMAGES}, feeds, constants, attributes, opset=opset)
 
 
+def filters(op: str, constants: Mapping[str, Array], w: Sequence[int], **attributes: Any) -> None:
+    """`check` of a convolution whose filters have two sizes, beside the images."""
+    feeds = [
+        {"x": rand(*shape), "w": rand(*w, *sizes)}
+        for shape, sizes in zip(TWO_SIZES, [(3, 2), (4, 3)], strict=True)
+    ]
+    check(op, {"x": IMAGES, "w": [*w, "a", "b"]}, feeds, constants, attributes, opset=13)
+
+
 @pytest.mark.parametrize(
-    ("auto_pad", "stride"), [("SAME_UPPER", 2), ("SAME_LOWER", 3), ("SAME_LOWER", 1), ("VALID", 2)]
+    ("auto_pad", "stride"),
+    [("NOTSET", 2), ("SAME_UPPER", 2), ("SAME_LOWER", 3), ("SAME_LOWER", 1), ("VALID", 2)],
 )
 def test_padding_of_convolutions_depends_on_sizes(auto_pad: str, stride: int) -> None:
     constants = {"w": rand(6, 4, 3, 2), "b": rand(6)}
     attributes = {"auto_pad": auto_pad, "strides": [stride, stride]}
     images("Conv", constants, 13, **attributes)
+    filters("Conv", {"b": rand(6)}, (6, 4), **attributes)
     feeds = [{"x": np.abs(99 * rand(*shape)).astype(np.uint8)} for shape in TWO_SIZES]
     whole = {
         "w": np.abs(30 * rand(6, 4, 3, 3)).astype(np.uint8),
@@ -83,6 +94,9 @@ def test_padding_of_convolutions_depends_on_sizes(auto_pad: str, stride: int) ->
         "q": np.uint8(7),
     }
     check("ConvInteger", {"x": IMAGES}, feeds, whole, attributes, opset=10)
+    feeds = [{**feed, "w": whole["w"]} for feed in feeds]
+    zeros = {name: whole[name] for name in "pq"}
+    check("ConvInteger", {"x": IMAGES, "w": [6, 4, "a", "b"]}, feeds, zeros, attributes, opset=10)
 
 
 POOLS: list[dict[str, Any]] = [
@@ -129,6 +143,7 @@ TRANSPOSED: list[dict[str, Any]] = [
 def test_transposed_convolutions(attributes: dict[str, Any]) -> None:
     constants = {"w": rand(4, 2, 3, 3), "b": rand(2 * attributes.get("group", 1))}
     images("ConvTranspose", constants, 13, **attributes)
+    filters("ConvTranspose", {"b": constants["b"]}, (4, 2), **attributes)
 
 
 @pytest.mark.parametrize(

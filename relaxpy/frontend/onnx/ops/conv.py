@@ -68,7 +68,7 @@ def conv(
     kernel_shape: Sequence[int] | None = None,
     **spans: Unpack[WindowAttributes],
 ) -> Expr:
-    windows = Windows.of(x, kernel_shape or sizes_known_behind(w), **spans)
+    windows = Windows.of(x, kernel_shape or shape_of(w)[2:], **spans)
     return with_bias(cx.emit(convolved(cx, x, w, windows, group)), b)
 
 
@@ -101,7 +101,7 @@ def conv_transpose(
     strides: Sequence[int] | None = None,
 ) -> Expr:
     count = spatial(x)
-    kernel = kernel_shape or sizes_known_behind(w)
+    kernel = kernel_shape or shape_of(w)[2:]
     explicit = auto_pad if auto_pad in ("NOTSET", "VALID") else "NOTSET"
     windows = Windows.of(x, kernel, strides, dilations, pads, explicit)
     before, after = list(windows.before), list(windows.after)

@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import Unpack
 
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops.conv import convolved, sizes_known_behind
+from relaxpy.frontend.onnx.ops.conv import convolved
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
 from relaxpy.frontend.shared.tensors import (
@@ -180,7 +180,7 @@ def _convolved(
     filters = R.astype(w, "int32")
     if w_zero is not None:
         filters = R.subtract(filters, R.astype(_channels(w_zero, rank_of(w)), "int32"))
-    windows = Windows.of(data, kernel_shape or sizes_known_behind(w), **spans)
+    windows = Windows.of(data, kernel_shape or shape_of(w)[2:], **spans)
     return cx.emit(convolved(cx, data, cx.emit(filters), windows, group, "int32"))
 
 
