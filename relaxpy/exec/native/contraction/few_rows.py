@@ -30,7 +30,7 @@ from relaxpy.exec.native.contraction.operands import (
     store,
     total,
 )
-from relaxpy.exec.native.llvm.function import Function, Type, Value
+from relaxpy.exec.native.llvm.function import I8, Function, Type, Value
 
 MOST_ROWS = 4
 """The most rows that are read along the columns."""
@@ -52,6 +52,11 @@ _SPAN = 4096
 """The most sums of a task that reads along the columns."""
 _LEAST_SPAN = 1024
 """The columns that are too few to be divided into two tasks."""
+_SHORT_BYTES = 512
+"""The size up to which adjacent rows are fetched: they are read in columns, and so out of order."""
+_AHEAD = 1 << 11
+"""How many bytes ahead that is."""
+_LINE = 64
 
 
 _Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
@@ -314,6 +319,9 @@ class SpanEmitter(_FewRows):
         def add(a: Sequence[Matrix], b: Sequence[Matrix], start: Size, size: int) -> None:
             scalar, lanes = Type(self.vector.element), self.vector.lanes
             group = [self.at(a, b, combine(f, "add", start, n), axis) for n in range(size)]
+            _, [first_row] = group[0]
+            for line in range(_AHEAD, _AHEAD + size * short_row, _LINE):
+                f.prefetch(f.element(first_row.pointer, line, I8))
             factors = [
                 [f.splat(convert(m, f.load(m.type, m.pointer), scalar), lanes) for m in there]
                 for there, _ in group
@@ -333,6 +341,10 @@ class SpanEmitter(_FewRows):
 
         vectors(begin)
         *before, axis = self.over or (GemmAxis(1),)
+        short_row = 0
+        if isinstance(self.columns, int) and axis.b == self.columns:
+            length = self.columns * contraction.b.type.bits // 8
+            short_row = length if length <= _SHORT_BYTES else 0
 
         def body(a: Sequence[Matrix], b: Sequence[Matrix], _: Sequence[Value]) -> Sequence[Value]:
             extent = axis.extent

@@ -49,10 +49,14 @@ from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
 
 ROWS = 128
-"""The most rows of a task, which share a copy of the block of columns."""
+"""The rows of a task, up to a multiple of those of a tile."""
+_MANY_ROWS = 256
+"""The same where they share a copy of the columns, which takes a part of the task's time."""
+_MANY_BLOCKS = 32
+"""The blocks of columns from which there are tasks enough, however many rows each has."""
 DEPTH = 1024
 """The most products that are added to a tile at a time: a copy of a block has that many rows."""
-BLOCKS = 4
+BLOCKS = 8
 """The most blocks of columns of a task that copies its rows; there are twice as many tasks."""
 UNROLL = 12
 """The most iterations of the innermost axes of the sum that are written one after the other."""
@@ -100,10 +104,6 @@ class TileEmitter:
             self.epilogue = None
         self.f, self.contraction, self.tile = f, contraction, tile
         self.rows, self.columns = contraction.row.extent, contraction.column.extent
-        # A task has whole tiles.
-        self.band_rows = ROWS // tile.rows * tile.rows
-        most = self.band_rows
-        self.height = min(most, self.rows) if isinstance(self.rows, int) else most
         over = merged(contraction.over)
         first = len(over)
         while first and math.prod(extents(over[first - 1 :])) <= DEPTH:
@@ -122,6 +122,8 @@ class TileEmitter:
         self.packed = dots.packed if dots else contraction.accumulator
         self.packs_a = dots is not None or converts(contraction.a, contraction)
         self.packs_b = dots is not None or (self._packs_b() if packs is None else packs)
+        most = self.band_rows = self._rows_of_task()
+        self.height = min(most, self.rows) if isinstance(self.rows, int) else most
         # A task runs over several iterations of an axis that the second operand does not have, the
         # innermost of the outer axes, if each of them has few rows.
         self.strip, self.strips = self._strip()
@@ -134,6 +136,12 @@ class TileEmitter:
         # A task computes several blocks of columns with a copy of its rows.
         self.blocks = self._blocks_of_task(in_task=in_task)
         self.tasks = total(f, self._sizes())
+
+    def _rows_of_task(self) -> int:
+        """The most rows of a task, which has whole tiles."""
+        tile, columns = self.tile, self.columns
+        is_wide = isinstance(columns, int) and columns >= _MANY_BLOCKS * tile.vectors * tile.lanes
+        return up(_MANY_ROWS if self.packs_b and is_wide else ROWS, tile.rows)
 
     def _blocks_of_task(self, *, in_task: bool) -> int:
         """The blocks of columns of a task, if enough tasks are left, or none is needed."""
