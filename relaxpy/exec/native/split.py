@@ -100,7 +100,10 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
 
 def _of_axes(tree: Run, program: KernelProgram) -> Tree:
     """The loops of a run in tasks."""
-    plan, free = program.plan, _free_axes(tree)
+    plan = program.plan
+    if not _is_worth(time_of(tree, plan, ())):
+        return tree
+    free = _free_axes(tree)
     # A batch of unknown size is most likely one, so its elements are divided if there are enough.
     batch = free[0] if free and free[0].extent.constant is None else None
     if batch is not None and not _is_worth(time_of(tree, plan, [batch])):
@@ -123,8 +126,6 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
         return tree
     outer, axis, size = choice
     time = time_of(tree, plan, [*outer, axis])
-    if not _is_worth(math.prod((a.extent for a in outer), start=time * axis.extent)):
-        return tree
     low, high = _block()
     block = Axis(axis.var, low, high)
     axes, ordered = (
