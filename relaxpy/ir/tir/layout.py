@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
-from types import MappingProxyType
 
 from typing_extensions import override
 
@@ -108,7 +107,7 @@ def _layout(name: str, dtype: DataType) -> Layout:
         axes.append(IterVar(domain, Var(axis, dtype), IterVarKind.DataPar))
         if factor is not None:
             factors[axis] = factor
-    return Layout(name, tuple(axes), MappingProxyType(factors))
+    return Layout(name, tuple(axes), factors)
 
 
 def _parsed(name: str) -> list[tuple[str, int | None]]:
