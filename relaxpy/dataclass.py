@@ -13,7 +13,7 @@ from dataclasses import Field
 from functools import lru_cache
 from operator import attrgetter
 from reprlib import recursive_repr
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -189,7 +189,10 @@ def _compiled_constructor(
     }
     for number, field in enumerate(fields):
         names[f"_new{number}"], names[f"_default{number}"] = field.default_factory, field.default
-    kinds = tuple([_kind(f) for f in fields])
+        slot = getattr(cls, field.name, None)
+        if frozen and isinstance(slot, MemberDescriptorType):
+            names[f"{_SET}{number}"] = slot.__set__
+    kinds = tuple([(*_kind(f), f"{_SET}{number}" in names) for number, f in enumerate(fields)])
     template = _template(kinds, frozen=frozen, is_continued=hasattr(cls, "__post_init__"))
     renamed = {f"_field{number}": field.name for number, field in enumerate(fields)}
     code = template.replace(
@@ -218,12 +221,12 @@ def _has_factory(field: Field[Any]) -> bool:
     return field.default_factory is not dataclasses.MISSING
 
 
-_Kind: TypeAlias = tuple[str, bool]
-"""How a constructor gets a field (by "position" or "name", "nowhere" or as a "constant"), and
-whether a function computes its default."""
+_Kind: TypeAlias = tuple[str, bool, bool]
+"""How a constructor gets a field (by "position" or "name", "nowhere" or as a "constant"), whether
+a function computes its default, and whether the constructor fills its slot directly."""
 
 
-def _kind(field: Field[Any]) -> _Kind:
+def _kind(field: Field[Any]) -> tuple[str, bool]:
     has_factory = _has_factory(field)
     if field.init:
         return "name" if field.kw_only else "position", has_factory
@@ -241,7 +244,7 @@ def _template(kinds: tuple[_Kind, ...], *, frozen: bool, is_continued: bool) -> 
     """
     lines: list[str] = []
     by_position, by_name = [_SELF], ["*"]
-    for number, (source, has_factory) in enumerate(kinds):
+    for number, (source, has_factory, has_slot) in enumerate(kinds):
         name = value = f"_field{number}"
         if source == "position":
             by_position.append(name)
@@ -254,7 +257,8 @@ def _template(kinds: tuple[_Kind, ...], *, frozen: bool, is_continued: bool) -> 
             value = new if source == "nowhere" else f"{new} if {name} is {_ABSENT} else {name}"
         elif source == "nowhere":
             continue
-        set_field = f"{_SET}({_SELF}, {name!r}, {value})"
+        by_slot = f"{_SET}{number}({_SELF}, {value})"
+        set_field = by_slot if has_slot else f"{_SET}({_SELF}, {name!r}, {value})"
         lines.append(set_field if frozen else f"{_SELF}.{name} = {value}")
     if is_continued:
         lines.append(f"{_SELF}.__post_init__()")

@@ -92,14 +92,14 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
                     return Tasks((axis,), inner.axis, 1, low, high, rows, time)
             rows = replace(tree, axis=Axis(axis.var, low, high))
             return Tasks((), axis, size, low, high, rows, time * size)
-        case Run():
+        case Run() if _is_worth(time_of(tree, program.plan, ())):
             return _of_axes(tree, program)
         case _:
             return tree
 
 
 def _of_axes(tree: Run, program: KernelProgram) -> Tree:
-    """The loops of a run in tasks."""
+    """The loops of a run, which are worth tasks, in these."""
     plan, free = program.plan, _free_axes(tree)
     # A batch of unknown size is most likely one, so its elements are divided if there are enough.
     batch = free[0] if free and free[0].extent.constant is None else None
@@ -123,8 +123,6 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
         return tree
     outer, axis, size = choice
     time = time_of(tree, plan, [*outer, axis])
-    if not _is_worth(math.prod((a.extent for a in outer), start=time * axis.extent)):
-        return tree
     low, high = _block()
     block = Axis(axis.var, low, high)
     axes, ordered = (
@@ -197,7 +195,8 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
 
     None if the results themselves can be divided, or if there is too little to accumulate.
     """
-    if not run.accumulations or product_of(run) is not None:
+    is_worth = bool(run.accumulations) and _is_worth(time_of(run, plan, ()))
+    if not is_worth or product_of(run) is not None:
         return None
     axes, along = run.axes, lane_axis(run)
     variables = {a.var for a in run.loops}
@@ -211,7 +210,7 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
         return None
     time = time_of(run, plan, [axis])
     size, extent = _size(axis, along, time.constant), axis.extent.constant
-    if not _is_worth(time * axis.extent) or (extent is not None and extent <= size):
+    if extent is not None and extent <= size:
         return None
     return _split(run, axis, size, time * size)
 

@@ -333,8 +333,9 @@ class Conversions:
             ]
         for name, default, convert in steps:
             value = getattr(node, name)
-            value = default if value is None and default == () else value
-            object.__setattr__(node, name, convert(value))
+            new = convert(default if value is None and default == () else value)
+            if new is not value:
+                object.__setattr__(node, name, new)
 
 
 def checks_of(

@@ -61,13 +61,17 @@ class _LongKey(NamedTuple):
 
 
 @gc_paused
-def structural_hash(node: object, map_free_vars: bool = False) -> int:
+def structural_hash(node: object, map_free_vars: bool = False, *, whole_arrays: bool = True) -> int:
     """Return a hash that structurally equal nodes share; only the first tokens are hashed.
+
+    Without `whole_arrays`, that is also so of the elements of arrays, for those who compare what
+    has the same hash.
 
     Errors:
         MisuseError (also TypeError): the node contains a value that is not hashable.
     """
-    tokens = Walk(map_free_vars=map_free_vars).tokens(_as_node(node))
+    walk = Walk(map_free_vars=map_free_vars, whole_arrays=whole_arrays)
+    tokens = walk.tokens(_as_node(node))
     return _hash(tuple(islice(tokens, _MAX_HASHED_TOKENS)), node)
 
 

@@ -129,9 +129,16 @@ class Walk:
     variable changes its name.
     """
 
-    def __init__(self, *, map_free_vars: bool, skip_tensor_content: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        map_free_vars: bool,
+        skip_tensor_content: bool = False,
+        whole_arrays: bool = True,
+    ) -> None:
         self.map_free_vars = map_free_vars
         self.skip_tensor_content = skip_tensor_content
+        self.whole_arrays = whole_arrays
         self.visit: Visit | None = None
         self.names: dict[int, _Name] = {}
         self.defined: list[int] = []
@@ -265,7 +272,7 @@ class Walk:
             return "table", tuple(map(str, keys)), *members
         if self.skip_tensor_content and isinstance(value, np.ndarray):
             return "array", value.dtype.name, value.shape
-        return _plain(value)
+        return _plain(value, whole_arrays=self.whole_arrays)
 
     def variable(self, subject: Node, defines: bool, binds_dims: bool) -> tuple[object, bool]:
         """Return the name of a variable, and whether it was visited before."""
@@ -377,16 +384,17 @@ _PLAIN = frozenset((str, int, DataType, type(None)))
 
 
 _HASHED: Final = 1 << 12
-"""Bytes of an array beyond which a hash stands for its elements."""
+"""Bytes of an array beyond which a hash, or the first of them, stand for its elements."""
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, *, whole_arrays: bool = True) -> object:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, (np.ndarray, np.generic)):
         data = np.ascontiguousarray(value)
         elements = data.reshape(-1).view(np.uint8).data
-        content = sha256(elements).digest() if data.nbytes > _HASHED else elements.tobytes()
+        is_hashed = whole_arrays and data.nbytes > _HASHED
+        content = sha256(elements).digest() if is_hashed else elements[:_HASHED].tobytes()
         return "array", data.dtype.name, value.shape, content
     if isinstance(value, float):
         return "float", value.hex()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 
 from typing_extensions import override
 
@@ -46,15 +47,7 @@ class Layout:
         kind = DataType(dtype)
         if kind.family != "int" or kind.vector:
             raise unexpected(dtype, "axes run over signed integers")
-        axes: list[IterVar] = []
-        factors: dict[str, int] = {}
-        for axis, factor in _parsed(name):
-            size = Var(f"{axis}_size", kind) if factor is None else ops.const(factor, kind)
-            domain = Range.from_min_extent(ops.const(0, kind), size)
-            axes.append(IterVar(domain, Var(axis, kind), IterVarKind.DataPar))
-            if factor is not None:
-                factors[axis] = factor
-        return Layout(name, tuple(axes), factors)
+        return _layout(name, kind)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,6 +94,20 @@ class Layout:
     @override
     def __repr__(self) -> str:
         return f"Layout({self.name!r})"
+
+
+@lru_cache(maxsize=1 << 6)
+def _layout(name: str, dtype: DataType) -> Layout:
+    """Return the layout with this name: inference reads those of each convolution repeatedly."""
+    axes: list[IterVar] = []
+    factors: dict[str, int] = {}
+    for axis, factor in _parsed(name):
+        size = Var(f"{axis}_size", dtype) if factor is None else ops.const(factor, dtype)
+        domain = Range.from_min_extent(ops.const(0, dtype), size)
+        axes.append(IterVar(domain, Var(axis, dtype), IterVarKind.DataPar))
+        if factor is not None:
+            factors[axis] = factor
+    return Layout(name, tuple(axes), factors)
 
 
 def _parsed(name: str) -> list[tuple[str, int | None]]:

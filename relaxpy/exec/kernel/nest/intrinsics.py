@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, cast
 
 from relaxpy.errors import CompileError
@@ -56,27 +57,28 @@ def check_datatypes(func: PrimFunc, name: str) -> None:
                         hint='for the bits of a float write T.reinterpret("int32", x)',
                     )
 
-    for loop in occurrences(func.body, For):
-        thread = _thread(loop)
-        for call in occurrences(loop, Call) if thread else ():
+    threads = [loop for loop in occurrences(func.body, For) if _thread(loop)]
+    for loop in threads:
+        for call in occurrences(loop, Call):
             if call.op is _BARRIER:
                 raise CompileError(
-                    f"{name}: the intrinsic {_BARRIER.name} cannot run in a loop over {thread}",
+                    f"{name}: the intrinsic {_BARRIER.name} cannot run in a loop over "
+                    f"{_thread(loop)}",
                     span=loop.span,
                     hint="end the loop before it, and write another one after it",
                 )
-    _check_local_buffers(func, name)
+    if len(threads) > 1:
+        _check_local_buffers(func, name, threads)
 
 
-def _check_local_buffers(func: PrimFunc, name: str) -> None:
-    """Check that no loop over threads reads what each thread of another loop wrote for itself.
+def _check_local_buffers(func: PrimFunc, name: str, threads: Sequence[For]) -> None:
+    """Check that no loop over threads reads what each of another loop wrote for itself.
 
     A GPU has a local buffer for each thread; here, there is one where the buffer is allocated.
     """
-    threads = [loop for loop in occurrences(func.body, For) if _thread(loop)]
     allocated = [b for block in occurrences(func.body, Block) for b in block.alloc_buffers]
     local = {buffer for buffer in allocated if buffer.scope() == "local"}
-    if len(threads) < 2 or not local:
+    if not local:
         return
     written: set[tuple[Buffer, str]] = set()
     for loop in threads:

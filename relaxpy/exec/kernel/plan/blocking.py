@@ -101,7 +101,7 @@ def _tiled(
     result: list[Tree] = []
     rows = _Rows(plan, worth)
     for tree in trees:
-        if isinstance(tree, Run) and rows.extended(tree):
+        if isinstance(tree, Run) and rows.members and rows.extended(tree):
             continue
         result += _blocked(rows, siblings, worth)
         rows = _Rows(plan, worth)

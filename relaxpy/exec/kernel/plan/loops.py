@@ -277,8 +277,10 @@ def _coalesced(loop: Loop, shape_vars: Container[Var]) -> Loop | None:
     if mentions(inner.stop, {loop.axis.var}):
         return None
     exprs = [e for item in body for e in _all_expressions(item)]
-    if any(mentions(e, {loop.axis.var}) and not mentions(e, {inner.var}) for e in exprs):
-        return None
+    indices = (i for e in exprs for load in occurrences(e, BufferLoad) for i in load.indices)
+    for expr in (*exprs, *indices):
+        if mentions(expr, {loop.axis.var}) and not mentions(expr, {inner.var}):
+            return None
     joint = coalesced_axis(loop.axis, inner, shape_vars)
     if joint is None:
         return None

@@ -149,16 +149,13 @@ class Assignment:
     def relocated(self, place: Callable[[BufferLoad], BufferLoad]) -> Assignment:
         """The same with the elements of buffers in other places, of other buffers."""
 
-        def rule(node: Node) -> Node | None:
-            if not isinstance(node, BufferLoad):
-                return None
-            return place(BufferLoad(node.buffer, tuple(map(change, node.indices))))
-
         def change(expr: PrimExpr) -> PrimExpr:
+            rule = lambda node: place(node) if isinstance(node, BufferLoad) else None  # noqa: E731
             return cast("PrimExpr", rewrite(expr, rule))
 
-        target = place(BufferLoad(self.target, tuple(map(change, self.indices))))
-        return replace(self.rewritten(change), target=target.buffer, indices=target.indices)
+        moved = self.rewritten(change)
+        target = place(BufferLoad(moved.target, moved.indices))
+        return replace(moved, target=target.buffer, indices=target.indices)
 
     def substituted(self, values: Mapping[Var, PrimExpr]) -> Assignment:
         """The same with `values`, converted to their datatypes, for variables."""

@@ -123,6 +123,10 @@ def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
     return code
 
 
+_LONG: Final = 1 << 15
+"""Characters of a module for which LLVM takes more memory than the next module needs, too."""
+
+
 def compile_assembly(text: str, machine: Machine | None = None) -> str:
     """The assembly of a module of LLVM IR, for reading."""
     assembly: str = _generate("emit_assembly", text, machine or host())
@@ -139,7 +143,8 @@ def _generate(method: str, text: str, machine: Machine, *, optimised: bool = Tru
         binding.parse_assembly(text, context) as parsed,
     ):
         result = getattr(target_machine(machine, optimised=optimised), method)(parsed)
-    return_memory()
+    if len(text) >= _LONG:
+        return_memory()
     return result
 
 

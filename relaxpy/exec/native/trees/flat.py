@@ -12,6 +12,7 @@ from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import cast_to, floordiv, floormod
@@ -31,7 +32,7 @@ def with_flat_axes(program: KernelProgram) -> KernelProgram:
     for number, tree in enumerate(trees):
         run = _alone(tree, program)
         while run is not None and (joiner := _joiner(run)) is not None:
-            trees[number] = run = joiner.run()
+            trees[number] = run = joiner.run
             for old, new in joiner.buffers.items():
                 if old in elided:
                     elided.add(new)
@@ -118,10 +119,11 @@ class _Joiner:
         """Whether the axes occur in these accesses only."""
         return bool(self.buffers) and not any(
             mentions(expr, self.pair)
-            for m in self.run().assignments
+            for m in self.run.assignments
             for expr in (*m.indices, m.value, *m.guards)
         )
 
+    @late_property
     def run(self) -> Run:
         """The run with one axis."""
         old = self.old

@@ -86,7 +86,7 @@ def normalize_functions(
     for group in _callees_first(mod):
         signatures: dict[str, StructInfo] = {}
         for name in group:
-            func = mod[name]
+            func = mod.find_function(name)
             assert isinstance(func, Function)
             try:
                 result = _normalized(func, mod, out, stronger)

@@ -13,6 +13,7 @@ from relaxpy.ir.relax.block_builder.signatures import known_signature
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, StructInfo
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import Stmt
 
 
 def as_gvar(gvar: object) -> GlobalVar:
@@ -30,13 +31,21 @@ _Look: TypeAlias = tuple[object, ...]
 
 
 def _look(func: BaseFunc) -> _Look:
-    """What equal functions have in common, found quickly: their kind, and arrays or bindings."""
+    """What equal functions have in common, found quickly, such as arrays, or numbers of bindings.
+
+    Kernels of operators on the same arrays differ in the value that their innermost statement has.
+    """
+    kind, names = type(func), frozenset(func.attrs)
     if isinstance(func, Function):
-        return Function, len(func.params), *(len(b.bindings) for b in func.body.blocks)
+        return kind, names, len(func.params), *(len(b.bindings) for b in func.body.blocks)
     if not isinstance(func, PrimFunc):
-        return (type(func),)
+        return kind, names
+    stmt: Stmt | None = func.body
+    while inner := getattr(stmt, "body", None) or getattr(stmt, "block", None):
+        stmt = inner
     arrays = (func.buffer_of(param) for param in func.params)
-    return PrimFunc, *(a and (a.dtype, *map(_known, a.shape)) for a in arrays)
+    shapes = (a and (a.dtype, *map(_known, a.shape)) for a in arrays)
+    return kind, names, type(stmt), type(getattr(stmt, "value", None)), *shapes
 
 
 def _known(size: PrimExpr) -> int | None:

@@ -44,9 +44,10 @@ class Signatures(MutableMapping[str, StructInfo]):
     def __getitem__(self, name: str) -> StructInfo:
         known = self._known.get(name)
         if known is None:
-            if name not in self._mod:
+            func = self._mod.find_function(name)
+            if func is None:
                 raise KeyError(name)
-            known = self._known[name] = self._signature(self._mod[name])
+            known = self._known[name] = self._signature(func)
         return known
 
     @override

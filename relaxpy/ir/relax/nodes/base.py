@@ -194,6 +194,8 @@ class StructInfo(Node):
                     break
             else:
                 return True
+        elif other is None:
+            return False
         elif not isinstance(other, StructInfo):
             try:
                 other = as_struct_info(other)

@@ -129,7 +129,7 @@ class _Eliminator(BindingRewriter):
             return None  # each evaluation returns new memory, whose elements are not defined
         is_new = isinstance(binding, rx.VarBinding) and _is_new(value)
         table = self.computed if is_new else self.lasting
-        key = structural_hash(value)
+        key = structural_hash(value, whole_arrays=False)
         known = table.get(key, ())
         first = next((b for b in known if _is_same(b, binding)), None)
         if first is None:

@@ -143,7 +143,7 @@ class Lifting:
             images = {var: image for var, image in images.items() if var is not image}
             for binding in member.candidates:
                 here = replace_variables(binding, images)
-                same = by_key.setdefault(structural_hash(here.value), [])
+                same = by_key.setdefault(structural_hash(here.value, whole_arrays=False), [])
                 shared = next((s for s in same if bind_equally(s.binding, here)), None)
                 if shared is None or len(self.members) == 1:
                     shared = _Shared(here, [[] for _ in self.members])
