@@ -106,7 +106,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(
             f"{RELAX}/analysis/{n}.py"
             for n in (
-                *("normal_form", "purity", "survey", "well_formed"),
+                *("purity", "survey", "well_formed"),
                 *("wf_annotations", "wf_functions", "wf_scopes"),
             )
         ),

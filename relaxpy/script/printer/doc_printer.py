@@ -74,7 +74,7 @@ def to_python_script(
 def _underlined(root: Doc, paths: Iterable[AccessPath]) -> set[int]:
     """Return the ids of the documents that have the longest prefix of one of the paths."""
     found: dict[AccessPath, list[int]] = {}
-    for doc in preorder([root], Doc.children):
+    for doc in preorder([root], lambda doc: doc.children()):
         for path in doc.source_paths:
             found.setdefault(path, []).append(id(doc))
     underlined: set[int] = set()

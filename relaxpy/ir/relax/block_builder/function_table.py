@@ -35,11 +35,12 @@ def _look(func: BaseFunc) -> _Look:
 
     Kernels of operators on the same arrays differ in the value that their innermost statement has.
     """
-    kind, names = type(func), frozenset(func.attrs)
+    kind = type(func)
+    if not isinstance(func, (Function, PrimFunc)):
+        return (kind,)
+    names = frozenset(func.attrs)
     if isinstance(func, Function):
         return kind, names, len(func.params), *(len(b.bindings) for b in func.body.blocks)
-    if not isinstance(func, PrimFunc):
-        return kind, names
     stmt: Stmt | None = func.body
     while inner := getattr(stmt, "body", None) or getattr(stmt, "block", None):
         stmt = inner
