@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.dependence import may_run_at_once
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
 from relaxpy.exec.native.trees import cost
 from relaxpy.exec.native.trees.batches import within_batch
 from relaxpy.exec.native.trees.cost import time_of
@@ -76,9 +77,18 @@ def _outermost(tree: Tree, program: KernelProgram, partial: list[Buffer]) -> Ite
 
 
 def _divided(tree: Tree, program: KernelProgram) -> Tree:
+    plan = program.plan
     match tree:
-        case For(body=body):
-            return replace(tree, body=tuple(_divided(inner, program) for inner in body))
+        case For(axis=axis, body=body):
+            time, extent = time_of(tree, plan, [axis]), axis.extent
+            divided = tuple(_divided(part, program) for part in body)
+            is_same = all(a is b for a, b in zip(body, divided, strict=True))
+            is_long = is_same or (extent.constant or 0) >= _FEW
+            if is_long and _is_worth(time * extent) and _in_any_order(tree, plan):
+                low, high = _block()
+                block = replace(tree, axis=Axis(axis.var, low, high))
+                return Tasks((), axis, 1, low, high, block, time)
+            return tree if is_same else replace(tree, body=divided)
         case Tile(axis=axis, size=int(size)):
             low, high = _block()
             time = time_of(tree, program.plan, [axis])
@@ -96,6 +106,14 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
             return _of_axes(tree, program)
         case _:
             return tree
+
+
+def _in_any_order(tree: For, plan: Plan) -> bool:
+    """Whether the iterations of a loop may run at once."""
+    statements = [s for run in runs((tree,)) for s in (*run.statements, *run.after)]
+    return not plan.calls_functions and may_run_at_once(
+        tree.axis, statements, plan.shape_vars, plan.shared
+    )
 
 
 def _of_axes(tree: Run, program: KernelProgram) -> Tree:

@@ -111,6 +111,45 @@ def test_random_kernels_have_the_same_bits_and_do_what_their_text_says(
         assert all(result == results[0] for result in results), seed
 
 
+SEGMENTS = """
+@T.prim_func
+def f(
+    start: T.Buffer((40,), "int64"), x: T.Buffer((300, 50), "float32"),
+    y: T.Buffer((40, 50), "float32"), n: T.Buffer((40,), "int64"),
+):
+    for k in range(39):
+        local = T.decl_buffer((1,), "int64")
+        local[0] = 0
+        for i in range(start[k], start[k + 1]):
+            for j in range(50):
+                y[{row}, j] = y[{row}, j] + x[i, j]
+            local[0] = local[0] + 1
+        n[k] = local[0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "at_once"),
+    [("k", True), ("39 - k", True), ("k // 2", False), ("k % 20", False), ("start[k]", False)],
+)
+def test_loops_whose_iterations_do_not_meet_run_at_once(
+    row: str, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    func = from_source(SEGMENTS.format(row=row))
+    assert ("tasks of k" in tree_of(func)) is at_once
+    start = np.sort(RNG.integers(0, 40, 40))
+    x = floats(300, 50)
+    found = []
+    for target, threads in (("reference", 1), ("native", 1), ("native", 3)):
+        monkeypatch.setattr(pool, "pool", lambda threads=threads: pool_of(threads))
+        y, n = np.zeros((40, 50), "float32"), np.zeros(40, "int64")
+        relaxpy.compile(func, target=target)["f"](start, x, y, n)
+        found.append((y, n))
+    for y, n in found[1:]:
+        np.testing.assert_allclose(y, found[0][0], rtol=1e-6)
+        np.testing.assert_array_equal(n, found[0][1])
+
+
 @pytest.mark.parametrize("rows", [1, 2, 15, 16, 17, 33, 257])
 def test_tasks_do_not_reach_beyond_arrays(rows: int) -> None:
     func = function(

@@ -148,6 +148,34 @@ def meets_itself(
     return _axes_that_agree(pairs, (*serial, *axes), outer, shape_vars, roots) == loops
 
 
+def may_run_at_once(
+    axis: Axis,
+    statements: Sequence[Statement],
+    shape_vars: Container[Var],
+    roots: Mapping[Buffer, Buffer],
+) -> bool:
+    """Whether iterations of `axis`, a loop around all `statements`, run in any order.
+
+    None of them writes what another one accesses.
+    """
+    compare = _Comparison(shape_vars)
+    for i, j in possible_conflicts(statements, shape_vars, roots):
+        first, second = statements[i], statements[j]
+        common = common_axes(first, second)
+        level = next((n for n in range(common) if first.axes[n].var is axis.var), None)
+        if level is None:
+            return False
+        for x, y in _conflicts(first, second):
+            root = roots.get(x.buffer, x.buffer)
+            if root is not roots.get(y.buffer, y.buffer):
+                continue
+            x, y = (Access(root, a.indices, a.maps) for a in (x, y))
+            directions = compare.directions(x, first.axes, y, second.axes, common)
+            if directions is not None and directions[level] != {SAME}:
+                return False
+    return True
+
+
 def common_indices(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> Set[Var]:
     """The variables that are the same where both are those of one element.
 

@@ -46,7 +46,7 @@ class Tasks(Tree):
     size: int
     low: Var
     high: Var
-    body: Run | Tile
+    body: Run | Tile | For
     cost: IndexPoly
     number: Axis | None = None
 

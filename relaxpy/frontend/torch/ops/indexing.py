@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
+from relaxpy.frontend.shared.loops import Loops, kernel, whole
 from relaxpy.frontend.shared.tensors import Size, dtype_of, product, rank_of, reshaped, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
@@ -15,8 +17,11 @@ from relaxpy.frontend.torch.ops.movement import bounds
 from relaxpy.frontend.torch.ops.parts import norm
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.frontend.torch.symbols import sympy_of
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, const
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import Select
 
 
 def wrapped(cx: Context, indices: Expr, size: Size) -> Expr:
@@ -345,51 +350,55 @@ def embedding_bag(
     has_last: bool = False,
     padding: int = -1,
 ) -> tuple[Expr, ...]:
-    (count,), (bags,) = shape_of(indices), cx.result_shape(0)[:1]
-    starts = R.astype(offsets, "int64")
-    if has_last:
-        starts = R.strided_slice(starts, [0], [0], [bags])
-    places = R.arange(0, count, 1, "int64")
-    bag = R.astype(R.bucketize(places, starts, right=True), "int64")
-    bag = cx.emit(R.subtract(bag, const(1, "int64")))
-    if padding >= 0:
-        bag = R.where(
-            R.equal(R.astype(indices, "int64"), const(padding, "int64")),
-            cx.tensor(bags, "int64"),
-            bag,
-        )
-    rows = R.take(weight, indices, 0)
-    if weights is not None:
-        rows = R.multiply(rows, R.expand_dims(weights, 1))
-    width = shape_of(weight)[1]
-    whole = (cx.simplify(bags + 1), width)
-    ones = R.ones((count,), dtype_of(weight))
-    sizes = R.scatter_elements(R.zeros(whole[:1], dtype_of(weight)), bag, ones, 0, "add")
-    spread = cx.emit(R.expand_dims(bag, 1))
-    if mode == 2:
-        lowest = R.full(whole, const(-np.inf, dtype_of(weight)), dtype_of(weight))
-        y = R.scatter_nd(lowest, spread, rows, "max")
-        y = R.where(
-            R.equal(R.expand_dims(sizes, 1), const(0, dtype_of(weight))),
-            const(0, dtype_of(weight)),
-            y,
-        )
-    else:
-        y = R.scatter_nd(R.zeros(whole, dtype_of(weight)), spread, rows, "add")
-    if mode == 1:
-        y = R.divide(y, R.maximum(R.expand_dims(sizes, 1), const(1, dtype_of(weight))))
+    (count,), (bags, width) = shape_of(indices), cx.result_shape(0)
+    greatest = mode == 2
+    chooses = greatest and cx.uses(3)
+
+    def write(k: Loops, weight: Any, indices: Any, offsets: Any, *buffers: Any) -> None:
+        factors, (y, sizes) = buffers[: weights is not None], buffers[weights is not None :][:2]
+        with k.loop(bags, name="bag") as bag:
+            with k.loop(width) as j:
+                k.store(y, (bag, j), 0.0)
+                if chooses:
+                    k.store(buffers[-1], (bag, j), 0)
+            start, end = k.local(offsets[bag], "int64"), k.local(indices.shape[0], "int64")
+            with k.when(bag + 1 < offsets.shape[0]):
+                k.store(end, 0, offsets[bag + 1])
+            size = k.local(0, "int64")
+            with k.loop(end[0] - start[0], start[0]) as i:
+                row = ops.cast_to(indices[i], DataType("int64"))
+                counts = row != padding if padding >= 0 else ops.const(1, "bool")
+                with k.when(counts) if padding >= 0 else nullcontext(), k.loop(width) as j:
+                    value = weight[row, j]
+                    if greatest:
+                        with k.when((size[0] == 0) | (value > y[bag, j])):
+                            k.store(y, (bag, j), value)
+                            if chooses:
+                                k.store(buffers[-1], (bag, j), row)
+                    else:
+                        part = value * factors[0][i] if factors else value
+                        k.store(y, (bag, j), y[bag, j] + part)
+                k.store(size, 0, size[0] + ops.cast_to(counts, DataType("int64")))
+            k.store(sizes, bag, size[0])
+            if mode == 1:
+                divisor = k.local(Select(size[0] > 0, size[0], whole(1)), str(y.dtype))
+                with k.loop(width) as j:
+                    k.store(y, (bag, j), y[bag, j] / divisor[0])
+
+    outputs = [((bags, width), dtype_of(weight)), ((bags,), "int64")]
+    outputs += [((bags, width), "int64")] * chooses
+    inputs = [weight, indices, offsets, *([weights] if weights is not None else [])]
+    y, sizes, *chosen = kernel(cx, "embedding_bag", outputs, inputs, write)
     rest = [R.zeros(tuple(cx.result_shape(k)), cx.result_dtype(k)) for k in (1, 2, 3)]
     if mode and cx.uses(1):
-        rest[0] = bag
+        starts = R.strided_slice(R.astype(offsets, "int64"), [0], [0], [bags])
+        places = R.arange(0, count, 1, "int64")
+        bag = R.astype(R.bucketize(places, starts, right=True), "int64")
+        is_padding = R.equal(R.astype(indices, "int64"), const(padding, "int64"))
+        bag = R.subtract(bag, const(1, "int64"))
+        rest[0] = R.where(is_padding, cx.tensor(bags, "int64"), bag) if padding >= 0 else bag
     if mode and cx.uses(2):
-        rest[1] = R.astype(R.strided_slice(sizes, [0], [0], [bags]), "int64")
-    if mode == 2 and cx.uses(3):
-        y = cx.emit(y)
-        found = R.equal(rows, R.take(y, bag, 0))
-        number = R.broadcast_to(R.expand_dims(places, 1), (count, width))
-        last = cx.tensor(cx.simplify(count - 1), "int64")
-        least = R.broadcast_to(last, whole)
-        first = R.scatter_nd(least, spread, R.where(found, number, last), "min")
-        chosen = R.strided_slice(first, [0], [0], [bags])
-        rest[2] = R.take(R.astype(indices, "int64"), chosen, 0)
-    return R.strided_slice(y, [0], [0], [bags]), *rest
+        rest[1] = sizes
+    if chosen:
+        rest[2] = chosen[0]
+    return y, *rest
