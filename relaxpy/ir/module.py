@@ -37,6 +37,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
     __slots__ = ("__name__", "_python_class", "attrs", "global_infos")
     _fields = ("functions_by_name", "attrs", "global_infos")
     _kind = GlobalVar
+    __name__: str
 
     def __init__(
         self,
