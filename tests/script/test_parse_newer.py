@@ -19,7 +19,7 @@ from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import from_source, ir as I, relax as R, tir as T, tirx
+from relaxpy.script import from_source, ir as I, relax as R, s_tir, tir as T, tirx
 from relaxpy.script.language.hardware import INTRINSICS
 from relaxpy.script.parser.graph.signature import SignatureReader
 from relaxpy.script.parser.graph.values import GraphEvaluator
@@ -46,16 +46,16 @@ def graph(text: str) -> rx.Function:
 
 def test_the_newer_name_of_kernels() -> None:
     func = read("""
-        from tvm.script import ir as I, tirx as T
+        from tvm.script import ir as I, s_tir as Ts, tirx as T
         import tvm
         import tvm.script.parser, relaxpy
 
-        @T.prim_func
-        def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        @Ts.function
+        def main(A: T.Tensor((4,), "float32"), B: T.Buffer((4,), "float32")):
             T.func_attr({"tirx.noalias": True})
             size = T.bind(4)
             for i in range(size):
-                with T.sblock("copy"):
+                with Ts.sblock("copy"):
                     vi = T.axis.spatial(4, i)
                     T.sblock_attr({"mark": 1})
                     C = T.sblock_alloc_buffer((4,), "float32")
@@ -65,7 +65,42 @@ def test_the_newer_name_of_kernels() -> None:
     assert func.attrs["tir.noalias"]
     assert "size: T.int32 = 4" in func.script()
     assert 'with T.block("copy"):' in func.script()
-    assert tirx is T
+    assert tirx is s_tir is T
+
+
+def test_variables_of_annotations_may_be_made_outside() -> None:
+    n, m = I.dynamic("n"), T.dynamic("m", dtype="int32")
+
+    @I.ir_module
+    class Outside:
+        @T.prim_func
+        def copy(A: T.Buffer((m, 2), "float32"), B: T.Buffer((m, 2), "float32")):
+            for i, j in T.grid(m, 2):
+                B[i, j] = A[i, j]
+
+        @R.function
+        def main(x: R.Tensor((n, 2), "float32")) -> R.Tensor((n, 2), "float32"):
+            return R.call_tir(Outside.copy, (x,), out_sinfo=R.Tensor((n, 2), "float32"))
+
+    inside = read("""
+        from tvm.script import ir as I, relax as R, tir as T
+
+        @I.ir_module
+        class Inside:
+            @T.prim_func
+            def copy(a: T.handle, b: T.handle):
+                m = T.int32()
+                A = T.match_buffer(a, (m, 2))
+                B = T.match_buffer(b, (m, 2))
+                for i, j in T.grid(m, 2):
+                    B[i, j] = A[i, j]
+
+            @R.function
+            def main(x: R.Tensor(("n", 2), "float32")) -> R.Tensor(("n", 2), "float32"):
+                n = T.int64()
+                return R.call_tir(Inside.copy, (x,), out_sinfo=R.Tensor((n, 2), "float32"))
+    """)
+    assert_structural_equal(inside, Outside)
 
 
 @pytest.mark.parametrize(
