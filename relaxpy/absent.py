@@ -108,6 +108,13 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("contrib", "popen_pool", "concurrent.futures of Python calls functions in other processes"),
     ("contrib", "dlpack", "relaxpy.runtime.from_dlpack reads what supports DLPack"),
     ("topi", "cuda gpu x86 arm_cpu cpp", "relaxpy.topi has one form of each function"),
+    ("topi", "vision", "the operators of relax.op.vision find regions and boxes"),
+    (
+        "topi",
+        "signal sparse sparse_reshape sparse_fill_empty_rows rnn random unique strided_set "
+        "fixed_point_multiply",
+        "te.compute makes a tensor of a formula, and te.extern one of a kernel",
+    ),
     ("target", "arm_cpu cuda hexagon intel_graphics mali rocm", _TARGET),
     ("target", "codegen list_kinds list_tags register_tag", _TARGET),
     (

@@ -302,6 +302,15 @@ class Executable(CopiedByReference, StatefulCalls):
         """Call `main`, or the only function (TOP-2)."""
         return self._default('ex["{}"](...)')(*args, **kwargs)
 
+    @property
+    def entry_name(self) -> str:
+        """The name of the function that a call of the executable calls.
+
+        Errors:
+            UnknownNameError: there are several, and none is called `main`.
+        """
+        return self._default('ex["{}"]').signature.name
+
     def _default(self, usage: str) -> EntryPoint:
         """The function `main`, or the only one; `usage` says how to name another."""
         if len(self._entries) == 1:

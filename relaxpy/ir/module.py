@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
@@ -33,9 +34,10 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         MisuseError (also TypeError): a value is not a function.
     """
 
-    __slots__ = ("_python_class", "attrs", "global_infos")
+    __slots__ = ("__name__", "_python_class", "attrs", "global_infos")
     _fields = ("functions_by_name", "attrs", "global_infos")
     _kind = GlobalVar
+    __name__: str
 
     def __init__(
         self,
@@ -229,7 +231,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
     def replace_global_vars(
         self, replacements: Mapping[GlobalVar | str, GlobalVar | str]
     ) -> IRModule:
-        """Return a copy with renamed functions, also at their uses.
+        """Return a copy with renamed functions, also at their uses; the module itself if none is.
 
         The `global_symbol` of a public function is renamed, too.
 
@@ -241,6 +243,8 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
             self._find(old): new if isinstance(new, GlobalVar) else GlobalVar(new)
             for old, new in replacements.items()
         }
+        if not renamed:
+            return self
         names = {old.name_hint: new for old, new in renamed.items()}
         result = IRModule(None, self.attrs, self.global_infos)
         result._python_class = self._python_class
@@ -260,10 +264,20 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         return result
 
     @staticmethod
-    def from_expr(func: BaseFunc) -> IRModule:
-        """Return a module of one function, named by its `global_symbol` or `main`."""
-        check_type(func, BaseFunc, "expected a function", hint=_hint_for(func))
-        return IRModule({str(func.attrs.get("global_symbol") or "main"): func})
+    def from_expr(
+        expr: BaseFunc,
+        functions: Mapping[GlobalVar, BaseFunc] | Mapping[str, BaseFunc] | None = None,
+    ) -> IRModule:
+        """Return a module of `functions` and one more, named by its `global_symbol` or `main`.
+
+        Its `global_symbol` replaces the function of that name; `main` becomes `main_1` if there is
+        one.
+        """
+        check_type(expr, BaseFunc, "expected a function", hint=_hint_for(expr))
+        module, symbol = IRModule(functions), expr.attrs.get("global_symbol")
+        names = chain(("main",), map("main_{}".format, count(1)))
+        module[str(symbol or next(name for name in names if name not in module))] = expr
+        return module
 
 
 def _hint_for(func: object) -> str | None:

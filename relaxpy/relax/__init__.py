@@ -22,6 +22,7 @@ from relaxpy.ir.relax.op import (
     call_pure_packed as call_pure_packed,
     call_tir as call_tir,
     call_tir_inplace as call_tir_inplace,
+    call_tir_packed as call_tir_packed,
     call_tir_with_grad as call_tir_with_grad,
 )
 from relaxpy.ir.relax.pipelines import get_default_pipeline as get_default_pipeline

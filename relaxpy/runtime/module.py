@@ -2,5 +2,6 @@
 
 from relaxpy.exec.compile import load_executable, load_executable as load_module
 from relaxpy.exec.executable import Executable as Module
+from relaxpy.exec.stateful import BenchmarkResult
 
-__all__ = ["Module", "load_executable", "load_module"]
+__all__ = ["BenchmarkResult", "Module", "load_executable", "load_module"]

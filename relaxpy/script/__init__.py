@@ -7,10 +7,20 @@ from relaxpy.script.diagnostics import show_diagnostics
 from relaxpy.script.ir import ir_module
 from relaxpy.script.read import from_source, from_source as parse
 
-#: The newer name of `tir`.
-tirx = tir
+#: The newer names of `tir`.
+s_tir = tirx = tir
 
 _show_uncaught_errors()
 _hint_at_absent(globals())
 
-__all__ = ["from_source", "ir", "ir_module", "parse", "relax", "show_diagnostics", "tir", "tirx"]
+__all__ = [
+    "from_source",
+    "ir",
+    "ir_module",
+    "parse",
+    "relax",
+    "s_tir",
+    "show_diagnostics",
+    "tir",
+    "tirx",
+]

@@ -11,6 +11,7 @@ from relaxpy.errors import check_type, unexpected
 from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.script.language import records as _records
+from relaxpy.script.language.tir_directives import dynamic, meta_var
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
     DecoratesClass as _DecoratesClass,
@@ -25,8 +26,10 @@ vdevice = _infos.VDevice
 __all__ = [
     "Range",
     "dummy_global_info",
+    "dynamic",
     "ir_module",
     "lookup_vdevice",
+    "meta_var",
     "module_attrs",
     "module_global_infos",
     "pyfunc",

@@ -32,7 +32,7 @@ from relaxpy.script.parser.source.report import Report, docstring_removed
 from relaxpy.script.parser.source.scope import BUILTINS, Scope
 from relaxpy.script.parser.source.text import Program, parse_text
 
-_NAMESPACES = {"ir": ir, "relax": relax, "tir": tir, "tirx": tir}
+_NAMESPACES = {"ir": ir, "relax": relax, "s_tir": tir, "tir": tir, "tirx": tir}
 _USUAL = {"I": ir, "R": relax, "T": tir}
 _IMPORTED_FROM = ("relaxpy.script", "tvm.script", "tvm.script.parser")
 TYPING: Mapping[str, object] = {"Annotated": Annotated, "TypeVar": TypeVar}

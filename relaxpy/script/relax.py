@@ -20,8 +20,10 @@ from relaxpy.ir.core.device import (
     vulkan as vulkan,
     webgpu as webgpu,
 )
+from relaxpy.ir.global_info import DummyGlobalInfo as _DummyGlobalInfo, VDevice as _VDevice
 from relaxpy.ir.relax.nodes.distributed import device_mesh as device_mesh
 from relaxpy.ir.relax.op.builtin import stop_lift_params as stop_lift_params
+from relaxpy.ir.relax.op.call import call_tir_packed as call_tir_packed
 from relaxpy.ir.relax.op.linear_algebra import linear as linear
 from relaxpy.script import dist as dist
 from relaxpy.script.language import relax_directives as _directives
@@ -98,6 +100,8 @@ function: _Decorates[_Function] = _FunctionDecorator("relax")
 macro = _MacroDecorator("relax")
 rewriter = _RewriterDecorator()
 ShapeExpr = shape
+vdevice = _VDevice
+dummy_global_info = _DummyGlobalInfo
 distributed = dist
 Callable = _Callable
 tuple = _make_tuple

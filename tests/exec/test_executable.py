@@ -55,6 +55,7 @@ def test_main_is_the_entry_point_when_none_is_named() -> None:
     ex = compile(dense())
     w = np.ones((2, 4), "float32")
     np.testing.assert_array_equal(ex(X, w), ex["main"](X, w))
+    assert ex.entry_name == "main"
     out = np.zeros((3, 4), "float32")
     ex["mm"](X, w, out)
     np.testing.assert_allclose(out, X @ w)
@@ -65,7 +66,9 @@ def test_the_only_function_is_the_entry_point_whatever_its_name() -> None:
     mod = dense()
     out = np.zeros((3, 4), "float32")
     w = np.ones((2, 4), "float32")
-    compile(IRModule({"mm": mod["mm"]}))(X, w, out)
+    ex = compile(IRModule({"mm": mod["mm"]}))
+    ex(X, w, out)
+    assert ex.entry_name == "mm"
     np.testing.assert_allclose(out, X @ w)
     with pytest.raises(UnknownNameError, match="has no function 'main'"):
         compile(

@@ -13,6 +13,11 @@ def test_memory_is_shared() -> None:
     assert isinstance(tensor, runtime.Tensor)
     array[1, 2] = 5
     assert tensor.numpy()[1, 2] == 5
+    of_capsule = runtime.from_dlpack(array.__dlpack__())
+    array[0, 0] = 7
+    assert of_capsule[0, 0] == 7
+    assert tensor.same_as(tensor)
+    assert not tensor.same_as(of_capsule)
 
 
 def test_what_has_no_memory_is_refused() -> None:

@@ -54,6 +54,7 @@ def test_what_does_not_mention_the_name_is_shared(mod: IRModule) -> None:
     after = mod.replace_global_vars({"helper": "assist"})
     assert after["kernel"] is mod["kernel"]
     assert after["assist"] is mod["helper"]
+    assert mod.replace_global_vars({}) is mod
 
 
 def test_a_public_function_is_public_under_its_new_name(mod: IRModule) -> None:

@@ -139,7 +139,12 @@ def test_attributes_make_new_modules():
 
 def test_a_function_becomes_a_module_under_its_symbol():
     assert "main" in IRModule.from_expr(IDENTITY)
-    assert "f" in IRModule.from_expr(IDENTITY.with_attr("global_symbol", "f"))
+    named = IDENTITY.with_attr("global_symbol", "f")
+    assert "f" in IRModule.from_expr(named)
+    two = IRModule.from_expr(KERNEL, {rx.GlobalVar("main"): IDENTITY, "main_1": KERNEL})
+    assert [v.name_hint for v in two] == ["main", "main_1", "main_2"]
+    assert two["main"] is IDENTITY
+    assert IRModule.from_expr(named, {"f": IDENTITY})["f"] is named
 
 
 def test_modules_are_compared_by_content_and_hashed_by_identity():

@@ -115,6 +115,8 @@ class Recorder(PassInstrument):
 
     @override
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        if info.name == self.refuse:
+            self.seen.append(f"refused {info.name}")
         return info.name != self.refuse
 
     @override
@@ -352,8 +354,11 @@ def test_an_instrument_may_skip_a_pass_unless_it_is_required(mod: IRModule) -> N
     recorder = Recorder([], refuse="Note")
     with PassContext(instruments=[recorder]):
         assert Note()(mod) is mod
+    assert recorder.seen == ["enter", "refused Note", "exit"]
+    recorder.seen.clear()
     with PassContext(instruments=[recorder], required_pass=["Note"]):
         assert notes(Note()(mod)) == ("note",)
+    assert recorder.seen == ["enter", "before Note", "after Note", "exit"]
 
 
 def test_instruments_can_be_exchanged(mod: IRModule) -> None:

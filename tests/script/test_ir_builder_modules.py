@@ -10,7 +10,7 @@ import relaxpy
 from relaxpy import IRModule, relax, te
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.script import ir as text_I, relax as text_R
+from relaxpy.script import ir as text_I, ir_builder, relax as text_R
 from relaxpy.script.ir_builder import IRBuilder, ir as I, relax as R, tir as T
 from tests.script.marked import rejected
 from tests.script.test_ir_builder_graphs import F32, built, function, same
@@ -22,7 +22,7 @@ def names(mod: IRModule) -> list[str]:
 
 def module() -> None:
     A = text_R.Tensor((4,), "float32")
-    with I.ir_module() as frame:
+    with ir_builder.ir_module() as frame:
         I.module_attrs({"k": 1})
         I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("cuda", 0)]})
         with T.prim_func():

@@ -8,18 +8,22 @@ from typing import Annotated, TypeVar
 import numpy as np
 import pytest
 
+from relaxpy import VirtualMachine, compile, relax, te
 from relaxpy.errors import CompileError, MisuseError, ParseError, RelaxpyError
 from relaxpy.exec.kernel import compile_kernel
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import from_source, ir as I, relax as R, tir as T, tirx
+from relaxpy.script import from_source, ir as I, relax as R, s_tir, tir as T, tirx
 from relaxpy.script.language.hardware import INTRINSICS
 from relaxpy.script.parser.graph.signature import SignatureReader
 from relaxpy.script.parser.graph.values import GraphEvaluator
@@ -29,8 +33,8 @@ from relaxpy.script.parser.source.text import parse_text
 from tests.script.marked import check_marks
 
 
-def read(text: str) -> object:
-    found = from_source(textwrap.dedent(text))
+def read(text: str, **names: object) -> object:
+    found = from_source(textwrap.dedent(text), extra_vars={"I": I, "R": R, "T": T, **names})
     assert_structural_equal(from_source(found.script(show_meta=True)), found)
     return found
 
@@ -46,16 +50,16 @@ def graph(text: str) -> rx.Function:
 
 def test_the_newer_name_of_kernels() -> None:
     func = read("""
-        from tvm.script import ir as I, tirx as T
+        from tvm.script import ir as I, s_tir as Ts, tirx as T
         import tvm
         import tvm.script.parser, relaxpy
 
-        @T.prim_func
-        def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        @Ts.function
+        def main(A: T.Tensor((4,), "float32"), B: T.Buffer((4,), "float32")):
             T.func_attr({"tirx.noalias": True})
             size = T.bind(4)
             for i in range(size):
-                with T.sblock("copy"):
+                with Ts.sblock("copy"):
                     vi = T.axis.spatial(4, i)
                     T.sblock_attr({"mark": 1})
                     C = T.sblock_alloc_buffer((4,), "float32")
@@ -65,7 +69,171 @@ def test_the_newer_name_of_kernels() -> None:
     assert func.attrs["tir.noalias"]
     assert "size: T.int32 = 4" in func.script()
     assert 'with T.block("copy"):' in func.script()
-    assert tirx is T
+    assert tirx is s_tir is T
+
+
+def test_variables_of_annotations_may_be_made_outside() -> None:
+    n, m = I.dynamic("n"), T.dynamic("m", dtype="int32")
+
+    @I.ir_module
+    class Outside:
+        @T.prim_func
+        def copy(A: T.Buffer((m, 2), "float32"), B: T.Buffer((m, 2), "float32")):
+            for i, j in T.grid(m, 2):
+                B[i, j] = A[i, j]
+
+        @R.function
+        def main(x: R.Tensor((n, 2), "float32")) -> R.Tensor((n, 2), "float32"):
+            return R.call_tir(Outside.copy, (x,), out_sinfo=R.Tensor((n, 2), "float32"))
+
+    inside = read("""
+        from tvm.script import ir as I, relax as R, tir as T
+
+        @I.ir_module
+        class Inside:
+            @T.prim_func
+            def copy(a: T.handle, b: T.handle):
+                m = T.int32()
+                A = T.match_buffer(a, (m, 2))
+                B = T.match_buffer(b, (m, 2))
+                for i, j in T.grid(m, 2):
+                    B[i, j] = A[i, j]
+
+            @R.function
+            def main(x: R.Tensor(("n", 2), "float32")) -> R.Tensor(("n", 2), "float32"):
+                n = T.int64()
+                return R.call_tir(Inside.copy, (x,), out_sinfo=R.Tensor((n, 2), "float32"))
+    """)
+    assert_structural_equal(inside, Outside)
+
+
+@pytest.mark.rule("SC-12", "AST-21")
+def test_datatypes_annotate_scalars() -> None:
+    func = graph("""
+        @R.function
+        def main(
+            x: R.Tensor([n * 2, 1], "float32"), n: T.int64, k: T.int64, eps: T.float16,
+            last: R.Shape([n + 1])
+        ) -> R.Tuple(R.Shape([n]), T.float16):
+            return (R.shape([n]), eps)
+    """)
+    sinfos = [str(p.struct_info) for p in func.params]
+    value = func.params[1].struct_info.value  # type: ignore[union-attr]
+    assert value is func.params[0].struct_info.get_shape()[0].a  # type: ignore[union-attr]
+    assert sinfos[1:] == [
+        "R.Prim(value=n)",
+        'R.Prim("int64")',
+        'R.Prim("float16")',
+        "R.Shape([n + 1])",
+    ]
+    with pytest.raises(ParseError, match="expected a scalar expression, found Var n"):
+        from_source("""
+@R.function
+def main(n: T.int32, x: R.Tensor([n], "float32")):
+    return x
+""")
+    with pytest.raises(ParseError, match="found a datatype"):
+        from_source("@R.function\ndef main(n: T.void):\n    return n\n")
+
+
+@pytest.mark.rule("SC-12")
+def test_scalars_of_annotations_are_in_scope_in_the_body() -> None:
+    func = graph("""
+        @R.function
+        def main(n: T.int64, x: R.Tensor([n], "float32")) -> R.Tensor([n + 1], "float32"):
+            @R.function
+            def inner(n: T.int64, y: R.Tensor([n], "float32")):
+                return R.concat([y, R.zeros([n - n + 1], "float32")], axis=0)
+
+            return inner(n, x)
+    """)
+    assert isinstance(func.body, rx.SeqExpr)
+    inner = func.body.blocks[0].bindings[0].value
+    assert isinstance(inner, rx.Function)
+    assert inner.params[0].struct_info != func.params[0].struct_info
+    vm = VirtualMachine(compile(IRModule({"main": func})))
+    np.testing.assert_array_equal(vm["main"](2, np.ones(2, "float32")), [1, 1, 0])
+
+
+def test_python_values_in_graphs_and_devices_of_graphs() -> None:
+    mod = read("""
+        @I.ir_module
+        class Module:
+            I.module_global_infos({"vdevice": [R.vdevice("llvm")], "d": [R.dummy_global_info()]})
+
+            @R.function
+            def main(x: R.Tensor(("n",), "float32")):
+                n = T.int64()
+                size = I.meta_var(n)
+                return R.reshape(x, R.shape([T.meta_var(size), 1]))
+    """)
+    assert isinstance(mod, IRModule)
+    assert mod.global_infos == {"vdevice": (VDevice("llvm"),), "d": (DummyGlobalInfo(),)}
+    [block] = mod["main"].body.blocks
+    assert isinstance(block.bindings[0].value, rx.PrimValue)
+
+
+def test_kernels_are_called_with_all_their_parameters() -> None:
+    mod = read("""
+        @I.ir_module
+        class Module:
+            @T.prim_func
+            def copy(A: T.Buffer((2,), "float32"), B: T.Buffer((2,), "float32")):
+                for i in range(2):
+                    B[i] = A[i]
+
+            @R.function(pure=False)
+            def main(x: R.Tensor((2,), "float32")):
+                y = R.zeros((2,), "float32")
+                _: R.Tuple() = R.call_tir_packed(Module.copy, (x, y))
+                return y
+    """)
+    assert isinstance(mod, IRModule)
+    assert "cls.copy(x, y)" in mod.script()
+    vm = VirtualMachine(compile(mod))
+    np.testing.assert_array_equal(vm["main"](np.float32([1, 2])), [1, 2])
+    with pytest.raises(MisuseError, match="a kernel is a global variable"):
+        relax.call_tir_packed("copy", ())  # type: ignore[arg-type]
+
+
+def test_kernels_of_tensor_expressions_have_newer_options() -> None:
+    def double(x: te.Tensor) -> te.Tensor:
+        return te.compute((2,), lambda i: x[i] * 2)
+
+    text = """
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(x: R.Tensor((2,), "float32")):
+                return R.emit_te(double, x, function_name_hint="twice", function_attrs={"a": 1})
+    """
+    mod = read(text, double=double)
+    assert isinstance(mod, IRModule)
+    assert mod["twice"].attrs["a"] == 1
+    builder = BlockBuilder()
+    x = rx.Var("x", TensorStructInfo((2,), "float32"))
+    with builder.function("main", [x]):
+        made = {"function_name_hint": "twice", "function_attrs": {"a": 1}}
+        builder.emit_func_output(builder.emit_te(double, x, **made))
+    assert_structural_equal(builder.get(), mod)
+
+
+def test_types_of_scalars_and_names_of_variables() -> None:
+    n = tir.Var("n", ty="int64")
+    assert n.ty == n.type_annotation == PrimType(DataType("int64"))
+    assert (n + 1).ty == PrimType(DataType("int64"))
+    assert (n < 1).ty.dtype == "bool"
+    assert tir.Var("p", ty=PointerType(PrimType(DataType("int8")))).ty.storage_scope == ""
+    x = rx.Var("x", TensorStructInfo((n,), "float32"))
+    assert x.name == x.name_hint == "x"
+    assert "y: R.Tensor" not in sized_twice.script(show_all_ty=False)
+    assert "y: R.Tensor" in sized_twice.script(show_all_ty=True)
+
+
+@R.function
+def sized_twice(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+    y = R.add(x, x)
+    return R.add(y, y)
 
 
 @pytest.mark.parametrize(

@@ -130,13 +130,25 @@ def test_names_used_in_annotations_alone() -> None:
 
             return f, Module
 
+        def outer(n):
+            def inner(k):
+                @R.function
+                def f(x: R.Tensor((n, k), "float32")):
+                    return x
+
+                return f
+
+            return inner(2)
+
         f, Module = make(7)
+        nested = outer(7)
     """)
     )
     for future in (text, text.partition("\n")[2]):
         found = run(future)
-        for func in (found["f"], found["Module"]["main"]):  # type: ignore[index]
+        for func in (found["f"], found["Module"]["main"], found["nested"]):  # type: ignore[index]
             assert str(func.params[0].struct_info.get_shape()[0]) == "T.int64(7)"
+        assert found["Module"].__name__ == "Module"  # type: ignore[attr-defined]
 
 
 def test_code_without_text_says_what_to_do() -> None:

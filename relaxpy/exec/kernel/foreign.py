@@ -23,6 +23,8 @@ Function = Callable[..., Any]
 def call_external(name: str, function: str | Function, kind: type[Any] | None, *args: Any) -> Any:
     """Call `function`, which may be the name of a registered one, and return a scalar of `kind`.
 
+    A function that returns nothing counts as one that returns 0.
+
     Errors:
         UnknownPackedFuncError: no function is registered under that name (EV-13).
         RuntimeCheckError: the result is not a scalar.
@@ -30,7 +32,7 @@ def call_external(name: str, function: str | Function, kind: type[Any] | None, *
     values = tuple(map(_as_python, args))
     result = call_packed(function, values) if isinstance(function, str) else function(*values)
     if result is None or kind is None:
-        return None
+        return kind and kind(0)
     dtype = DataType("bool" if kind is np.bool_ else np.dtype(kind).name)
     try:
         return kind(cast(result, DataType(np.asarray(result).dtype), dtype))

@@ -474,7 +474,8 @@ class KernelRun(ScalarEvaluator):
             case "call_extern" | "call_pure_extern" | "tvm_call_packed" | "tvm_call_cpacked":
                 symbol, *args = (self._argument(a) for a in call.args)
                 result = call_packed(str(symbol), tuple(args))
-                return None if result is None or call.dtype.is_void else self._scalar(call, result)
+                result = 0 if result is None else result
+                return None if call.dtype.is_void else self._scalar(call, result)
             case _ if isinstance(call.op, GlobalVar):
                 if self.call_global is None:
                     raise CompileError(f"{self.name} calls {call.op.name_hint}, outside a module")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.exec.runtime.values import Array, ShapeTuple, as_tensor
@@ -54,15 +55,30 @@ def tensor(arr: object, device: Device | str | None = None) -> Tensor:
     return array.view(Tensor)
 
 
+@dataclass(frozen=True, slots=True)
+class _Capsule:
+    """An array as a capsule of DLPack, in the form in which NumPy reads it."""
+
+    capsule: object
+
+    def __dlpack__(self, **_options: object) -> object:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # NumPy reads the device from the capsule
+
+
 @user_facing
 def from_dlpack(ext_tensor: object) -> Tensor:
-    """A tensor over the memory of an array of any library that supports DLPack.
+    """A tensor over the memory of an array of any library that supports DLPack, or of its capsule.
 
     Errors:
         MisuseError (also TypeError, ValueError): it does not support DLPack, or its memory is not
             that of the processor.
     """
     problem = "it does not support DLPack"
+    if type(ext_tensor).__name__ == "PyCapsule":
+        ext_tensor = _Capsule(ext_tensor)
     try:
         if hasattr(ext_tensor, "__dlpack__") and (array := foreign_array(ext_tensor)) is not None:
             return array.view(Tensor)

@@ -70,6 +70,10 @@ class Tensor(np.ndarray[Any, Any]):
         view.byte_offset = self.byte_offset + start
         return view
 
+    def same_as(self, other: object) -> bool:
+        """Whether this is the same tensor, and not one with the same elements."""
+        return self is other
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy of the elements, as an array of NumPy."""
         return np.array(self)

@@ -374,8 +374,8 @@ class PassContext:
         self._met |= {info.name, info.full_name}
         instruments = (*(self.instruments or ()), *self._checks)
         required = _is_named(info, self.required_pass or ())
-        agreed = [i.should_run(mod, info) for i in instruments]
-        if not required and not all(agreed):
+        agreed = [required or i.should_run(mod, info) for i in instruments]
+        if not all(agreed):
             return mod
         self.running.append(info)
         try:

@@ -47,10 +47,16 @@ class Var(PrimExpr):
     type_annotation: PrimType | PointerType
 
     def __new__(
-        cls, name: str, dtype: str | PrimType | PointerType = "int32", span: Span | None = None
+        cls,
+        name: str,
+        dtype: str | PrimType | PointerType = "int32",
+        span: Span | None = None,
+        *,
+        ty: str | PrimType | PointerType | None = None,
     ) -> Self:
-        """Create a variable; `dtype` may also be a pointer type."""
+        """Create a variable; `dtype` may also be a pointer type, and be called `ty`."""
         check_type(name, str, "a variable is named by a string")
+        dtype = dtype if ty is None else ty
         node = object.__new__(cls)
         if isinstance(dtype, PointerType):
             annotation: PrimType | PointerType = dtype
@@ -70,6 +76,12 @@ class Var(PrimExpr):
     @override
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.name, self.type_annotation)
+
+    @property
+    @override
+    def ty(self) -> PrimType | PointerType:
+        """The name of `type_annotation` in TVM after v0.27."""
+        return self.type_annotation
 
     @property
     def value_type(self) -> DataType | PointerType:

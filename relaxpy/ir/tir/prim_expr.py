@@ -19,6 +19,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node, collect_nodes
+from relaxpy.ir.core.types import PointerType, PrimType, scalar_type
 from relaxpy.ir.tir import expr, ops
 
 
@@ -148,6 +149,11 @@ class PrimExpr(Node, ScalarOperators):
     dtype: DataType
     height: int
     """The height of the expression tree; 0 for leaves."""
+
+    @property
+    def ty(self) -> PrimType | PointerType:
+        """The type of the value, the name of its `dtype` in TVM after v0.27."""
+        return scalar_type(self.dtype)
 
     @override
     def __init_subclass__(cls) -> None:

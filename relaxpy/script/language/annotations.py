@@ -22,7 +22,7 @@ from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Pl
 from relaxpy.ir.relax.nodes.struct_info import check_sizes, integer_hint, scalar_value
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.script.language.devices import Devices
-from relaxpy.script.language.records import DeviceForm, UnknownShape, as_dtype
+from relaxpy.script.language.records import DatatypeName, DeviceForm, UnknownShape, as_dtype
 
 Dim = Callable[[str], PrimExpr]
 
@@ -132,6 +132,8 @@ def _plain(value: object) -> object:
         return value()
     if isinstance(value, (Annotation, rx.StructInfo)) or value is None:
         return value
+    if isinstance(value, DatatypeName):  # `n: T.int64`, as in TVM after v0.27
+        return rx.PrimStructInfo(value.dtype) if value.dtype else value
     legacy = _from_legacy(value)
     return value if legacy is None else legacy
 

@@ -44,8 +44,9 @@ def kernel_call(form: records.TeForm, builder: BlockBuilder, names: Container[st
         MisuseError: the function returns no tensor expressions for its arguments.
     """
     kwargs = dict(form.kwargs)
-    hint = kwargs.pop("primfunc_name_hint", None) or getattr(form.function, "__name__", "te")
-    attrs: Any = kwargs.pop("primfunc_attrs", None)
+    hint = kwargs.pop("primfunc_name_hint", None) or kwargs.pop("function_name_hint", None)
+    hint = hint or getattr(form.function, "__name__", "te")
+    attrs: Any = kwargs.pop("primfunc_attrs", None) or kwargs.pop("function_attrs", None)
     name = free = str(hint).strip("<>")
     count = 0
     taken = {var.name_hint for var in builder.get()} if free in names else ()

@@ -545,6 +545,11 @@ def var(dtype: str = "int32", name: str = "", span: None = None) -> Var:
     return Var(name, as_dtype(dtype))
 
 
+def dynamic(name: str, dtype: str = "int64") -> Var:
+    """A new variable for annotations, outside of a program, by TVM's name after v0.22."""
+    return Var(name, as_dtype(dtype))
+
+
 def iter_var(
     v: Var | str, dom: Range | Sequence[ExprLike] | None, iter_type: str, thread_tag: str
 ) -> IterVar:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relaxpy.lazy import finder as _finder
 
 if TYPE_CHECKING:
-    from relaxpy.script import ir as ir, relax as relax, tir as tir, tirx as tirx
+    from relaxpy.script import ir as ir, relax as relax, s_tir as s_tir, tir as tir, tirx as tirx
     from relaxpy.script.ir import ir_module as ir_module
     from relaxpy.script.read import (
         from_source as from_source,
@@ -22,6 +22,7 @@ _LOCATIONS = {
     "prim_func": "relaxpy.script.tir:prim_func",
     "relax": "relaxpy.script.relax",
     "tir": "relaxpy.script.tir",
+    "s_tir": "relaxpy.script.tir",
     "tirx": "relaxpy.script.tir",
 }
 

@@ -282,6 +282,9 @@ def parse_class(options: records.ModuleOptions, cls: type, frame: FrameType) -> 
     scopes = {name: m.scopes for name, m in vars(cls).items() if isinstance(m, Deferred)}
     node, program = _class_definition(cls, frame)
     module_names = sys.modules[cls.__module__].__dict__ if cls.__module__ in sys.modules else {}
-    scope = Scope(frame_names(frame), frame.f_globals, module_names, BUILTINS)
+    scope = Scope(*frame_names(frame), frame.f_globals, module_names, BUILTINS)
     python = PythonClass(cls, functions, scopes)
-    return read_module(node, program, scope, options, python=python)
+    result = read_module(node, program, scope, options, python=python)
+    if isinstance(result, IRModule):
+        result.__name__ = cls.__name__
+    return result

@@ -20,6 +20,9 @@ _SWITCHES = (
     "print_line_numbers",
 )
 
+#: The names of options in TVM after v0.27.
+_NEWER = {"show_all_ty": "show_all_struct_info"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -99,6 +102,7 @@ class Options:
             MisuseError (also TypeError, ValueError): an option is unknown or has a wrong value.
         """
         known = [f.name for f in fields(Options)]
+        keywords = {_NEWER.get(key, key): value for key, value in keywords.items()}
         for key, value in keywords.items():
             if key not in known:
                 raise MisuseError(

@@ -39,6 +39,7 @@ def calls() -> Iterator[list[tuple[object, ...]]]:
         return x / 2
 
     functions = {"test.double": double, "test.halve": halve, "test.name": lambda *a: "text"}
+    functions["test.nothing"] = lambda *a: None
     for name, function in functions.items():
         register_func(name, function)
     yield seen
@@ -109,6 +110,20 @@ def test_the_result_of_an_external_function_must_be_a_scalar(calls: list[object]
         RuntimeCheckError, match=r"kernel: test\.name returned .*, expected float32"
     ):
         load(wrong_result)(floats(2))
+
+
+@T.prim_func
+def nothing(A: T.Buffer((2,), "float32"), B: T.Buffer((2,), "int32")):
+    for i in range(2):
+        A[i] = T.call_packed("test.nothing", i, dtype="float32") + T.float32(1)
+        B[i] = T.call_packed("test.nothing", i) + 1
+
+
+def test_a_function_that_returns_nothing_counts_as_0(calls: list[object]) -> None:
+    a, b = floats(2), np.zeros(2, "int32")
+    load(nothing)(a, b)
+    assert (*a, *b) == (1, 1, 1, 1)
+    check(nothing, floats(2), np.zeros(2, "int32"))
 
 
 @T.prim_func

@@ -510,7 +510,8 @@ class BlockBuilder:
         `func` receives a placeholder for each tensor, lists for shapes and tuples, scalar
         expressions for scalars with a value, and everything else as it is. The kernel is called
         `primfunc_name_hint` or like `func`; equal kernels are shared. Shape variables that no
-        buffer binds become scalar parameters at the end.
+        buffer binds become scalar parameters at the end. In TVM after v0.27, the options are called
+        `function_name_hint` and `function_attrs`.
 
         Errors:
             MisuseError (also TypeError): the shape or datatype of a tensor is unknown, an argument
@@ -518,7 +519,9 @@ class BlockBuilder:
         """
         if not callable(func):
             raise unexpected(func, "expected a function of tensors")
-        return call_te(self, func, args, kwargs, name=primfunc_name_hint, attrs=primfunc_attrs)
+        name: Any = kwargs.pop("function_name_hint", primfunc_name_hint)
+        attrs: Any = kwargs.pop("function_attrs", primfunc_attrs)
+        return call_te(self, func, args, kwargs, name=name, attrs=attrs)
 
     def call_te_cached(
         self,

@@ -99,6 +99,11 @@ class Var(bases.Expr):
         bases.convert_declared(self)
 
     @property
+    def name(self) -> str:
+        """The name of `name_hint` in TVM after v0.27."""
+        return self.name_hint
+
+    @property
     def vid(self) -> Id:
         """The identity of this variable."""
         return Id(self)

@@ -10,6 +10,7 @@ from relaxpy.ir.relax.op.call import (
     call_pure_packed,
     call_tir,
     call_tir_inplace,
+    call_tir_packed,
     call_tir_with_grad,
 )
 from relaxpy.ir.relax.op.definition.layouts import InferredLayouts, same_layout
@@ -38,6 +39,7 @@ __all__ = [
     "call_pure_packed",
     "call_tir",
     "call_tir_inplace",
+    "call_tir_packed",
     "call_tir_with_grad",
     "ccl",
     "distributed",

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted, unexpected
+from relaxpy.errors import (
+    MisuseError,
+    StructInfoError,
+    StructInfoTypeError,
+    check_type,
+    counted,
+    unexpected,
+)
 from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallKind
@@ -581,3 +588,13 @@ def call_packed(
     operands = tuple(rx.convert_to_expr(a) for a in args)
     call = rx.Call(packed_callee(func), operands, Attrs(named), result)
     return evaluated(call)
+
+
+def call_tir_packed(gvar: rx.Expr, args: Operands) -> rx.Call:
+    """A plain call of the kernel `gvar` with everything that it takes: `gvar(*args)`.
+
+    It is impure, since the kernel may write all tensors that it is given. The result is what the
+    kernel returns, `R.Tuple()` if that is nothing.
+    """
+    check_type(gvar, rx.Expr, "a kernel is a global variable, as in cls.kernel")
+    return evaluated(rx.Call(gvar, operand_tuple(args).fields))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import numbers
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from relaxpy.errors import unexpected
-from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.topi.shapes import tidy
-from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.te.topi.creation import range_length as te_range_length
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Ranges of up to so many numbers become constants.
 MAX_LISTED = 4096
+
+range_length = partial(te_range_length, refuse=rules.refuse)
 
 
 def _require_scalar(fill_value: rx.TensorStructInfo) -> None:
@@ -179,34 +180,6 @@ def _complete_range(arguments: dict[str, Any]) -> None:
         all_integers = all_integers and isinstance(sinfo, rx.PrimStructInfo) and sinfo.dtype.is_int
     if arguments["dtype"] is None:
         arguments["dtype"] = INT64 if all_integers else FLOAT32
-
-
-def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """The number of elements start, start + step, … before `end`.
-
-    Errors:
-        StructInfoError: the step is 0, or one of the three is not a finite number.
-    """
-    if isinstance(step, (IntImm, FloatImm)) and step.value == 0:
-        raise rules.refuse("step is other than 0", step)
-    zero = ops.const(0, INT64)
-    if all(v.dtype.is_int for v in (start, end, step)):
-        first, last, by = (ops.cast_to(v, INT64) for v in (start, end, step))
-        if isinstance(by, IntImm) and by.value < 0:
-            first, last, by = last, first, ops.const(-by.value, INT64)
-        if not isinstance(by, IntImm):  # which may be negative
-            return simplify(ops.sub(zero, ops.floordiv(ops.sub(first, last), by)))
-        rounded = ops.sub(ops.add(last, ops.const(by.value - 1, INT64)), first)
-        length = tidy(ops.floordiv(rounded, by))
-        return ops.maximum(length, zero) if isinstance(length, IntImm) else length
-    first, last, by = (ops.cast_to(v, "float64") for v in (start, end, step))
-    for value in (first, last, by):
-        if isinstance(value, FloatImm) and not math.isfinite(value.value):
-            raise rules.refuse(f"start, end and step are finite, found {value.value}", value)
-    if all(isinstance(v, FloatImm) for v in (first, last, by)):
-        exact = np.ceil((last.value - first.value) / by.value)  # type: ignore[attr-defined]
-        return ops.const(max(0, int(exact)), INT64)
-    return ops.cast_to(intrin.ceil(ops.div(ops.sub(last, first), by)), INT64)
 
 
 def _range_bounds(sinfos: tuple[rx.StructInfo, ...]) -> list[PrimExpr] | None:

@@ -35,6 +35,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 _MEMBERS = {
     "Axes": "SupportsIndex | Sequence[SupportsIndex] | None",
     "Numbers": "int | Sequence[int]",
+    "Padding": "int | Sequence[int] | str",
     "Sizes": "ExprLike | None | Sequence[ExprLike]",
     "PoolType": "str",
 }

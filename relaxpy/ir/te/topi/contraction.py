@@ -100,7 +100,7 @@ def label_sizes(
     return sizes
 
 
-def einsum(subscript: str, *operand: Tensor) -> Tensor:
+def einsum(subscripts: str, *operand: Tensor) -> Tensor:
     """The sum of products of elements with equal labels, as NumPy's: "ij,jk->ik" is a product.
 
     Floats narrower than float32 are added in float32 and rounded once.
@@ -108,18 +108,18 @@ def einsum(subscript: str, *operand: Tensor) -> Tensor:
     Errors:
         MisuseError: the subscripts are malformed, or do not fit the ranks.
     """
-    subscripts = parse_subscripts(subscript, [x.ndim for x in operand])
-    sizes = label_sizes(subscripts, [x.shape for x in operand], lambda label, a, b: a)
+    parsed = parse_subscripts(subscripts, [x.ndim for x in operand])
+    sizes = label_sizes(parsed, [x.shape for x in operand], lambda label, a, b: a)
     dtype = DataType(operand[0].dtype)
     wide = accumulator(dtype)
     summed = {
         label: te.reduce_axis((ops.const(0, sizes[label].dtype), sizes[label]), label)
-        for label in subscripts.summed
+        for label in parsed.summed
     }
     empty = any(is_const(sizes[label], 0) for label in summed)
 
     def element(*index: PrimExpr) -> Any:
-        index_of_label: dict[str, PrimExpr] = dict(zip(subscripts.result, index, strict=True))
+        index_of_label: dict[str, PrimExpr] = dict(zip(parsed.result, index, strict=True))
         index_of_label |= {label: axis.var for label, axis in summed.items()}
         factors = [
             x(
@@ -128,7 +128,7 @@ def einsum(subscript: str, *operand: Tensor) -> Tensor:
                     for label, size in zip(labels, x.shape, strict=True)
                 )
             )
-            for labels, x in zip(subscripts.operands, operand, strict=True)
+            for labels, x in zip(parsed.operands, operand, strict=True)
         ]
         term = ops.cast_to(factors[0], wide)
         for factor in factors[1:]:
@@ -140,7 +140,7 @@ def einsum(subscript: str, *operand: Tensor) -> Tensor:
         reducer = reduce.any if term.dtype.is_bool else reduce.sum
         return reducer(term, axis=list(summed.values()))
 
-    shape = [sizes[label] for label in subscripts.result]
+    shape = [sizes[label] for label in parsed.result]
     return as_dtype(te.compute(shape, element, name="T_einsum", tag="matmul"), dtype)
 
 

@@ -19,8 +19,10 @@ from relaxpy.ir.te.topi.windows import (
     WRITTEN_OUT,
     Index,
     Numbers,
+    Padding,
     Windows,
     in_layout,
+    named_padding,
     number,
     overlap_add,
     per_axis,
@@ -118,7 +120,7 @@ def conv(
     inp: Tensor,
     filt: Tensor,
     stride: Numbers,
-    padding: Numbers,
+    padding: Padding,
     dilation: Numbers,
     groups: int,
     data_layout: str,
@@ -134,9 +136,10 @@ def conv(
     data = _read(inp, data_layout)
     kernel = _read(filt, kernel_layout or _default_kernel_layout(data_layout))
     count = len(data.order) - 2
-    windows = Windows.of(count, stride, padding, dilation)
-    axes = [axis for axis in data.order if axis not in "NC"]
     dims = kernel.sizes
+    numbers = named_padding(padding, {a: dims[a] for a in spatial_axes(count)}, dilation)
+    windows = Windows.of(count, stride, numbers, dilation)
+    axes = [axis for axis in data.order if axis not in "NC"]
     sizes = {"N": data.sizes["N"], "C": dims["O"]} | {
         axis: windows.count(axis, data.sizes[axis], dims[axis]) for axis in axes
     }
@@ -255,7 +258,7 @@ def conv_transpose(
     data: Tensor,
     kernel: Tensor,
     stride: Numbers,
-    padding: Numbers,
+    padding: Padding,
     dilation: Numbers,
     groups: int,
     data_layout: str,
@@ -274,8 +277,9 @@ def conv_transpose(
     x, w = _read(data, data_layout), _read(kernel, kernel_layout)
     count = len(x.order) - 2
     axes = spatial_axes(count)
-    windows = Windows.of(count, stride, padding, dilation)
     dims, sizes = w.sizes, x.sizes
+    numbers = named_padding(padding, {a: dims[a] for a in axes}, dilation)
+    windows = Windows.of(count, stride, numbers, dilation)
     if out_sizes is None:
         extra = per_axis(output_padding, count)
         out_sizes = [
@@ -384,7 +388,7 @@ def conv1d(
     data: Tensor,
     kernel: Tensor,
     strides: Numbers = 1,
-    padding: Numbers = 0,
+    padding: Padding = "VALID",
     dilation: Numbers = 1,
     groups: int = 1,
     data_layout: str = "NCW",
@@ -401,7 +405,7 @@ def conv2d(
     data: Tensor,
     kernel: Tensor,
     strides: Numbers,
-    padding: Numbers,
+    padding: Padding,
     dilation: Numbers,
     data_layout: str = "NCHW",
     kernel_layout: str = "",

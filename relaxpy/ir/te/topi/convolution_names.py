@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.convolution import conv, conv_transpose
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.te.topi.transform import reshape, transpose
-from relaxpy.ir.te.topi.windows import Numbers, per_axis
+from relaxpy.ir.te.topi.windows import Numbers, Padding
 from relaxpy.ir.tir import expr as tir, ops
 
 __all__ = [
@@ -35,34 +35,6 @@ __all__ = [
     "group_conv2d_transpose_nchw",
     "group_conv3d_transpose_ncdhw",
 ]
-
-Padding: TypeAlias = Numbers | str
-"""Numbers of elements, "VALID" for none, or "SAME" for as many results as elements."""
-
-
-def _padding(padding: Padding, kernel: Tensor, layout: str, dilation: Numbers) -> Numbers:
-    """The elements before all axes and then after them.
-
-    Errors:
-        MisuseError: the padding has another name, or "SAME" meets a kernel of unknown size.
-    """
-    if not isinstance(padding, str):
-        return padding
-    axes = [a for a in layout if a in "DHW"]
-    if padding == "VALID":
-        return [0] * (2 * len(axes))
-    if padding != "SAME":
-        raise unexpected(padding, "padding is 'VALID', 'SAME' or numbers")
-    missing = []
-    for axis, step in zip(axes, per_axis(dilation, len(axes)), strict=True):
-        size = kernel.shape[layout.index(axis)]
-        if not isinstance(size, tir.IntImm):
-            raise MisuseError(
-                f"padding 'SAME' needs a kernel of known size, found {shape_text(kernel.shape)}"
-            )
-        missing.append((size.value - 1) * step)
-    return [(m + 1) // 2 for m in missing] + [m // 2 for m in missing]
-
 
 _DEFAULTS: dict[str, Any] = {"out_dtype": None}
 _LINE = ("data", "kernel", "strides", "padding", "dilation", "groups", "out_dtype")
@@ -106,12 +78,11 @@ def _named(name: str) -> Callable[..., Tensor]:
         bound.apply_defaults()
         data, kernel, stride, padding, *_ = bound.args
         dilation, groups = (bound.arguments.get(n, 1) for n in ("dilation", "groups"))
-        numbers = _padding(padding, kernel, kernel_layout, dilation)
         layouts, dtype = (layout, kernel_layout), bound.arguments["out_dtype"]
         if "output_padding" not in names:
-            return conv(data, kernel, stride, numbers, dilation, groups, *layouts, dtype)
+            return conv(data, kernel, stride, padding, dilation, groups, *layouts, dtype)
         more: Any = (dtype, "", bound.arguments["output_padding"])
-        return conv_transpose(data, kernel, stride, numbers, dilation, groups, *layouts, *more)
+        return conv_transpose(data, kernel, stride, padding, dilation, groups, *layouts, *more)
 
     convolution.__signature__ = signature  # type: ignore[attr-defined]
     convolution.__name__ = convolution.__qualname__ = name

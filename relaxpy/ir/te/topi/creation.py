@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import accumulator, computed
-from relaxpy.ir.te.topi.shapes import as_sizes
+from relaxpy.ir.te.topi.shapes import Refuse, as_sizes, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
@@ -54,9 +56,53 @@ def hamming_window(
     return computed((size,), element, "hamming_window")
 
 
-def arange(start: ExprLike, stop: ExprLike, step: ExprLike, dtype: str, length: PrimExpr) -> Tensor:
-    """Return the first `length` elements of the sequence start, start + step, …, in `dtype`."""
-    first, by = ops.convert(start), ops.convert(step)
+def range_length(
+    start: PrimExpr, end: PrimExpr, step: PrimExpr, refuse: Refuse = MisuseError
+) -> PrimExpr:
+    """The number of elements start, start + step, … before `end`.
+
+    Errors:
+        MisuseError, or the error of `refuse`: the step is 0, or one of the three is not finite.
+    """
+    if isinstance(step, (tir.IntImm, tir.FloatImm)) and step.value == 0:
+        raise refuse("step is other than 0", about=step)
+    zero = ops.const(0, INT64)
+    if all(v.dtype.is_int for v in (start, end, step)):
+        first, last, by = (ops.cast_to(v, INT64) for v in (start, end, step))
+        if isinstance(by, tir.IntImm) and by.value < 0:
+            first, last, by = last, first, ops.const(-by.value, INT64)
+        if not isinstance(by, tir.IntImm):  # which may be negative
+            return simplify(ops.sub(zero, ops.floordiv(ops.sub(first, last), by)))
+        rounded = ops.sub(ops.add(last, ops.const(by.value - 1, INT64)), first)
+        length = tidy(ops.floordiv(rounded, by))
+        return ops.maximum(length, zero) if isinstance(length, tir.IntImm) else length
+    first, last, by = (ops.cast_to(v, "float64") for v in (start, end, step))
+    for value in (first, last, by):
+        if isinstance(value, tir.FloatImm) and not math.isfinite(value.value):
+            raise refuse(f"start, end and step are finite, found {value.value}", about=value)
+    if all(isinstance(v, tir.FloatImm) for v in (first, last, by)):
+        exact = math.ceil((last.value - first.value) / by.value)  # type: ignore[attr-defined]
+        return ops.const(max(0, exact), INT64)
+    return ops.cast_to(intrin.ceil(ops.div(ops.sub(last, first), by)), INT64)
+
+
+def arange(
+    start: ExprLike,
+    stop: ExprLike | None = None,
+    step: ExprLike = 1,
+    dtype: str = "float32",
+    length: PrimExpr | None = None,
+) -> Tensor:
+    """The sequence start, start + step, … before `stop`, or its first `length` elements.
+
+    Without `stop`, it begins at 0 and ends before `start`.
+
+    Errors:
+        MisuseError: the step is 0, or a bound is not finite.
+    """
+    first, last = (0, start) if stop is None else (start, stop)
+    begin, end, by = map(ops.convert, (first, last, step))
+    size = range_length(begin, end, by) if length is None else length
     return computed(
-        (length,), lambda i: ops.cast_to(ops.add(first, ops.mul(by, i)), dtype), "T_arange"
+        (size,), lambda i: ops.cast_to(ops.add(begin, ops.mul(by, i)), dtype), "T_arange"
     )

@@ -557,17 +557,17 @@ def fused_multiply_add(x: Value, y: Value, z: Value) -> Any:
     return broadcast(lambda a, b, c: add(multiply(a, b), c), (x, y, z), "T_fma")
 
 
-def broadcast_to(x: Tensor, shape: Sequence[ExprLike]) -> Tensor:
-    """Repeat x along axes of size 1 and along new leading axes.
+def broadcast_to(data: Tensor, shape: Sequence[ExprLike]) -> Tensor:
+    """Repeat `data` along axes of size 1 and along new leading axes.
 
     Errors:
-        MisuseError: a dimension of x is neither 1 nor that of the shape.
+        MisuseError: a dimension of `data` is neither 1 nor that of the shape.
     """
     sizes = as_sizes(shape)
-    broadcast_shapes(x.shape, sizes)
+    broadcast_shapes(data.shape, sizes)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        return x(*broadcast_index(x.shape, index, sizes))
+        return data(*broadcast_index(data.shape, index, sizes))
 
     return computed(sizes, element, "T_broadcast_to", BROADCAST)
 

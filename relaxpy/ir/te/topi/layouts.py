@@ -19,8 +19,12 @@ from relaxpy.ir.tir.layout import BijectiveLayout
 __all__ = ["layout_transform"]
 
 
-def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
+def layout_transform(
+    array: Tensor, src_layout: str, dst_layout: str, schedule_rule: str = "None"
+) -> Tensor:
     """Convert a tensor to another layout, such as NCHW16c; incomplete blocks are padded with 0.
+
+    `schedule_rule` has no effect.
 
     Errors:
         MisuseError: a layout does not exist, or the axes of the layouts and of `array` differ.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relaxpy.errors import unexpected
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi import reduction
+from relaxpy.ir.te.topi import reduction as reductions
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, divide
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr
@@ -49,7 +49,7 @@ def nll_loss(
     predictions: Tensor,
     targets: Tensor,
     weights: Tensor | None = None,
-    reduction_mode: str = "mean",
+    reduction: str = "mean",
     ignore_index: int = -100,
 ) -> Tensor:
     """The negative log-likelihood of targets, of the log-probabilities of classes along axis 1.
@@ -62,11 +62,11 @@ def nll_loss(
         MisuseError: the reduction is not "none", "sum" or "mean".
     """
     terms, weight = _terms(predictions, targets, weights, ignore_index)
-    if reduction_mode == "none":
+    if reduction == "none":
         return as_dtype(terms, predictions.dtype)
-    total = reduction.sum(terms)
-    if reduction_mode == "mean":
-        total = divide(total, reduction.sum(weight))
-    elif reduction_mode != "sum":
-        raise unexpected(reduction_mode, "a reduction is 'none', 'sum' or 'mean'")
+    total = reductions.sum(terms)
+    if reduction == "mean":
+        total = divide(total, reductions.sum(weight))
+    elif reduction != "sum":
+        raise unexpected(reduction, "a reduction is 'none', 'sum' or 'mean'")
     return as_dtype(total, predictions.dtype)

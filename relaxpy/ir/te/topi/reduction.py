@@ -106,9 +106,9 @@ def _kept(axes: tuple[int, ...], keepdims: bool | tuple[int, ...]) -> tuple[int,
     return axes if keepdims else ()
 
 
-def sum(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The sum along axes in the datatype of x; for Booleans, whether any is true."""
-    return _sum(x, axis, keepdims=keepdims)
+def sum(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The sum along axes in the datatype of `data`; for Booleans, whether any is true."""
+    return _sum(data, axis, keepdims=keepdims)
 
 
 def _sum(x: Tensor, axis: Axes, *, keepdims: bool | tuple[int, ...]) -> Tensor:
@@ -124,31 +124,33 @@ def _accumulated(
     return elementwise.as_dtype(result, x.dtype)
 
 
-def prod(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The product along axes in the datatype of x; for Booleans, whether all are true."""
-    return _accumulated(reduce.all if x.dtype.is_bool else reduce.prod, x, axis, keepdims=keepdims)
+def prod(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The product along axes in the datatype of `data`; for Booleans, whether all are true."""
+    return _accumulated(
+        reduce.all if data.dtype.is_bool else reduce.prod, data, axis, keepdims=keepdims
+    )
 
 
-def max(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def max(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The maximum along axes; NaN if an element is NaN, -inf if there are no elements."""
-    reducer = reduce.any if x.dtype.is_bool else _max
-    return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
+    reducer = reduce.any if data.dtype.is_bool else _max
+    return reduce_elements(reducer, data, axis, f"{data.name}_red", keepdims=keepdims)
 
 
-def min(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def min(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The minimum along axes; NaN if an element is NaN, inf if there are no elements."""
-    reducer = reduce.all if x.dtype.is_bool else _min
-    return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
+    reducer = reduce.all if data.dtype.is_bool else _min
+    return reduce_elements(reducer, data, axis, f"{data.name}_red", keepdims=keepdims)
 
 
-def all(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def all(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether all Booleans along axes are true."""
-    return reduce_elements(reduce.all, x, axis, f"{x.name}_red", keepdims=keepdims)
+    return reduce_elements(reduce.all, data, axis, f"{data.name}_red", keepdims=keepdims)
 
 
-def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def any(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether any Boolean along axes is true."""
-    return reduce_elements(reduce.any, x, axis, f"{x.name}_red", keepdims=keepdims)
+    return reduce_elements(reduce.any, data, axis, f"{data.name}_red", keepdims=keepdims)
 
 
 def count(x: Tensor, axis: Axes) -> PrimExpr:
@@ -165,10 +167,10 @@ def _divided(x: Tensor, by: PrimExpr) -> Tensor:
     return elementwise.map_elements(lambda v: tir.Div(v, ops.cast_to(by, x.dtype)), x, name)
 
 
-def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def mean(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean along axes; of integers, rounded toward zero."""
-    wide = _for_means(x)
-    return elementwise.as_dtype(_divided(sum(wide, axis, keepdims), count(x, axis)), x.dtype)
+    wide = _for_means(data)
+    return elementwise.as_dtype(_divided(sum(wide, axis, keepdims), count(data, axis)), data.dtype)
 
 
 def _for_means(x: Tensor) -> Tensor:
@@ -178,9 +180,9 @@ def _for_means(x: Tensor) -> Tensor:
     return x if x.dtype.bits == INT64.bits else elementwise.cast(x, INT64)
 
 
-def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def variance(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean square of the distances from the mean, along axes."""
-    return elementwise.as_dtype(_variance(_for_means(x), axis, keepdims=keepdims), x.dtype)
+    return elementwise.as_dtype(_variance(_for_means(data), axis, keepdims=keepdims), data.dtype)
 
 
 def _variance(x: Tensor, axis: Axes, *, keepdims: bool) -> Tensor:
@@ -188,10 +190,10 @@ def _variance(x: Tensor, axis: Axes, *, keepdims: bool) -> Tensor:
     return mean(elementwise.multiply(distance, distance), axis, keepdims)
 
 
-def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The square root of the variance, in the datatype of x."""
-    root = elementwise.sqrt(_variance(_for_means(x), axis, keepdims=keepdims))
-    return elementwise.as_dtype(root, x.dtype)
+def std(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The square root of the variance, in the datatype of `data`."""
+    root = elementwise.sqrt(_variance(_for_means(data), axis, keepdims=keepdims))
+    return elementwise.as_dtype(root, data.dtype)
 
 
 def _arg(
@@ -201,12 +203,14 @@ def _arg(
     *,
     keepdims: bool,
     last: bool,
-    dtype: str,
+    dtype: str | None,
 ) -> Tensor:
     """Return the index of the first (or last) extreme element along axes, or of the first NaN.
 
-    The result is -1 without elements. The extreme of elements with a NaN is NaN.
+    The result is -1 without elements, and has the datatype of the dimensions by default. The
+    extreme of elements with a NaN is NaN.
     """
+    dtype = dtype or ("int64" if INT64 in (n.dtype for n in x.shape) else "int32")
     if not x.ndim:
         return elementwise.full(x.shape, dtype, 0)
     if axis is None and x.ndim > 1:  # the index in row-major order
@@ -247,25 +251,25 @@ def _arg(
 
 
 def argmax(
-    x: Tensor,
+    data: Tensor,
     axis: Axes = None,
     keepdims: bool = False,
     select_last_index: bool = False,
-    dtype: str = "int64",
+    dtype: str | None = None,
 ) -> Tensor:
     """The row-major index over the axes of the first (or last) maximum; NaN counts as maximum."""
-    return _arg(max, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
+    return _arg(max, data, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
 
 
 def argmin(
-    x: Tensor,
+    data: Tensor,
     axis: Axes = None,
     keepdims: bool = False,
     select_last_index: bool = False,
-    dtype: str = "int64",
+    dtype: str | None = None,
 ) -> Tensor:
     """The row-major index over the axes of the first (or last) minimum; NaN counts as minimum."""
-    return _arg(min, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
+    return _arg(min, data, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
 
 
 def collapse_sum(data: Tensor, target_shape: Sequence[PrimExpr | int]) -> Tensor:

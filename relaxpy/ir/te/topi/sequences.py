@@ -84,7 +84,7 @@ def reverse_sequence(
 
 
 def dynamic_strided_slice(
-    x: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Sequence[ExprLike]
+    a: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Sequence[ExprLike]
 ) -> Tensor:
     """Every stride-th element along each axis from `begin` on, of shape `output_shape`.
 
@@ -94,19 +94,19 @@ def dynamic_strided_slice(
         MisuseError: there is not one bound and size for each axis.
     """
     sizes = as_sizes(output_shape)
-    if len(sizes) != x.ndim or any(bound.ndim != 1 for bound in (begin, end, strides)):
+    if len(sizes) != a.ndim or any(bound.ndim != 1 for bound in (begin, end, strides)):
         raise MisuseError(
-            f"dynamic_strided_slice takes vectors of bounds and {x.ndim} sizes, found ranks "
+            f"dynamic_strided_slice takes vectors of bounds and {a.ndim} sizes, found ranks "
             f"{begin.ndim}, {end.ndim} and {strides.ndim} and shape {shape_text(sizes)}"
         )
 
     def element(*index: PrimExpr) -> PrimExpr:
         source = []
-        for axis, (i, size) in enumerate(zip(index, x.shape, strict=True)):
+        for axis, (i, size) in enumerate(zip(index, a.shape, strict=True)):
             k = ops.const(axis, "int64")
             first = ops.minimum(_index(begin(k)), ops.sub(size, _index(1)))
             source.append(ops.add(first, ops.mul(i, _index(strides(k)))))
-        return x(*source)
+        return a(*source)
 
     return injective(sizes, element, "T_dynamic_strided_slice")
 

@@ -33,93 +33,98 @@ _MAX_CHAIN = 16
 TakeMode = Literal["fast", "clip", "wrap", "nan"]
 
 
-def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
-    """Reshape x in row-major order.
+def reshape(a: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
+    """Reshape `a` in row-major order.
 
     Errors:
         MisuseError: the new shape has another number of elements.
     """
     shape = shapes.as_sizes(newshape)
-    if prove_equal(shapes.product(shape), shapes.product(x.shape)) is False:
+    if prove_equal(shapes.product(shape), shapes.product(a.shape)) is False:
         raise MisuseError(
-            f"a tensor of shape {shapes.shape_text(x.shape)} cannot have shape "
+            f"a tensor of shape {shapes.shape_text(a.shape)} cannot have shape "
             f"{shapes.shape_text(shape)}"
         )
 
     def element(*index: PrimExpr) -> PrimExpr:
-        if any(shapes.is_const(s, 0) for s in (*shape, *x.shape)):
-            return ops.const(0, x.dtype)
-        return x(*shapes.unravel(shapes.ravel(index, shape), x.shape))
+        if any(shapes.is_const(s, 0) for s in (*shape, *a.shape)):
+            return ops.const(0, a.dtype)
+        return a(*shapes.unravel(shapes.ravel(index, shape), a.shape))
 
     return injective(shape, element, "T_reshape")
 
 
-def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """Permute the axes of x: axis i of the result is axis `axes[i]`; reversed by default.
+def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    """Permute the axes of `a`: axis i of the result is axis `axes[i]`; reversed by default.
 
     Errors:
         MisuseError: `axes` does not name each axis once.
     """
-    order = [shapes.normal_axis(a, x.ndim) for a in (range(x.ndim)[::-1] if axes is None else axes)]
-    if sorted(order) != list(range(x.ndim)):
-        raise MisuseError(f"axes name each of {x.ndim} axes once, found {axes}")
+    order = [shapes.normal_axis(k, a.ndim) for k in (range(a.ndim)[::-1] if axes is None else axes)]
+    if sorted(order) != list(range(a.ndim)):
+        raise MisuseError(f"axes name each of {a.ndim} axes once, found {axes}")
 
     def element(*index: PrimExpr) -> PrimExpr:
-        return x(*(index[order.index(a)] for a in range(x.ndim)))
+        return a(*(index[order.index(k)] for k in range(a.ndim)))
 
-    return injective([x.shape[a] for a in order], element, "T_transpose")
+    return injective([a.shape[k] for k in order], element, "T_transpose")
 
 
-def expand_dims(x: Tensor, axis: shapes.Axes, *, name: str = "T_expand_dims") -> Tensor:
-    """Insert axes of size 1 at these positions of the result."""
-    count = len(axis) if isinstance(axis, Sequence) else 1
-    new = shapes.normal_axes(axis, x.ndim + count)
+def expand_dims(
+    a: Tensor, axis: shapes.Axes, num_newaxis: int = 1, *, name: str = "T_expand_dims"
+) -> Tensor:
+    """Insert axes of size 1 at these positions of the result, or `num_newaxis` from one on."""
+    if isinstance(axis, Sequence):
+        new = shapes.normal_axes(axis, a.ndim + len(axis))
+    else:
+        [first] = shapes.normal_axes(axis, a.ndim + 1)
+        new = tuple(range(first, first + num_newaxis))
 
     def element(*index: PrimExpr) -> PrimExpr:
-        return x(*(i for a, i in enumerate(index) if a not in new))
+        return a(*(i for k, i in enumerate(index) if k not in new))
 
-    return injective(shapes.expanded_sizes(x.shape, new), element, name)
+    return injective(shapes.expanded_sizes(a.shape, new), element, name)
 
 
-def squeeze(x: Tensor, axis: shapes.Axes = None) -> Tensor:
+def squeeze(a: Tensor, axis: shapes.Axes = None) -> Tensor:
     """Remove these axes of size 1; by default, all axes that are known to have size 1."""
     if axis is None:
-        removed: tuple[int, ...] = tuple(a for a, s in enumerate(x.shape) if shapes.is_const(s, 1))
+        removed: tuple[int, ...] = tuple(k for k, s in enumerate(a.shape) if shapes.is_const(s, 1))
     else:
-        removed = shapes.normal_axes(axis, x.ndim)
+        removed = shapes.normal_axes(axis, a.ndim)
 
     def element(*index: PrimExpr) -> PrimExpr:
         remaining = iter(index)
-        return x(
+        return a(
             *(
-                ops.const(0, s.dtype) if a in removed else next(remaining)
-                for a, s in enumerate(x.shape)
+                ops.const(0, s.dtype) if k in removed else next(remaining)
+                for k, s in enumerate(a.shape)
             )
         )
 
-    return injective(shapes.reduced_sizes(x.shape, removed), element, "T_squeeze")
+    return injective(shapes.reduced_sizes(a.shape, removed), element, "T_squeeze")
 
 
-def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Concatenate tensors along an axis.
 
     Errors:
         MisuseError: there are no tensors, or two of them differ in rank or along another axis.
     """
-    if not tensors:
+    if not a_tuple:
         raise MisuseError("concatenate needs at least one tensor")
-    axis = shapes.normal_axis(axis, tensors[0].ndim)
-    for tensor in tensors[1:]:
-        _check_joinable(tensors[0], tensor, axis)
-    sizes = [tensor.shape[axis] for tensor in tensors]
+    axis = shapes.normal_axis(axis, a_tuple[0].ndim)
+    for tensor in a_tuple[1:]:
+        _check_joinable(a_tuple[0], tensor, axis)
+    sizes = [tensor.shape[axis] for tensor in a_tuple]
     zero = ops.const(0, "int64")
     starts = [shapes.total(sizes[:k]) if k else zero for k in range(len(sizes))]
-    shape = list(tensors[0].shape)
+    shape = list(a_tuple[0].shape)
     shape[axis] = shapes.total(sizes)
 
     def element(*index: PrimExpr) -> PrimExpr:
         def read(k: int) -> PrimExpr:
-            return tensors[k](
+            return a_tuple[k](
                 *(ops.sub(i, starts[k]) if a == axis else i for a, i in enumerate(index))
             )
 
@@ -131,7 +136,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
             is_after = ops.compare(tir.GE, ops.sub(index[axis], starts[middle]), zero)
             return intrin.if_then_else(is_after, select(middle, stop), select(first, middle))
 
-        return select(0, len(tensors))
+        return select(0, len(a_tuple))
 
     return injective(shape, element, "T_concat")
 
@@ -178,15 +183,17 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     return injective(shape, element, "T_stack")
 
 
-def split(x: Tensor, indices_or_sections: int | Sequence[ExprLike], axis: int = 0) -> list[Tensor]:
-    """Split x along an axis at these indices, or into sections; only the last may be shorter.
+def split(
+    ary: Tensor, indices_or_sections: int | Sequence[ExprLike], axis: int = 0
+) -> list[Tensor]:
+    """Split `ary` along an axis at these indices, or into sections; only the last may be shorter.
 
     Indices outside the axis are clamped to its ends.
     """
-    axis = shapes.normal_axis(axis, x.ndim)
-    bounds = split_bounds(x.shape[axis], indices_or_sections)
+    axis = shapes.normal_axis(axis, ary.ndim)
+    bounds = split_bounds(ary.shape[axis], indices_or_sections)
     return [
-        _slice_along(x, axis, begin, size, f"T_split_{k}" if k else "T_split")
+        _slice_along(ary, axis, begin, size, f"T_split_{k}" if k else "T_split")
         for k, (begin, size) in enumerate(bounds)
     ]
 
@@ -284,7 +291,7 @@ def _is_negative(size: PrimExpr) -> bool:
 
 
 def strided_slice(
-    x: Tensor,
+    a: Tensor,
     begin: Sequence[ExprLike],
     end: Sequence[ExprLike],
     strides: Sequence[ExprLike] | None = None,
@@ -292,7 +299,7 @@ def strided_slice(
     slice_mode: str = "end",
     assume_inbound: bool = False,
 ) -> Tensor:
-    """Return `x[begin:end:stride]` along each of the axes; by default, the first ones.
+    """Return `a[begin:end:stride]` along each of the axes; by default, the first ones.
 
     With `slice_mode` "size", `end` has the lengths of the slices, which then have stride 1; a
     negative length is up to the end of the axis.
@@ -304,52 +311,63 @@ def strided_slice(
         raise unexpected(slice_mode, "slice_mode is 'end' or 'size'")
     begins, ends = shapes.as_sizes(begin), shapes.as_sizes(end)
     named = (
-        range(len(begins)) if axes is None else [shapes.normal_axis(int(a), x.ndim) for a in axes]
+        range(len(begins)) if axes is None else [shapes.normal_axis(int(k), a.ndim) for k in axes]
     )
     if slice_mode == "size":
         strides = None
         ends = tuple(
-            x.shape[axis] if _is_negative(length) else ops.add(first, length)
+            a.shape[axis] if _is_negative(length) else ops.add(first, length)
             for axis, first, length in zip(named, begins, ends, strict=True)
         )
     steps = shapes.as_sizes([1] * len(begins) if strides is None else strides)
-    shape = list(x.shape)
+    shape = list(a.shape)
     starts: dict[int, tuple[PrimExpr, PrimExpr]] = {}
     for axis, first, last, step in zip(named, begins, ends, steps, strict=True):
         if not isinstance(step, tir.IntImm) or not step.value:
             raise MisuseError(f"a stride is a literal other than 0, found {step}")
-        size = x.shape[axis]
+        size = a.shape[axis]
         start, shape[axis] = slice_bounds(size, first, last, step.value, inbound=assume_inbound)
         starts[axis] = start, step
 
     def element(*index: PrimExpr) -> PrimExpr:
         source_index = [
-            ops.add(ops.mul(i, starts[a][1]), starts[a][0]) if a in starts else i
-            for a, i in enumerate(index)
+            ops.add(ops.mul(i, starts[k][1]), starts[k][0]) if k in starts else i
+            for k, i in enumerate(index)
         ]
-        return x(*source_index)
+        return a(*source_index)
 
-    is_static = all(isinstance(value, tir.IntImm) for value in (*begins, *ends, *x.shape))
+    is_static = all(isinstance(value, tir.IntImm) for value in (*begins, *ends, *a.shape))
     suffix = "strided_slice" if axes is None else "strided_slice_with_axes"
     return injective(shape, element, f"T_{'' if is_static else 'dynamic_'}{suffix}")
 
 
 def take(
-    x: Tensor, indices: Tensor | ExprLike, axis: int | None = None, mode: TakeMode = "fast"
+    a: Tensor,
+    indices: Tensor | ExprLike,
+    axis: int | None = None,
+    batch_dims: int = 0,
+    mode: TakeMode = "fast",
 ) -> Tensor:
-    """Take elements of x, or slices along an axis, at `indices`, whose shape replaces the axis.
+    """Take elements of `a`, or slices along an axis, at `indices`, whose shape replaces the axis.
+
+    The first `batch_dims` axes of `indices` are those of `a`: each slice along these has indices of
+    its own.
 
     For indices out of range the result is undefined in mode "fast", and NaN in mode "nan". Mode
     "clip" uses the nearest valid index, and "wrap" the remainder.
     """
-    first_axis = 0 if axis is None else shapes.normal_axis(axis, x.ndim)
-    flat = x if axis is not None or x.ndim == 1 else reshape(x, [shapes.product(x.shape)])
+    first_axis = 0 if axis is None else shapes.normal_axis(axis, a.ndim)
+    flat = a if axis is not None or a.ndim == 1 else reshape(a, [shapes.product(a.shape)])
     extent = flat.shape[first_axis]
     taken_shape = indices.shape if isinstance(indices, Tensor) else ()
+    batch = 0 if axis is None else batch_dims + len(taken_shape) * (batch_dims < 0)
+    if not 0 <= batch <= min(first_axis, len(taken_shape)):
+        raise unexpected(batch_dims, f"batch_dims is at most the axis, {first_axis}")
+    taken_shape = taken_shape[batch:]
     shape = (*flat.shape[:first_axis], *taken_shape, *flat.shape[first_axis + 1 :])
 
     def element(*index: PrimExpr) -> PrimExpr:
-        middle = index[first_axis : first_axis + len(taken_shape)]
+        middle = (*index[:batch], *index[first_axis : first_axis + len(taken_shape)])
         raw = indices(*middle) if isinstance(indices, Tensor) else ops.convert(indices)
         position = ops.cast_to(raw, "int64")
         before, after = index[:first_axis], index[first_axis + len(taken_shape) :]
@@ -358,7 +376,7 @@ def take(
                 ops.compare(tir.GE, position, ops.const(0, "int64")),
                 ops.compare(tir.LT, position, extent),
             )
-            nan = tir.FloatImm(x.dtype, float("nan"))
+            nan = tir.FloatImm(a.dtype, float("nan"))
             return intrin.if_then_else(is_valid, flat(*before, position, *after), nan)
         return flat(*before, _valid_index(position, extent, mode), *after)
 

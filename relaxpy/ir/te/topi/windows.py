@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.arith.algebra.atoms import quotient_atom
@@ -16,6 +16,7 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
+from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -23,6 +24,8 @@ from relaxpy.ir.tir.layout import BijectiveLayout, Layout
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt
 
 Numbers: TypeAlias = int | Sequence[int]
+Padding: TypeAlias = Numbers | str
+"""Numbers of elements, "VALID" for none, or "SAME" for as many results as elements."""
 Index: TypeAlias = Sequence[PrimExpr]
 #: Windows of at most so many elements are unrolled; larger ones are reductions.
 WRITTEN_OUT = 64
@@ -59,6 +62,29 @@ def both_sides(padding: Numbers, count: int) -> tuple[tuple[int, ...], tuple[int
         return widths[:count], widths[count:]
     per_side = per_axis(widths, count)
     return per_side, per_side
+
+
+def named_padding(padding: Padding, window: Mapping[str, PrimExpr], dilation: Numbers) -> Numbers:
+    """The elements before all axes and then after them, where "SAME" or "VALID" names them.
+
+    Errors:
+        MisuseError: the padding has another name, or "SAME" meets a window of unknown size.
+    """
+    if not isinstance(padding, str):
+        return padding
+    if padding == "VALID":
+        return 0
+    if padding != "SAME":
+        raise unexpected(padding, "padding is 'VALID', 'SAME' or numbers")
+    missing = []
+    for size, step in zip(window.values(), per_axis(dilation, len(window)), strict=True):
+        if not isinstance(size, tir.IntImm):
+            raise MisuseError(
+                "padding 'SAME' needs a kernel of known size, found "
+                f"{shape_text(list(window.values()))}"
+            )
+        missing.append((size.value - 1) * step)
+    return [(m + 1) // 2 for m in missing] + [m // 2 for m in missing]
 
 
 def number(value: int) -> PrimExpr:

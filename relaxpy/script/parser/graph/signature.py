@@ -14,8 +14,8 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import function_sinfo
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.language.annotations import is_annotation, resolve, string_dims
-from relaxpy.script.language.records import as_dtype
+from relaxpy.script.language.annotations import Prim, is_annotation, resolve, string_dims
+from relaxpy.script.language.records import DatatypeName, as_dtype
 from relaxpy.script.language.wording import as_parse_error, describe
 from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.source.report import Report
@@ -62,6 +62,12 @@ class SignatureReader:
         self.dtypes: dict[str, DataType] = {}
         self.literals: dict[ast.expr, dict[str, ast.Constant]] = {}
         self.size_vars: frozenset[str] = frozenset()
+        self.used: set[str] = set()
+        """The names in the annotations."""
+        self.scalars: dict[str, rx.Var] = {}
+        """The parameters whose names and values annotations use: there, `n` is the value."""
+        self.values_in_body: set[str] = set()
+        """Those that are written `n: T.int64`: their names are the values in the body, too."""
 
     def read(self, node: ast.FunctionDef) -> Signature:
         """Parse the signature of `node`; errors in it are reported."""
@@ -85,11 +91,12 @@ class SignatureReader:
             self.pending = {arg.arg: arg for arg in args}
             annotations = [arg.annotation for arg in args if arg.annotation is not None]
             self.quoted = {_split_dtype(str(n.value))[0] for a in annotations for n in _strings(a)}
+            written = filter(None, [*annotations, node.returns])
+            self.used = {n.id for a in written for n in ast.walk(a) if isinstance(n, ast.Name)}
             for name, dtype in _declared_dtypes(annotations):
                 self.dtypes.setdefault(name, dtype)
             for arg in args:
                 self.parameter(arg.arg)
-            params = [names[arg.arg] for arg in args]
             if node.returns is not None:
                 # A Callable in the result binds shape variables, which may occur to its left.
                 self.quoted |= {_split_dtype(str(n.value))[0] for n in _strings(node.returns)}
@@ -99,6 +106,8 @@ class SignatureReader:
                         self.result.returns_tuple = True
                     case _:
                         self.result.ret = ret
+            params = [self.scalars.get(arg.arg, names[arg.arg]) for arg in args]
+            names.update((n, p) for n, p in self.scalars.items() if n not in self.values_in_body)
         self.result.params = tuple(p for p in params if isinstance(p, rx.Var))
         self.result.complete &= len(self.result.params) == len(args)
 
@@ -159,19 +168,31 @@ class SignatureReader:
             for used in ast.walk(arg.annotation):
                 if isinstance(used, ast.Name) and used.id in self.pending:
                     self.parameter(used.id)
-            sinfo = self.struct_info(arg.annotation)
+            sinfo = self.struct_info(arg.annotation, scalar=name if name in self.used else "")
         param = POISON if sinfo is None else rx.Var(name, sinfo, self.values.span(arg))
         names[name] = param
+        if isinstance(param, rx.Var) and isinstance(param.struct_info, rx.PrimStructInfo):
+            value = param.struct_info.value
+            if name in self.used and isinstance(value, tir.Var) and value.name == name:
+                self.scalars[name], names[name] = param, value
         return param
 
-    def struct_info(self, node: ast.expr, *, binds: bool = True) -> rx.StructInfo | None:
+    def struct_info(
+        self, node: ast.expr, *, binds: bool = True, scalar: str = ""
+    ) -> rx.StructInfo | None:
         """Return the struct info of an annotation, or None if it has errors, which are reported.
 
-        Without `binds`, as for the result, its names must be bound already.
+        Without `binds`, as for the result, its names must be bound already. If the annotation is
+        `T.int64`, that is a value called `scalar`, which others use.
         """
         try:
             with self.values.in_annotation():
                 value = self.values.value(node)
+            if scalar and isinstance(value, DatatypeName) and value.dtype == INT64:
+                value = Prim(
+                    value=self.result.shape_vars.setdefault(scalar, tir.Var(scalar, INT64))
+                )
+                self.values_in_body.add(scalar)
             if not is_annotation(value) and value is not None:
                 raise self.values.error(
                     node,

@@ -349,6 +349,8 @@ class GraphEvaluator(Evaluator):
             result.vdevice = self.devices.find(result.vdevice)
         if isinstance(result, DTensor) and isinstance(result.device_mesh, str):
             result.device_mesh = self.devices.mesh(result.device_mesh)
+        if isinstance(result, records.MetaVar):  # it differs from its value only in kernels
+            result = result.value
         if isinstance(result, records.DeviceForm):
             result = self.devices.find(f"{result.kind}:{result.number}")
         if isinstance(result, records.TeForm):

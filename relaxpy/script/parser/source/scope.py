@@ -141,14 +141,21 @@ def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapp
             continue
     scopes: list[Mapping[str, object]] = [closure]
     if frame is not None:
-        scopes.append(frame_names(frame))
+        scopes.extend(frame_names(frame))
     scopes.append(function.__globals__)
     return scopes
 
 
-def frame_names(frame: FrameType) -> Mapping[str, Any]:
-    """Return the current local names of a running frame."""
-    return {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+def frame_names(frame: FrameType) -> Iterator[Mapping[str, Any]]:
+    """Yield the current local names of a running frame, and of its callers that enclose it.
+
+    The latter are those of annotations that Python does not evaluate, which no closure has.
+    """
+    code, caller = frame.f_code, frame.f_back
+    if frame.f_locals is not frame.f_globals:
+        yield dict(frame.f_locals)
+    if caller is not None and any(code is constant for constant in caller.f_code.co_consts):
+        yield from frame_names(caller)
 
 
 def unknown_name(name: str, known: Iterable[str]) -> ParseError:

@@ -15,8 +15,8 @@ N = te.placeholder((2,), dtype="int32", name="n")
     ("function", "args", "message"),
     [
         (topi.exp, (3,), "topi.exp: x is a tensor expression, found 3"),
-        (topi.sum, ("x",), "topi.sum: x is a tensor expression, found 'x'"),
-        (topi.concatenate, ([X, 3],), "tensors is a list of tensor expressions, found [Tensor(x, "),
+        (topi.sum, ("x",), "topi.sum: data is a tensor expression, found 'x'"),
+        (topi.concatenate, ([X, 3],), "a_tuple is a list of tensor expressions, found [Tensor(x, "),
         (topi.stack, (X,), "topi.stack: tensors is a list of tensor expressions, found Tensor(x, "),
         (topi.reshape, (X, None), "topi.reshape: newshape is a list of scalars, found None"),
         (topi.squeeze, (X, {}), "an axis is an integer, found {}"),

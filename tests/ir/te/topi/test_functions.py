@@ -274,7 +274,45 @@ searchsorted of lines <- lines, lines[:, 1:4].copy() : topi.searchsorted(v0, v1,
     )
 
 
-ROWS = [*_products(), *_blocks(), *_elements(), *_sequences(), *_orders()]
+def _signatures() -> list[Row]:
+    """Calls by the parameters that TVM's functions have."""
+    x = floats(2, 3, 4)
+    where = integers(3, 2, low=-6, high=9)
+    inside = integers(2, 3, 2, low=0, high=4)
+    image, line = floats(1, 2, 5), floats(3, 2, 3, seed=1)
+    return rows(
+        """
+expand_dims of two <- x : topi.expand_dims(v0, -1, 2) => v0[..., None, None]
+take <- x, where : topi.take(a=v0, indices=v1, axis=2, mode="wrap")
+    => np.take(v0, v1, 2, mode="wrap")
+take in batches <- x, inside : topi.take(v0, v1, 2, 2, "clip") => np.take_along_axis(v0, v1, 2)
+take in one batch <- x, inside[:, 0] : topi.take(v0, v1, 2, -1)
+    => np.stack([a[:, b] for a, b in zip(v0, v1)])
+shapes <- x[:1] : topi.transpose(a=topi.reshape(a=topi.squeeze(a=v0), newshape=(6, 2)), axes=(1, 0))
+    => v0.reshape(6, 2).T
+joined parts <- x : topi.concatenate(a_tuple=topi.split(ary=v0, indices_or_sections=2, axis=2))
+    => np.concatenate(np.split(v0, 2, 2))
+slices <- x : topi.broadcast_to(data=topi.strided_slice(a=v0, begin=[0, 1], end=[1, 3]), shape=(5,
+    2, 4)) => np.broadcast_to(v0[:1, 1:], (5, 2, 4))
+reductions <- x : topi.sum(data=topi.max(data=v0, axis=1), axis=0) => v0.max(1).sum(0)
+positions <- x : topi.argmax(data=v0, axis=1) => v0.argmax(1)
+arange <- x : topi.add(topi.arange(4), v0) => v0 + np.arange(4)
+arange down <- x : topi.add(topi.arange(7, 0.5, -2), v0) => v0 + np.arange(7, 0.5, -2)
+arange of integers <- where : topi.add(topi.arange(3, 8, step=3, dtype="int64"), v0) => v0 + [3, 6]
+conv1d <- image, line : topi.nn.conv1d(v0, v1) => topi_conv1d(v0, v1, 0)
+conv1d same <- image, line : topi.nn.conv1d(v0, v1, padding="SAME") => topi_conv1d(v0, v1, 1)
+""",
+        locals(),
+    )
+
+
+def topi_conv1d(image: Array, kernel: Array, padding: int) -> Array:
+    padded = np.pad(image, ((0, 0), (0, 0), (padding, padding)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 3, 2)
+    return np.einsum("ncwk,ock->now", windows, kernel)
+
+
+ROWS = [*_products(), *_blocks(), *_elements(), *_sequences(), *_orders(), *_signatures()]
 
 
 @pytest.mark.parametrize(
@@ -325,6 +363,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "two axes, found rank 1 and axes 1 and 1",
     ),
     (lambda: topi.sliding_window(MATRIX, 1, [2, 2], [1]), "for each of 1 axes"),
+    (lambda: topi.take(MATRIX, MATRIX, 1, 2), "batch_dims is at most the axis, 1, found 2"),
+    (lambda: topi.arange(0, 3, 0), "step is other than 0"),
     (
         lambda: topi.matrix_set_diag(MATRIX, VECTOR, (1, -1)),
         "diagonals 1 to -1, found ranks 2 and 1",
