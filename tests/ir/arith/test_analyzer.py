@@ -138,6 +138,22 @@ def test_a_scope_is_left_by_an_error_too() -> None:
     assert not made.can_prove(x < 3)
 
 
+def test_what_is_declared_in_a_scope_holds_after_it() -> None:
+    made = Analyzer()
+    with made.constraint_scope(y > 0):
+        with made.constraint_scope(y < 50):
+            made.bind(x, Range(0, y))
+            made.update(z, ModularSet(4, 1))
+            made.enabled_extensions = Extension.TransitivelyProveInequalities
+            assert made.can_prove(x < 49)
+        assert made.can_prove(x < y)
+    assert made.can_prove(tir.And(x >= 0, x < y))
+    assert not made.can_prove(x < 49)
+    assert not made.can_prove(y < 50)
+    assert made.modular_set(z) == ModularSet(4, 1)
+    assert made.enabled_extensions == Extension.TransitivelyProveInequalities
+
+
 def test_constraints_decide_comparisons() -> None:
     made = Analyzer()
     with made.constraint_scope(tir.And(x <= 10, y <= x)):

@@ -20,7 +20,7 @@ from relaxpy.ir.arith.tvm.iter_expr import (
 )
 from relaxpy.ir.arith.tvm.iter_reader import Padded, Reader, RefusedError, with_padding
 from relaxpy.ir.core.dtype import BOOL
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 
@@ -53,21 +53,38 @@ def detect_iter_map(
 
     Onto means that together they take every value of the box their extents span, one-to-one that
     no two values of the iterators have the same indices. Below that level, an iterator that a
-    divisor does not divide is padded. Symbolic extents and divisors are assumed to be positive,
-    beside the facts of an `analyzer`.
+    divisor does not divide is padded; a map is onto as far as padding leaves no value out. Symbolic
+    extents and divisors are assumed to be positive, beside the facts of an `analyzer`.
     """
-    level = _level(check_level)
+    return detected_map(
+        *(indices, input_iters, predicate, _level(check_level), simplify_trivial_iterators),
+        analyzer,
+        padded=False,
+    )
+
+
+def detected_map(
+    indices: Sequence[ExprLike],
+    input_iters: Mapping[Var, Range],
+    predicate: ExprLike,
+    level: IterMapLevel,
+    simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
+    *,
+    padded: bool = True,
+) -> IterMapResult:
+    """What `detect_iter_map` finds, or a `padded` map, of whole digits and onto with its padding."""
     condition = ops.truth(predicate)
     values = ops.convert_all(indices)
 
     def detected(reader: Reader) -> tuple[Reader, tuple[IterSumExpr, ...], bool]:
         reader.assume(condition)
         sums = tuple(reader.index(value) for value in values)
-        return reader, sums, _checked(reader, level, sums)
+        return reader, sums, _checked(reader, level, sums, padded=padded)
 
     try:
         reader, sums, one_to_one = with_padding(
-            input_iters, level, simplify_trivial_iterators, detected, analyzer
+            *(input_iters, level, simplify_trivial_iterators, detected, analyzer), whole=padded
         )
     except RefusedError as error:
         return IterMapResult((), (str(error),), ops.const(False, BOOL))
@@ -132,11 +149,13 @@ def _level(level: IterMapLevel | str | int) -> IterMapLevel:
         raise unexpected(level, "expected an IterMapLevel") from None
 
 
-def _checked(reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...]) -> bool:
+def _checked(
+    reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...], *, padded: bool
+) -> bool:
     """Whether the map is one-to-one as well. Errors: RefusedError if it is not as `level` says."""
     if level == IterMapLevel.NoCheck:
         return False
-    _Check(reader, level, indices).run()
+    _Check(reader, level, indices, padded=padded).run()
     try:
         _Check(reader, IterMapLevel.Bijective, indices).run()
     except RefusedError:
@@ -148,12 +167,19 @@ class _Check:
     """Whether the indices use each digit of each iterator once, and none in part."""
 
     def __init__(
-        self, reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...]
+        self,
+        reader: Reader,
+        level: IterMapLevel,
+        indices: tuple[IterSumExpr, ...],
+        *,
+        padded: bool = True,
     ) -> None:
         self.reader = reader
+        self.padded = {} if padded else {p.mark: p for p in reader.padded.values()}
         self.level = level
         self.indices = indices
         self.used: dict[IterMark, list[IterSplitExpr]] = {}
+        self.periods: dict[IterMark, PrimExpr] = {}
 
     def run(self) -> None:
         self.collect(arg for index in self.indices for arg in index.args)
@@ -167,8 +193,8 @@ class _Check:
             raise RefusedError("iterators that the predicate constrains are used only in part")
         for mark in unused:  # iterators constrained together are not free by themselves
             self.collect([IterSplitExpr(mark)])
-        for mark, splits in self.used.items():
-            self.digits(mark, splits)
+        for mark in self.used:
+            self.period(mark)
 
     def collect(self, splits: Iterable[IterSplitExpr]) -> None:
         waiting = list(splits)
@@ -181,7 +207,13 @@ class _Check:
                 waiting += mark.source.args
             self.used.setdefault(mark, []).append(split)
 
-    def digits(self, mark: IterMark, splits: list[IterSplitExpr]) -> None:
+    def period(self, mark: IterMark) -> PrimExpr:
+        """How many values of an iterator in a row have all values of its digits that are used."""
+        if mark not in self.periods:
+            self.periods[mark] = self.digits(mark, self.used[mark])
+        return self.periods[mark]
+
+    def digits(self, mark: IterMark, splits: Sequence[IterSplitExpr]) -> PrimExpr:
         reader, waiting = self.reader, list(splits)
         expected: PrimExpr = ops.const(1, mark.dtype)
         while waiting:
@@ -199,6 +231,24 @@ class _Check:
             raise RefusedError(
                 f"`{self.text(mark)}` of extent {mark.extent} does not fill digits up to {expected}"
             )
+        coarsest = reader.padded.get(split)
+        if coarsest is not None and coarsest.mark in self.used:
+            expected = reader.times(split.lower_factor, self.period(coarsest.mark))
+        padded = self.padded.get(mark)
+        if padded is not None and not self.is_filled(padded, splits, expected):
+            raise RefusedError(f"some digits of `{self.text(mark)}` come from padding alone")
+        return expected
+
+    def is_filled(self, padded: Padded, splits: Sequence[IterSplitExpr], period: PrimExpr) -> bool:
+        """Whether what is not padding has all values of some digits, which repeat by `period`."""
+        reader, size = self.reader, ops.sub(padded.end, padded.begin)
+        if reader.holds(ops.compare(tir.LE, period, size)):
+            return True
+        [step, *others] = [split.lower_factor for split in splits]
+        after = ops.sub(padded.mark.extent, padded.end)
+        return not others and all(
+            reader.holds(ops.compare(tir.LT, end, step)) for end in (padded.begin, after)
+        )
 
     @staticmethod
     def text(mark: IterMark) -> PrimExpr:

@@ -77,13 +77,17 @@ def _scaled(split: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
 
 @dataclass
 class Reader(Extents):
-    """Reads expressions over iterators; `pads`, which outlives it, has the divisors to pad for."""
+    """Reads expressions over iterators; `pads`, which outlives it, has the divisors to pad for.
+
+    Digits are `whole` if an iterator is padded even where it is below its divisor.
+    """
 
     iters: Mapping[Var, Range]
     level: IterMapLevel
     simplify_trivial: bool
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]]
     known: Analyzer | None = None
+    whole: bool = False
     padded: dict[IterSplitExpr, Padded] = field(default_factory=dict)
     constrained: list[Constrained] = field(default_factory=list)
     leaves: dict[Var, IterMark] = field(default_factory=dict)
@@ -294,7 +298,11 @@ class Reader(Extents):
             return Sum({}, self.remainder(remaining.base, divisor))
         split, scale, base = self.fused(remaining)
         last = ops.add(base, ops.mul(scale, ops.sub(split.extent, 1)))
-        if self.is_natural(base) and self.holds(ops.compare(tir.LT, last, divisor)):
+        if (
+            not self.whole
+            and self.is_natural(base)
+            and self.holds(ops.compare(tir.LT, last, divisor))
+        ):
             return ratio if is_quotient else remaining
         if not self.divides(scale, divisor):
             raise RefusedError(
@@ -313,7 +321,7 @@ class Reader(Extents):
         """Quotient and remainder of `split + shift` by `divisor`."""
         one, zero = ops.const(1, split.dtype), ops.const(0, split.dtype)
         over = self.remainder(shift, divisor)
-        if self.holds(ops.compare(tir.LE, ops.add(over, split.extent), divisor)):
+        if not self.whole and self.holds(ops.compare(tir.LE, ops.add(over, split.extent), divisor)):
             return Sum({}, self.quotient(shift, divisor)), Sum({split: one}, over)
         even = is_number(over, 0) and self.divides(divisor, split.extent)
         if even and split not in self.pads:
@@ -461,11 +469,13 @@ def with_padding(
     simplify_trivial: bool,
     work: Callable[[Reader], T],
     known: Analyzer | None = None,
+    *,
+    whole: bool = False,
 ) -> T:
     """The result of `work` with a Reader that has the padding of every iterator."""
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
     while True:
         try:
-            return work(Reader(iters, level, simplify_trivial, pads, known))
+            return work(Reader(iters, level, simplify_trivial, pads, known, whole))
         except RetryError:
             continue

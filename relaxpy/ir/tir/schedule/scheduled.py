@@ -66,7 +66,8 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         arguments = {
-            k: self._maps.get(v, v) if callable(v) else v for k, v in bound.arguments.items()
+            k: self._maps.get(v, v) if isinstance(v, IndexMap) or callable(v) else v
+            for k, v in bound.arguments.items()
         }
         if "func_name" in arguments and arguments["func_name"] is None:
             arguments["func_name"] = self._working_on
@@ -326,11 +327,11 @@ class ScheduledKernels:
         return self._loop(rv) if isinstance(rv, LoopRV) else self._block(rv)
 
     def _map(self, value: IndexMap | Callable[..., Any], rank: int, dtype: DataType) -> IndexMap:
-        """Return a map, which stands for its function in the trace."""
-        if isinstance(value, IndexMap):
-            return value
-        self._maps[value], separators = IndexMap.from_func_with_separators(
-            value, rank, index_dtype=dtype
-        )
+        """Return a map with the numbers that were drawn; it stands for its function in the trace."""
+        index_map, separators = value, []
+        if not isinstance(index_map, IndexMap):
+            made = IndexMap.from_func_with_separators(index_map, rank, index_dtype=dtype)
+            index_map, separators = made
         self._separators += separators
+        self._maps[value] = substitute(index_map, self._numbers)
         return self._maps[value]
