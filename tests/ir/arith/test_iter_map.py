@@ -214,12 +214,26 @@ def test_what_a_map_is_made_of() -> None:
         IterSumExpr([X], 0)  # type: ignore[list-item]
 
 
-def test_one_index_as_a_sum() -> None:
-    total = normalize_to_iter_sum(X * 3 + Y + 1, over(4, 4))
-    assert [arg.scale.value for arg in total.args] == [3, 1]
-    assert total.base.value == 1
-    with pytest.raises(MisuseError, match="multiplies iterators"):
-        normalize_to_iter_sum(X * Y, over(4, 4))
+@pytest.mark.parametrize(
+    ("index", "scales", "base"),
+    [
+        (Y + X * 3 + 1, [3, 1], "T.int64(1)"),
+        (Z + (Y + X * 4 + 2) * N, ["n * T.int64(4)", "n", 1], "n * T.int64(2)"),
+        (X * Y + Z * 4 + X, [4, 1], "x * y"),
+        (ops.maximum(Y, N) + X // 2 * 3, [3], "T.max(n, y)"),
+        ((X + ops.maximum(Y, N)) // 4 + Z, [1], "(x + T.max(n, y)) // T.int64(4)"),
+        (X // ops.maximum(Y, 1), [], "x // T.max(y, T.int64(1))"),
+        ((X * 4 + ops.maximum(Y, N)) // 4, [1], "T.max(n, y) // T.int64(4)"),
+    ],
+)
+def test_one_index_as_a_sum(index: tir.PrimExpr, scales: list[object], base: str) -> None:
+    total = normalize_to_iter_sum(index, over(9, 4, 3))
+    found = [arg.scale for arg in total.args]
+    assert [s.value if isinstance(s, tir.IntImm) else str(s) for s in found] == scales
+    assert str(total.base) == base
+    for point in points(over(9, 4, 3)):
+        env = {**point, N: 5}
+        assert evaluate(normalize_iter_map_to_expr(total), env) == evaluate(index, env)
 
 
 def test_maps_become_simple() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import unexpected
+from relaxpy.ir.arith.algebra import folding
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import analyzer_of, size_of
@@ -18,7 +20,14 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     marks_of,
     normalize_iter_map_to_expr,
 )
-from relaxpy.ir.arith.tvm.iter_reader import Padded, Reader, RefusedError, with_padding
+from relaxpy.ir.arith.tvm.iter_reader import (
+    LooseReader,
+    Padded,
+    Reader,
+    RefusedError,
+    Sum,
+    with_padding,
+)
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
@@ -73,7 +82,7 @@ def detected_map(
     *,
     padded: bool = True,
 ) -> IterMapResult:
-    """What `detect_iter_map` finds, or a `padded` map, of whole digits and onto with its padding."""
+    """What `detect_iter_map` finds, or a `padded` map: its digits are whole, and padding counts."""
     condition = ops.truth(predicate)
     values = ops.convert_all(indices)
 
@@ -99,20 +108,26 @@ def detected_map(
 def normalize_to_iter_sum(
     index: ExprLike, input_iters: Mapping[Var, Range], analyzer: Analyzer | None = None
 ) -> IterSumExpr:
-    """One index as a sum of splits, fused only where quotients need it.
+    """One index as a sum of splits, fused only where quotients need it, the coarsest first.
 
-    Errors:
-        MisuseError (also ValueError): it is not such a sum.
+    What is no sum of iterators, such as a product of them, is added to the base.
     """
     value = ops.convert(index)
-    try:
-        return with_padding(
-            *(input_iters, IterMapLevel.NoCheck, True),
-            lambda reader: reader.read(value).expr(),
-            analyzer,
-        )
-    except RefusedError as error:
-        raise MisuseError(str(error), about=index) from None
+    total = with_padding(
+        *(input_iters, IterMapLevel.NoCheck, True),
+        lambda reader: reader.read(value),
+        analyzer,
+        reader_type=LooseReader,
+    )
+    terms = sorted(total.terms.items(), key=lambda term: _coarseness(term[1]), reverse=True)
+    return Sum(dict(terms), total.base).expr()
+
+
+def _coarseness(scale: PrimExpr) -> tuple[int, int]:
+    """The literal of a product, and the number of the other factors."""
+    factors = folding.operands(scale, tir.Mul)
+    numbers = [factor.value for factor in factors if isinstance(factor, tir.IntImm)]
+    return abs(prod(numbers)), len(factors) - len(numbers)
 
 
 @entry_point

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TypeVar
 
+from typing_extensions import override
+
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra import folding, residue
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
@@ -434,6 +436,29 @@ class Reader(Extents):
         return total, least, beyond
 
 
+class LooseReader(Reader):
+    """Reads what is no sum of iterators as an addend without iterators."""
+
+    @override
+    def read(self, expr: PrimExpr) -> Sum:
+        if isinstance(expr, (tir.Add, tir.Sub)):
+            return super().read(expr)
+        try:
+            total = super().read(expr)
+        except RefusedError:
+            return Sum({}, self.simple(expr))
+        if any(self.varies(split, scale) for split, scale in total.terms.items()):
+            return Sum({}, self.simple(expr))
+        return total
+
+    def varies(self, split: IterSplitExpr, scale: PrimExpr) -> bool:
+        """Whether the digits of an iterator depend on others, as in `(x + max(y, a)) // 4`."""
+        source = split.source.source
+        shift = [source.base] if isinstance(source, IterSumExpr) else []
+        sizes = (scale, split.lower_factor, split.extent, split.source.extent)
+        return any(mentions(part, self.iters) for part in (*sizes, *shift))
+
+
 def _pairs(terms: Iterable[IterSplitExpr]) -> Iterator[tuple[IterSplitExpr, IterSplitExpr]]:
     splits = list(terms)
     for low in splits:
@@ -471,11 +496,12 @@ def with_padding(
     known: Analyzer | None = None,
     *,
     whole: bool = False,
+    reader_type: type[Reader] = Reader,
 ) -> T:
     """The result of `work` with a Reader that has the padding of every iterator."""
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
     while True:
         try:
-            return work(Reader(iters, level, simplify_trivial, pads, known, whole))
+            return work(reader_type(iters, level, simplify_trivial, pads, known, whole))
         except RetryError:
             continue

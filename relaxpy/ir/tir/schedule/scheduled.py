@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, Ty
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, ScheduleError, check_type, unexpected
+from relaxpy.errors import (
+    MisuseError,
+    ScheduleError,
+    check_type,
+    unexpected,
+    unknown_attribute,
+)
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -147,6 +153,13 @@ class ScheduledKernels:
         self._working_on: str | None = (
             "main" if "main" in kernels else kernels[0] if len(kernels) == 1 else None
         )
+
+    if not TYPE_CHECKING:  # it would make a type checker accept every name
+
+        @user_facing
+        def __getattr__(self, name):
+            """Errors: UnknownAttributeError (also AttributeError), with what to use instead."""
+            raise unknown_attribute(self, name, "sch", ())
 
     # --- what is scheduled
 
@@ -327,7 +340,7 @@ class ScheduledKernels:
         return self._loop(rv) if isinstance(rv, LoopRV) else self._block(rv)
 
     def _map(self, value: IndexMap | Callable[..., Any], rank: int, dtype: DataType) -> IndexMap:
-        """Return a map with the numbers that were drawn; it stands for its function in the trace."""
+        """Return a map of the numbers that were drawn, which is also the one of the trace."""
         index_map, separators = value, []
         if not isinstance(index_map, IndexMap):
             made = IndexMap.from_func_with_separators(index_map, rank, index_dtype=dtype)
