@@ -440,7 +440,8 @@ class Analyzer:
         outer, declared = self._engine, self._declared
         self._entered += 1
         self._facts = outer.run(lambda: outer.assume(outer.facts, ops.truth(cond)))
-        self._declared = inside = []
+        inside: list[Callable[[], None]] = []
+        self._declared = inside
         try:
             yield
         finally:

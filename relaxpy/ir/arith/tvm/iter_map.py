@@ -98,10 +98,10 @@ def detected_map(
     except RefusedError as error:
         return IterMapResult((), (str(error),), ops.const(False, BOOL))
     used = set(marks_of(sums))
-    padded = tuple(p for p in reader.padded.values() if p.mark in used)
-    conditions = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in padded]
+    pads = tuple(p for p in reader.padded.values() if p.mark in used)
+    conditions = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in pads]
     padding = ops.any_of(*conditions) if conditions else ops.const(False, BOOL)
-    return IterMapResult(sums, (), padding, padded, one_to_one)
+    return IterMapResult(sums, (), padding, pads, one_to_one)
 
 
 @entry_point
@@ -231,6 +231,7 @@ class _Check:
     def digits(self, mark: IterMark, splits: Sequence[IterSplitExpr]) -> PrimExpr:
         reader, waiting = self.reader, list(splits)
         expected: PrimExpr = ops.const(1, mark.dtype)
+        coarsest = waiting[0]
         while waiting:
             split = next((s for s in waiting if reader.same(s.lower_factor, expected)), None)
             if split is None and self.level == IterMapLevel.Surjective:
@@ -239,16 +240,16 @@ class _Check:
             if split is None:
                 raise RefusedError(f"digits of `{self.text(mark)}` are used twice or left out")
             waiting.remove(split)
-            expected = reader.times(split.lower_factor, split.extent)
+            coarsest, expected = split, reader.times(split.lower_factor, split.extent)
         if self.level == IterMapLevel.Bijective and not reader.same(expected, mark.extent):
             raise RefusedError(f"the highest digits of `{self.text(mark)}` are left out")
         if not reader.divides(expected, mark.extent):
             raise RefusedError(
                 f"`{self.text(mark)}` of extent {mark.extent} does not fill digits up to {expected}"
             )
-        coarsest = reader.padded.get(split)
-        if coarsest is not None and coarsest.mark in self.used:
-            expected = reader.times(split.lower_factor, self.period(coarsest.mark))
+        inside = reader.padded.get(coarsest)
+        if inside is not None and inside.mark in self.used:
+            expected = reader.times(coarsest.lower_factor, self.period(inside.mark))
         padded = self.padded.get(mark)
         if padded is not None and not self.is_filled(padded, splits, expected):
             raise RefusedError(f"some digits of `{self.text(mark)}` come from padding alone")
