@@ -341,10 +341,12 @@ class ScheduledKernels:
 
     def _map(self, value: IndexMap | Callable[..., Any], rank: int, dtype: DataType) -> IndexMap:
         """Return a map of the numbers that were drawn, which is also the one of the trace."""
-        index_map, separators = value, []
-        if not isinstance(index_map, IndexMap):
-            made = IndexMap.from_func_with_separators(index_map, rank, index_dtype=dtype)
-            index_map, separators = made
-        self._separators += separators
+        if isinstance(value, IndexMap):
+            index_map = value
+        else:
+            index_map, separators = IndexMap.from_func_with_separators(
+                value, rank, index_dtype=dtype
+            )
+            self._separators += separators
         self._maps[value] = substitute(index_map, self._numbers)
         return self._maps[value]
