@@ -31,6 +31,18 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("tir", "ScheduleState TensorIntrin BlockDependenceInfo tensor_intrin", _NO_STATE),
     ("s_tir", "ScheduleState TensorIntrin tensor_intrin", _NO_STATE),
     ("te", "create_schedule thread_axis", _NO_SCHEDULE),
+    ("tir", "ir_builder", "write a kernel as a function under @T.prim_func"),
+    (
+        "Schedule",
+        "cache_index cache_inplace read_at write_at sample_partitioned_tile",
+        "cache_read, cache_write, reindex and compute_at stage data, and sample_perfect_tile draws "
+        "factors",
+    ),
+    (
+        "Schedule",
+        "unsafe_hide_buffer_access",
+        "blocks have the regions that their bodies access",
+    ),
     ("te", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "meta_schedule auto_scheduler autotvm", _NOT_TUNED),

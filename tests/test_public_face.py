@@ -205,7 +205,11 @@ def test_modules_are_attributes_of_their_packages() -> None:
 def test_an_absent_name_of_tvm_says_what_to_use_instead(
     parent: str, names: str, instead: str
 ) -> None:
-    objects: dict[str, object] = {"Executable": EX, "Profile": Profile((), 0.0)}
+    objects: dict[str, object] = {
+        "Executable": EX,
+        "Profile": Profile((), 0.0),
+        "Schedule": relaxpy.tir.Schedule(relaxpy.IRModule({})),
+    }
     if parent not in objects:
         objects[parent] = import_module(f"relaxpy.{parent}".rstrip("."))
     owner = objects[parent]

@@ -20,6 +20,7 @@ from relaxpy.ir.te.tensor import (
     size_var as size_var,
     var as var,
 )
+from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
 from relaxpy.ir.tir.intrin import (
     pow as _pow,
 )
@@ -36,6 +37,7 @@ from relaxpy.ir.tir.reduce import (
 )
 from relaxpy.missing import hint_at_absent as _hint_at_absent
 
+AXIS_SEPARATOR = _IndexMap.AXIS_SEPARATOR
 indexdiv = floordiv
 indexmod = floormod
 power = _pow

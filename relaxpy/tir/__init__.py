@@ -47,6 +47,10 @@ from relaxpy.ir.tir.expr import (
     Sub as Sub,
     Var as Var,
 )
+from relaxpy.ir.tir.functor import (
+    PyStmtExprMutator as PyStmtExprMutator,
+    PyStmtExprVisitor as PyStmtExprVisitor,
+)
 from relaxpy.ir.tir.intrin import (
     CallEffectKind as CallEffectKind,
     address_of as address_of,
@@ -151,6 +155,7 @@ from relaxpy.tir import (  # noqa: E402
     data_layout as data_layout,
     expr as expr,
     function as function,
+    functor as functor,
     generic as generic,
     op as op,
     schedule as schedule,

@@ -213,6 +213,11 @@ class Canonical:
                     return choices.choice(self, expr, operands)
                 assert isinstance(expr, tir.Call)
                 return calls.call(self, expr)
+            case (
+                tir.FloorMod(a=a, b=tir.IntImm(value=by)) | tir.Mod(a=a, b=tir.IntImm(value=by))
+            ) if expr.dtype.family == "uint" and by > 0:
+                modulus, base = self.residue(a)
+                return self.opaque(expr) if modulus % by else poly.constant(base % by)
             case tir.BinaryOpExpr() if expr.dtype.family == "int":
                 polynomial = self._binary(expr)
                 if polynomial is None:

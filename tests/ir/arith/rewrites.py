@@ -199,6 +199,10 @@ fld(x - flm(x, 21), 21) => fld(x, 21)
 fld(x, 6) * 6 + flm(fld(x, 3), 2) * 3 + flm(x, 3) => x
 flm(8 * x, 16) ~> flm(x, 2) * 8
 fld(fld(flm(x, 16), 2) * 2, 4) ~> fld(flm(x, 16), 4)
+fld(fld(flm(x, 16), 2) * 2 + 1, 6) ~> fld(flm(x, 16), 6)
+fld(fld(flm(x, 16), 2) * -3, 9) = fld(0 - fld(flm(x, 16), 2), 3)
+tmod(tmod(x, 20), 4) ~> tmod(x, 4)
+tdiv(tmod(x + y, 20), -4) * 4 = tmod(x + y, 4) - tmod(x + y, 20)
 fld(flm(x, 2), 8) => c(0)
 fld(17 + 48 * x, 16) = 3 * x + 1
 tmod(0 - x, 2) = tmod(x, -2) * -1

@@ -72,6 +72,9 @@ def analyzer(**bounds: tuple[int, int]) -> Analyzer:
         (x >> y, {"x": (-9, 11), "y": (2, 10)}, (-3, 2)),
         (x >> y, {"x": (8, 11), "y": (1, 2)}, (2, 5)),
         (x >> y, {"x": (8, 11), "y": (1, 99)}, (-(2**31), 2**31 - 1)),
+        (x << y, {"x": (-3, 5), "y": (0, 4)}, (-48, 80)),
+        (x << y, {"x": (1, 5), "y": (0, 30)}, (-(2**31), 2**31 - 1)),
+        (x << y, {"x": (0, 1), "y": (0, 30)}, (0, 2**30)),
         (tir.Var("u", "uint8") + tir.IntImm("uint8", 1), {}, (0, 255)),
     ],
 )
@@ -136,6 +139,22 @@ def test_a_scope_is_left_by_an_error_too() -> None:
     with pytest.raises(KeyError), made.constraint_scope(x < 3):
         raise KeyError
     assert not made.can_prove(x < 3)
+
+
+def test_what_is_declared_in_a_scope_holds_after_it() -> None:
+    made = Analyzer()
+    with made.constraint_scope(y > 0):
+        with made.constraint_scope(y < 50):
+            made.bind(x, Range(0, y))
+            made.update(z, ModularSet(4, 1))
+            made.enabled_extensions = Extension.TransitivelyProveInequalities
+            assert made.can_prove(x < 49)
+        assert made.can_prove(x < y)
+    assert made.can_prove(tir.And(x >= 0, x < y))
+    assert not made.can_prove(x < 49)
+    assert not made.can_prove(y < 50)
+    assert made.modular_set(z) == ModularSet(4, 1)
+    assert made.enabled_extensions == Extension.TransitivelyProveInequalities
 
 
 def test_constraints_decide_comparisons() -> None:

@@ -38,6 +38,10 @@ def test_unsigned_arithmetic_goes_round() -> None:
     halved = tir.FloorDiv(tir.Mul(u, tir.IntImm("uint8", 2)), tir.IntImm("uint8", 2))
     assert prove_equal(halved, u) is None
     assert prove_equal(tir.Mul(u, tir.IntImm("uint8", 3)), one) is None
+    sixes = tir.Add(tir.Mul(u, tir.IntImm("uint8", 6)), one)
+    assert simplify(tir.FloorMod(sixes, tir.IntImm("uint8", 2))) is one
+    wrapped = tir.FloorMod(sixes, tir.IntImm("uint8", 3))
+    assert simplify(wrapped) is wrapped
 
 
 def test_floats_are_left_alone() -> None:

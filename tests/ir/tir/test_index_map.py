@@ -32,6 +32,11 @@ def test_a_map_is_a_function_of_indices() -> None:
     assert [v.name for v in named.initial_indices] == ["first", "rest_0", "rest_1"]
     assert named.final_indices[0] is named.initial_indices[1]
     assert named.final_indices[0].dtype == "int32"
+    last = IndexMap.from_func(lambda *rest, last: [last // 4, *rest, last % 4], ndim=3)
+    assert str(last) == (
+        "IndexMap(lambda rest_0, rest_1, last: "
+        "(last // T.int64(4), rest_0, rest_1, last % T.int64(4)))"
+    )
     assert_structural_equal(TILES, IndexMap.from_func(lambda a, b: [a // 4, b, a % 4]))
     assert not structural_equal(TILES, IndexMap.from_func(lambda a, b: [b // 4, a, b % 4]))
 
@@ -52,8 +57,8 @@ def test_separators_stand_between_axes() -> None:
         (lambda: IndexMap.from_func(3), "is a function, found 3"),
         (lambda: IndexMap.from_func(lambda *i: i), r"the number of indices, since there is \*i"),
         (lambda: IndexMap.from_func(lambda i: i, ndim=2), "takes 1 indices, ndim is 2"),
-        (lambda: IndexMap.from_func(lambda *, i: i), "no arguments by keyword, as i"),
-        (lambda: IndexMap.from_func(lambda **i: i), "no arguments by keyword, as i"),
+        (lambda: IndexMap.from_func(lambda *, i: i, ndim=2), "takes 1 indices, ndim is 2"),
+        (lambda: IndexMap.from_func(lambda **i: i), r"no arguments of any name, as \*\*i"),
         (lambda: IndexMap.from_func(lambda i: [None]), "expected a scalar expression"),
         (lambda: IndexMap([3], []), r"defines a tir\.Var, found 3"),
         (lambda: IndexMap([], [], 3), "the inverse is an IndexMap, found 3"),
@@ -61,6 +66,7 @@ def test_separators_stand_between_axes() -> None:
         (lambda: TILES.map_shape([1, 2, 3]), "the map takes 2 sizes, found 3"),
         (lambda: TILES.map_ndarray(np.zeros(3)), "the map takes 2 sizes, found 1"),
         (lambda: TILES.inverse([14, 3]), "cannot be inverted: .*leaves a remainder"),
+        (lambda: TILES.inverse([3, 3]), "cannot be inverted: .*leaves a remainder"),
         (lambda: IndexMap.from_func(lambda i: [i % 3]).inverse([6]), "cannot be inverted"),
         (lambda: IndexMap.from_func(lambda i, j: [i + j]).inverse([6, 6]), "cannot be inverted"),
         (
@@ -94,6 +100,8 @@ def test_indices_are_mapped_and_simplified() -> None:
 def test_shapes_are_mapped_so_that_they_hold_everything() -> None:
     assert numbers(TILES.map_shape([16, 3])) == [4, 3, 4]
     assert numbers(TILES.map_shape([14, 3])) == [4, 3, 4]
+    assert numbers(TILES.map_shape([3, 3])) == [1, 3, 4]
+    assert numbers(TILES.map_shape([1, 3])) == [1, 3, 4]
     assert numbers(TILES.map_shape([N * 4, 3])) == ["n", 3, 4]
     assert numbers(TILES.map_shape([N, Range(3)])) == ["(n + T.int64(3)) // T.int64(4)", 3, 4]
     assert numbers(TILES.map_shape([0, 3])) == [0, 3, 4]

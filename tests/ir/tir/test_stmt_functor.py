@@ -1,10 +1,13 @@
-"""Statements visited and rewritten by plain functions."""
+"""Statements visited and rewritten by plain functions and by classes."""
+
+from collections import Counter
 
 import pytest
 
 from relaxpy import tir
 from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
+from relaxpy.tir import functor
 from relaxpy.tir.stmt_functor import ir_transform, post_order_visit, pre_order_visit, substitute
 
 I, J = tir.Var("i"), tir.Var("j")  # noqa: E741
@@ -64,9 +67,71 @@ def test_values_take_the_place_of_variables() -> None:
         substitute(STORE, 3)
 
 
+@functor.visitor
+class Counts(functor.PyStmtExprVisitor):
+    """Counts the variables, sums, loops and size variables, and no binder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[str] = Counter()
+
+    def visit_var_(self, op: tir.Var) -> None:
+        self.found[op.name] += 1
+
+    def visit_add_(self, op: tir.Add) -> None:
+        self.found["+"] += 1
+        super().visit_add_(op)
+
+    def visit_for_(self, op: tir.For) -> None:
+        self.found["for"] += 1
+        super().visit_for_(op)
+
+
+@functor.mutator
+class Differences(tir.PyStmtExprMutator):
+    """Makes sums to differences, and j to 7."""
+
+    def visit_add_(self, op: tir.Add) -> tir.PrimExpr:
+        return tir.Sub(self.visit_expr(op.a), self.visit_expr(op.b))
+
+    def visit_var_(self, op: tir.Var) -> tir.PrimExpr:
+        return ops.const(7) if op is J else op
+
+
+def test_a_visitor_has_a_method_for_each_class() -> None:
+    counts = Counts()
+    counts.visit_expr((I + J) * (I + tir.SizeVar("n", "int32")))
+    assert counts.found == {"i": 2, "j": 1, "n": 1, "+": 2}
+    inner = tir.For(J, 0, I + J, tir.ForKind.SERIAL, STORE)
+    counts = Counts()
+    counts.visit_stmt(inner)
+    assert counts.found == {"for": 1, "i": 3, "j": 1, "+": 2}
+
+
+def test_a_mutator_rebuilds_what_changes() -> None:
+    rewritten = Differences().visit_expr(tir.Let(J, I + 1, J + I * 2))
+    assert str(rewritten) == str(tir.Let(J, tir.Sub(I, ops.const(1)), tir.Sub(7, I * 2)))
+    assert Differences().visit_stmt(tir.Evaluate(I * 2)).value is I * 2
+    assert rewritten.var is J
+
+
+@functor.mutator
+class Plain(functor.PyStmtExprMutator):
+    pass
+
+
+def test_a_mutator_keeps_what_it_does_not_change() -> None:
+    block = tir.Block([], [], [], "b", LOOP)
+    realize = tir.BlockRealize([], True, block)
+    assert Plain().visit_stmt(realize) is realize
+    Counts().visit_stmt(realize)
+
+
 @pytest.mark.parametrize(
     ("use", "message"),
     [
+        (lambda: Plain().visit_expr(STORE), "an expression of TIR, found"),
+        (lambda: Plain().visit_stmt(I), "a statement of TIR, found"),
         (lambda: post_order_visit(3, print), "a statement or an expression, found 3"),
         (lambda: pre_order_visit(None, print), "a statement or an expression, found None"),
         (lambda: ir_transform("x", None, None), "a statement or an expression, found 'x'"),
@@ -78,3 +143,8 @@ def test_values_take_the_place_of_variables() -> None:
 def test_other_things_are_not_visited(use, message: str) -> None:
     with pytest.raises(MisuseError, match=f"expected {message}"):
         use()
+
+
+def test_the_decorator_is_for_subclasses() -> None:
+    with pytest.raises(MisuseError, match="classes that inherit from PyStmtExprVisitor"):
+        functor.visitor(Plain)

@@ -266,6 +266,13 @@ def _of_call(
                 return of_dtype
             divisors = 1 << int(least), 1 << int(greatest)
             return interval.divide(engine.bound(a), divisors, floor=True)
+        case "tir.shift_left", (a, by):
+            least, greatest = engine.bound(by)
+            if least < 0 or greatest >= a.dtype.bits:
+                return of_dtype
+            result = interval.multiply(engine.bound(a), (1 << int(least), 1 << int(greatest)))
+            low, high = ops.int_range(a.dtype)
+            return result if low <= result[0] and result[1] <= high else of_dtype
         case "tir.clz" | "tir.popcount", (a,):
             return 0, a.dtype.bits
         case _:

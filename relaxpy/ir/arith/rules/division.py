@@ -31,7 +31,7 @@ def floor_by(engine: Engine, p: Poly, by: int) -> Poly:
 
     Rule:
         (by*q + r) // by = q + r // by; common factors of r and `by` cancel, the constant rounded
-        down; -r // by = -((r + by - 1) // by) gives r a positive first term.
+        down; -r // by = -((r + by - 1) // by) gives r a positive first term, a remainder being one.
     """
     ratio, remainder = _split(p, by)
     number = remainder.get(ONE, 0)
@@ -43,7 +43,8 @@ def floor_by(engine: Engine, p: Poly, by: int) -> Poly:
         by //= common
         if by == 1:
             return poly.add(ratio, remainder)
-    if poly.leading(remainder)[1] < 0:
+    head, _ = poly.leading(remainder)
+    if any(coefficient < 0 and head in unit for coefficient, unit, _ in _units(remainder)):
         remainder = poly.add(poly.scaled(remainder, -1), poly.constant(by - 1))
         return poly.add(ratio, _floor_irreducible(engine, remainder, by), -1)
     return poly.add(ratio, _floor_irreducible(engine, remainder, by))
@@ -150,7 +151,11 @@ def _inside_extremum(engine: Engine, num: Poly, by: int) -> Poly | None:
 
 
 def _truncate_by(engine: Engine, p: Poly, by: int) -> Poly:
-    """p / by toward zero: by the sign of p, else by common factors and nesting only."""
+    """p / by toward zero: by the sign of p, else by common factors and nesting only.
+
+    Rule:
+        (n - m*q) / by = n / by - m/by * q toward zero, where q = n / m: all have the sign of n.
+    """
     low, high = engine.bound_of_poly(p)
     if low >= 0:
         return floor_by(engine, p, by)
@@ -167,6 +172,12 @@ def _truncate_by(engine: Engine, p: Poly, by: int) -> Poly:
     match list(p.items()):
         case [((Quotient(floor=False) as inner,), 1)] if divisor(inner) is not None:
             return _truncate_by(engine, dict(inner.num), by * (divisor(inner) or 1))
+    match terms.remainders(p):
+        case [terms.Remainder(coefficient=1, cofactor=(), floor=False, num=num, den=den)] if (
+            poly.content(den) % by == 0
+        ):
+            whole = poly.scaled(poly.add(num, p, -1), -1)
+            return poly.add(_truncate_by(engine, num, by), poly.divide_exactly(whole, by))
         case _:
             return poly.atom(quotient_atom(p, poly.constant(by), floor=False))
 

@@ -137,6 +137,7 @@ class Analyzer:
     def __init__(self) -> None:
         self._engine = Canonical()
         self._domains: dict[tir.Var, IntervalSet | Range] = {}
+        self._declared: list[Callable[[], None]] | None = None
         self._visited = self._entered = self._attempted = self._performed = 0
         self._extensions = Extension.NoExtensions
 
@@ -159,6 +160,8 @@ class Analyzer:
         except (TypeError, ValueError):
             raise unexpected(flags, "expected an Extension") from None
         self._facts = replace(self._facts, extensions=int(self._extensions))
+        if self._declared is not None:
+            self._declared.append(lambda: setattr(self, "enabled_extensions", flags))
 
     @property
     def _facts(self) -> Facts:
@@ -336,7 +339,6 @@ class Analyzer:
         difference = poly.add(self._engine.poly(value), poly.constant(-limit))
         return self._engine.is_negative(difference)
 
-    @_query
     def bind(self, var: tir.Var, expr: tir.ExprLike | Range, allow_override: bool = False) -> None:
         """Declare that `var` is `expr`, or that it runs through a Range.
 
@@ -344,6 +346,12 @@ class Analyzer:
             MisuseError: another value or Range is declared already and `allow_override` is not set.
         """
         ops.check_variable(var, "a binding")
+        self._bind(var, expr, allow_override)
+        if self._declared is not None:
+            self._declared.append(lambda: self.bind(var, expr, True))
+
+    @_query
+    def _bind(self, var: tir.Var, expr: tir.ExprLike | Range, allow_override: bool) -> None:
         if isinstance(expr, Range):
             self._bind_range(var, expr, allow_override)
             return
@@ -359,13 +367,13 @@ class Analyzer:
     def _bind_range(self, var: tir.Var, domain: Range, allow_override: bool) -> None:
         low, extent = self.simplify(domain.min), self.simplify(domain.extent)
         if isinstance(extent, tir.IntImm) and extent.value == 1:
-            self.bind(var, low, allow_override)
+            self._bind(var, low, allow_override)
             return
         self._domains = {**self._domains, var: domain}
         least, _ = self._engine.bound(low)
         _, greatest = self._engine.bound(ops.add(low, extent))
         if least < greatest:
-            self.update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
+            self._update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
             if isinstance(extent, tir.IntImm) and extent.value == greatest - least:
                 return  # the bounds say it all
         value = ops.cast_to(var, low.dtype)
@@ -374,7 +382,6 @@ class Analyzer:
         upper = ops.compare(tir.LT, value, ops.add(low, extent))
         self._facts = self._engine.assume(self._facts, upper)
 
-    @_query
     def update(
         self,
         var: tir.Var,
@@ -388,6 +395,14 @@ class Analyzer:
                 or `info` is of another type.
         """
         ops.check_variable(var, "an update")
+        self._update(var, info, override)
+        if self._declared is not None:
+            self._declared.append(lambda: self.update(var, info, True))
+
+    @_query
+    def _update(
+        self, var: tir.Var, info: ConstIntBound | ModularSet | IntervalSet, override: bool
+    ) -> None:
         if isinstance(info, IntervalSet):
             self._domains = {**self._domains, var: info}
             low, high = self._engine.bound(info.min_value)[0], self._engine.bound(info.max_value)[1]
@@ -395,7 +410,7 @@ class Analyzer:
                 low if info.has_lower_bound() else -inf,
                 high if info.has_upper_bound() else inf,
             )
-            self.update(var, ConstIntBound.of(ends), override)
+            self._update(var, ConstIntBound.of(ends), override)
             return
         if isinstance(info, ModularSet):
             if info.coeff < 0:
@@ -421,11 +436,15 @@ class Analyzer:
 
     @contextmanager
     def constraint_scope(self, cond: tir.ExprLike) -> Iterator[None]:
-        """Assume `cond` inside of the `with` statement."""
-        outer = self._engine
+        """Assume `cond` inside of the `with` statement; what is declared there holds after it."""
+        outer, declared = self._engine, self._declared
         self._entered += 1
         self._facts = outer.run(lambda: outer.assume(outer.facts, ops.truth(cond)))
+        inside: list[Callable[[], None]] = []
+        self._declared = inside
         try:
             yield
         finally:
-            self._engine = outer
+            self._engine, self._declared = outer, declared
+            for declare in inside:
+                declare()

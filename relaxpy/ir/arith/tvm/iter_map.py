@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import unexpected
+from relaxpy.ir.arith.algebra import folding
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import analyzer_of, size_of
@@ -18,9 +20,16 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     marks_of,
     normalize_iter_map_to_expr,
 )
-from relaxpy.ir.arith.tvm.iter_reader import Padded, Reader, RefusedError, with_padding
+from relaxpy.ir.arith.tvm.iter_reader import (
+    LooseReader,
+    Padded,
+    Reader,
+    RefusedError,
+    Sum,
+    with_padding,
+)
 from relaxpy.ir.core.dtype import BOOL
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 
@@ -53,49 +62,72 @@ def detect_iter_map(
 
     Onto means that together they take every value of the box their extents span, one-to-one that
     no two values of the iterators have the same indices. Below that level, an iterator that a
-    divisor does not divide is padded. Symbolic extents and divisors are assumed to be positive,
-    beside the facts of an `analyzer`.
+    divisor does not divide is padded; a map is onto as far as padding leaves no value out. Symbolic
+    extents and divisors are assumed to be positive, beside the facts of an `analyzer`.
     """
-    level = _level(check_level)
+    return detected_map(
+        *(indices, input_iters, predicate, _level(check_level), simplify_trivial_iterators),
+        analyzer,
+        padded=False,
+    )
+
+
+def detected_map(
+    indices: Sequence[ExprLike],
+    input_iters: Mapping[Var, Range],
+    predicate: ExprLike,
+    level: IterMapLevel,
+    simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
+    *,
+    padded: bool = True,
+) -> IterMapResult:
+    """What `detect_iter_map` finds, or a `padded` map: its digits are whole, and padding counts."""
     condition = ops.truth(predicate)
     values = ops.convert_all(indices)
 
     def detected(reader: Reader) -> tuple[Reader, tuple[IterSumExpr, ...], bool]:
         reader.assume(condition)
         sums = tuple(reader.index(value) for value in values)
-        return reader, sums, _checked(reader, level, sums)
+        return reader, sums, _checked(reader, level, sums, padded=padded)
 
     try:
         reader, sums, one_to_one = with_padding(
-            input_iters, level, simplify_trivial_iterators, detected, analyzer
+            *(input_iters, level, simplify_trivial_iterators, detected, analyzer), whole=padded
         )
     except RefusedError as error:
         return IterMapResult((), (str(error),), ops.const(False, BOOL))
     used = set(marks_of(sums))
-    padded = tuple(p for p in reader.padded.values() if p.mark in used)
-    conditions = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in padded]
+    pads = tuple(p for p in reader.padded.values() if p.mark in used)
+    conditions = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in pads]
     padding = ops.any_of(*conditions) if conditions else ops.const(False, BOOL)
-    return IterMapResult(sums, (), padding, padded, one_to_one)
+    return IterMapResult(sums, (), padding, pads, one_to_one)
 
 
 @entry_point
 def normalize_to_iter_sum(
     index: ExprLike, input_iters: Mapping[Var, Range], analyzer: Analyzer | None = None
 ) -> IterSumExpr:
-    """One index as a sum of splits, fused only where quotients need it.
+    """One index as a sum of splits, fused only where quotients need it, the coarsest first.
 
-    Errors:
-        MisuseError (also ValueError): it is not such a sum.
+    What is no sum of iterators, such as a product of them, is added to the base.
     """
     value = ops.convert(index)
-    try:
-        return with_padding(
-            *(input_iters, IterMapLevel.NoCheck, True),
-            lambda reader: reader.read(value).expr(),
-            analyzer,
-        )
-    except RefusedError as error:
-        raise MisuseError(str(error), about=index) from None
+    total = with_padding(
+        *(input_iters, IterMapLevel.NoCheck, True),
+        lambda reader: reader.read(value),
+        analyzer,
+        reader_type=LooseReader,
+    )
+    terms = sorted(total.terms.items(), key=lambda term: _coarseness(term[1]), reverse=True)
+    return Sum(dict(terms), total.base).expr()
+
+
+def _coarseness(scale: PrimExpr) -> tuple[int, int]:
+    """The literal of a product, and the number of the other factors."""
+    factors = folding.operands(scale, tir.Mul)
+    numbers = [factor.value for factor in factors if isinstance(factor, tir.IntImm)]
+    return abs(prod(numbers)), len(factors) - len(numbers)
 
 
 @entry_point
@@ -132,11 +164,13 @@ def _level(level: IterMapLevel | str | int) -> IterMapLevel:
         raise unexpected(level, "expected an IterMapLevel") from None
 
 
-def _checked(reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...]) -> bool:
+def _checked(
+    reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...], *, padded: bool
+) -> bool:
     """Whether the map is one-to-one as well. Errors: RefusedError if it is not as `level` says."""
     if level == IterMapLevel.NoCheck:
         return False
-    _Check(reader, level, indices).run()
+    _Check(reader, level, indices, padded=padded).run()
     try:
         _Check(reader, IterMapLevel.Bijective, indices).run()
     except RefusedError:
@@ -148,12 +182,19 @@ class _Check:
     """Whether the indices use each digit of each iterator once, and none in part."""
 
     def __init__(
-        self, reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...]
+        self,
+        reader: Reader,
+        level: IterMapLevel,
+        indices: tuple[IterSumExpr, ...],
+        *,
+        padded: bool = True,
     ) -> None:
         self.reader = reader
+        self.padded = {} if padded else {p.mark: p for p in reader.padded.values()}
         self.level = level
         self.indices = indices
         self.used: dict[IterMark, list[IterSplitExpr]] = {}
+        self.periods: dict[IterMark, PrimExpr] = {}
 
     def run(self) -> None:
         self.collect(arg for index in self.indices for arg in index.args)
@@ -167,8 +208,8 @@ class _Check:
             raise RefusedError("iterators that the predicate constrains are used only in part")
         for mark in unused:  # iterators constrained together are not free by themselves
             self.collect([IterSplitExpr(mark)])
-        for mark, splits in self.used.items():
-            self.digits(mark, splits)
+        for mark in self.used:
+            self.period(mark)
 
     def collect(self, splits: Iterable[IterSplitExpr]) -> None:
         waiting = list(splits)
@@ -181,9 +222,16 @@ class _Check:
                 waiting += mark.source.args
             self.used.setdefault(mark, []).append(split)
 
-    def digits(self, mark: IterMark, splits: list[IterSplitExpr]) -> None:
+    def period(self, mark: IterMark) -> PrimExpr:
+        """How many values of an iterator in a row have all values of its digits that are used."""
+        if mark not in self.periods:
+            self.periods[mark] = self.digits(mark, self.used[mark])
+        return self.periods[mark]
+
+    def digits(self, mark: IterMark, splits: Sequence[IterSplitExpr]) -> PrimExpr:
         reader, waiting = self.reader, list(splits)
         expected: PrimExpr = ops.const(1, mark.dtype)
+        coarsest = waiting[0]
         while waiting:
             split = next((s for s in waiting if reader.same(s.lower_factor, expected)), None)
             if split is None and self.level == IterMapLevel.Surjective:
@@ -192,13 +240,31 @@ class _Check:
             if split is None:
                 raise RefusedError(f"digits of `{self.text(mark)}` are used twice or left out")
             waiting.remove(split)
-            expected = reader.times(split.lower_factor, split.extent)
+            coarsest, expected = split, reader.times(split.lower_factor, split.extent)
         if self.level == IterMapLevel.Bijective and not reader.same(expected, mark.extent):
             raise RefusedError(f"the highest digits of `{self.text(mark)}` are left out")
         if not reader.divides(expected, mark.extent):
             raise RefusedError(
                 f"`{self.text(mark)}` of extent {mark.extent} does not fill digits up to {expected}"
             )
+        inside = reader.padded.get(coarsest)
+        if inside is not None and inside.mark in self.used:
+            expected = reader.times(coarsest.lower_factor, self.period(inside.mark))
+        padded = self.padded.get(mark)
+        if padded is not None and not self.is_filled(padded, splits, expected):
+            raise RefusedError(f"some digits of `{self.text(mark)}` come from padding alone")
+        return expected
+
+    def is_filled(self, padded: Padded, splits: Sequence[IterSplitExpr], period: PrimExpr) -> bool:
+        """Whether what is not padding has all values of some digits, which repeat by `period`."""
+        reader, size = self.reader, ops.sub(padded.end, padded.begin)
+        if reader.holds(ops.compare(tir.LE, period, size)):
+            return True
+        [step, *others] = [split.lower_factor for split in splits]
+        after = ops.sub(padded.mark.extent, padded.end)
+        return not others and all(
+            reader.holds(ops.compare(tir.LT, end, step)) for end in (padded.begin, after)
+        )
 
     @staticmethod
     def text(mark: IterMark) -> PrimExpr:

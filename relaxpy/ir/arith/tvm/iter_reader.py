@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TypeVar
 
+from typing_extensions import override
+
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra import folding, residue
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
@@ -77,13 +79,17 @@ def _scaled(split: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
 
 @dataclass
 class Reader(Extents):
-    """Reads expressions over iterators; `pads`, which outlives it, has the divisors to pad for."""
+    """Reads expressions over iterators; `pads`, which outlives it, has the divisors to pad for.
+
+    Digits are `whole` if an iterator is padded even where it is below its divisor.
+    """
 
     iters: Mapping[Var, Range]
     level: IterMapLevel
     simplify_trivial: bool
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]]
     known: Analyzer | None = None
+    whole: bool = False
     padded: dict[IterSplitExpr, Padded] = field(default_factory=dict)
     constrained: list[Constrained] = field(default_factory=list)
     leaves: dict[Var, IterMark] = field(default_factory=dict)
@@ -294,7 +300,11 @@ class Reader(Extents):
             return Sum({}, self.remainder(remaining.base, divisor))
         split, scale, base = self.fused(remaining)
         last = ops.add(base, ops.mul(scale, ops.sub(split.extent, 1)))
-        if self.is_natural(base) and self.holds(ops.compare(tir.LT, last, divisor)):
+        if (
+            not self.whole
+            and self.is_natural(base)
+            and self.holds(ops.compare(tir.LT, last, divisor))
+        ):
             return ratio if is_quotient else remaining
         if not self.divides(scale, divisor):
             raise RefusedError(
@@ -313,7 +323,7 @@ class Reader(Extents):
         """Quotient and remainder of `split + shift` by `divisor`."""
         one, zero = ops.const(1, split.dtype), ops.const(0, split.dtype)
         over = self.remainder(shift, divisor)
-        if self.holds(ops.compare(tir.LE, ops.add(over, split.extent), divisor)):
+        if not self.whole and self.holds(ops.compare(tir.LE, ops.add(over, split.extent), divisor)):
             return Sum({}, self.quotient(shift, divisor)), Sum({split: one}, over)
         even = is_number(over, 0) and self.divides(divisor, split.extent)
         if even and split not in self.pads:
@@ -426,6 +436,29 @@ class Reader(Extents):
         return total, least, beyond
 
 
+class LooseReader(Reader):
+    """Reads what is no sum of iterators as an addend without iterators."""
+
+    @override
+    def read(self, expr: PrimExpr) -> Sum:
+        if isinstance(expr, (tir.Add, tir.Sub)):
+            return super().read(expr)
+        try:
+            total = super().read(expr)
+        except RefusedError:
+            return Sum({}, self.simple(expr))
+        if any(self.varies(split, scale) for split, scale in total.terms.items()):
+            return Sum({}, self.simple(expr))
+        return total
+
+    def varies(self, split: IterSplitExpr, scale: PrimExpr) -> bool:
+        """Whether the digits of an iterator depend on others, as in `(x + max(y, a)) // 4`."""
+        source = split.source.source
+        shift = [source.base] if isinstance(source, IterSumExpr) else []
+        sizes = (scale, split.lower_factor, split.extent, split.source.extent)
+        return any(mentions(part, self.iters) for part in (*sizes, *shift))
+
+
 def _pairs(terms: Iterable[IterSplitExpr]) -> Iterator[tuple[IterSplitExpr, IterSplitExpr]]:
     splits = list(terms)
     for low in splits:
@@ -461,11 +494,14 @@ def with_padding(
     simplify_trivial: bool,
     work: Callable[[Reader], T],
     known: Analyzer | None = None,
+    *,
+    whole: bool = False,
+    reader_type: type[Reader] = Reader,
 ) -> T:
     """The result of `work` with a Reader that has the padding of every iterator."""
     pads: dict[IterSplitExpr, list[tuple[PrimExpr, PrimExpr]]] = {}
     while True:
         try:
-            return work(Reader(iters, level, simplify_trivial, pads, known))
+            return work(reader_type(iters, level, simplify_trivial, pads, known, whole))
         except RetryError:
             continue

@@ -91,7 +91,7 @@ class _Estimate:
         result = detect_iter_map(
             [r.min for r in ranges], self.iters, self.predicate, IterMapLevel.Surjective
         )
-        return None if result.errors or result.padded else result.indices
+        return None if result.errors else result.indices
 
     def exactly(self) -> list[IntervalSet] | None:
         """The box that is covered."""

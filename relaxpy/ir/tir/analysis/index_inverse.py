@@ -8,7 +8,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr
 from relaxpy.ir.arith.tvm.iter_inverse import inverse_affine_iter_map, values_of_marks
-from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.iter_map import detected_map
 from relaxpy.ir.core.dtype import BOOL, INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
@@ -31,7 +31,7 @@ def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[Pri
         ]
         none = {size: ops.const(0, size.dtype) for size in empty.values()}
         return [Analyzer().simplify(substitute(n, none)) for n in shape_of(index_map, domains)]
-    detected = detect_iter_map(index_map.final_indices, iters, True, IterMapLevel.Surjective)
+    detected = detected_map(index_map.final_indices, iters, True, IterMapLevel.Surjective, False)
     analyzer = Analyzer()
     if not detected.errors:
         return [analyzer.simplify(stop_of(index)) for index in detected.indices]
@@ -54,7 +54,7 @@ def inverse_of(
     """
     level = IterMapLevel.Surjective if padded else IterMapLevel.Bijective
     iters = index_map.iters(shape)
-    detected = detect_iter_map(index_map.final_indices, iters, True, level)
+    detected = detected_map(index_map.final_indices, iters, True, level, False)
     if detected.errors:
         raise MisuseError(f"{index_map} cannot be inverted: {detected.errors[0]}", about=shape)
     dtype = index_map.final_indices[0].dtype if index_map.final_indices else INT64

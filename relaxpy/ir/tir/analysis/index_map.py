@@ -74,7 +74,8 @@ class IndexMap(Node):
     ) -> IndexMap:
         """Build the map from a Python function from indices to an index or a list of indices.
 
-        For a function with `*args`, `ndim` is the number of all indices.
+        For a function with `*args`, `ndim` is the number of all indices; those of its keyword-only
+        parameters are the last.
 
         Errors:
             MisuseError (also TypeError): the function takes other arguments, or returns axis
@@ -100,8 +101,12 @@ class IndexMap(Node):
         index_dtype: str = "int64",
     ) -> tuple[IndexMap, list[int]]:
         """Build the map from a function, and return the positions of its axis separators."""
-        variables = _parameters(mapping_function, ndim, DataType(index_dtype))
-        results = mapping_function(*variables)
+        names, keywords = _parameters(mapping_function, ndim)
+        dtype = DataType(index_dtype)
+        variables = tuple(Var(name, dtype) for name in names)
+        table = {name: Var(name, dtype) for name in keywords}
+        results = mapping_function(*variables, **table)
+        variables += tuple(table.values())
         final: list[PrimExpr] = []
         separators: list[int] = []
         for value in results if isinstance(results, (list, tuple)) else (results,):
@@ -245,11 +250,12 @@ class IndexMap(Node):
         return are_equal(self.final_indices, other._at(self.initial_indices))
 
 
-def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tuple[Var, ...]:
-    """Create a variable for each index that a function takes."""
+def _parameters(function: MapFunction, ndim: int | None) -> tuple[list[str], list[str]]:
+    """Return a name for each index that a function takes, by position and by keyword."""
     if not callable(function):
         raise unexpected(function, "an index map is a function")
     names: list[str] = []
+    keywords: list[str] = []
     varargs: str | None = None
     try:
         parameters = inspect.signature(function).parameters
@@ -260,17 +266,20 @@ def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tup
             names.append(name)
         elif parameter.kind == parameter.VAR_POSITIONAL:
             varargs = name
+        elif parameter.kind == parameter.KEYWORD_ONLY:
+            keywords.append(name)
         else:
-            raise MisuseError(f"an index map takes no arguments by keyword, as {name}")
+            raise MisuseError(f"an index map takes no arguments of any name, as **{name}")
     if varargs is not None:
         if ndim is None:
             raise MisuseError(
                 f"ndim is required as the number of indices, since there is *{varargs}"
             )
-        names += [f"{varargs}_{k}" for k in range(ops.as_int(ndim) - len(names))]
-    if ndim is not None and len(names) != ops.as_int(ndim):
-        raise MisuseError(f"the function takes {len(names)} indices, ndim is {ndim}", about=ndim)
-    return tuple(Var(name, dtype) for name in names)
+        names += [f"{varargs}_{k}" for k in range(ops.as_int(ndim) - len(names) - len(keywords))]
+    count = len(names) + len(keywords)
+    if ndim is not None and count != ops.as_int(ndim):
+        raise MisuseError(f"the function takes {count} indices, ndim is {ndim}", about=ndim)
+    return names, keywords
 
 
 def _substituted(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:

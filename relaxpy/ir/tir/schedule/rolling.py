@@ -32,7 +32,6 @@ from relaxpy.ir.tir.schedule.stages import (
     check_own_variables,
     check_stable_inputs,
     is_one_to_one,
-    is_padded,
     stage_in_scope,
 )
 from relaxpy.ir.tir.schedule.state import State, domains_of, refused
@@ -180,7 +179,7 @@ def _overlaps(
 def _is_range(rest: PrimExpr, domains: Mapping[Var, Range], size: IntImm) -> bool:
     """Whether an expression has each value from 0 to `size`, exclusively."""
     detected = detect_iter_map([rest], domains, True, IterMapLevel.Surjective)
-    if detected.errors or is_padded(detected):
+    if detected.errors:
         return False
     (index,) = detected.indices
     equal = Analyzer().can_prove_equal

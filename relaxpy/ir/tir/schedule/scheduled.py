@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, Ty
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, ScheduleError, check_type, unexpected
+from relaxpy.errors import (
+    MisuseError,
+    ScheduleError,
+    check_type,
+    unexpected,
+    unknown_attribute,
+)
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -66,7 +72,8 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         arguments = {
-            k: self._maps.get(v, v) if callable(v) else v for k, v in bound.arguments.items()
+            k: self._maps.get(v, v) if isinstance(v, IndexMap) or callable(v) else v
+            for k, v in bound.arguments.items()
         }
         if "func_name" in arguments and arguments["func_name"] is None:
             arguments["func_name"] = self._working_on
@@ -146,6 +153,13 @@ class ScheduledKernels:
         self._working_on: str | None = (
             "main" if "main" in kernels else kernels[0] if len(kernels) == 1 else None
         )
+
+    if not TYPE_CHECKING:  # it would make a type checker accept every name
+
+        @user_facing
+        def __getattr__(self, name):
+            """Errors: UnknownAttributeError (also AttributeError), with what to use instead."""
+            raise unknown_attribute(self, name, "sch", ())
 
     # --- what is scheduled
 
@@ -326,11 +340,13 @@ class ScheduledKernels:
         return self._loop(rv) if isinstance(rv, LoopRV) else self._block(rv)
 
     def _map(self, value: IndexMap | Callable[..., Any], rank: int, dtype: DataType) -> IndexMap:
-        """Return a map, which stands for its function in the trace."""
+        """Return a map of the numbers that were drawn, which is also the one of the trace."""
         if isinstance(value, IndexMap):
-            return value
-        self._maps[value], separators = IndexMap.from_func_with_separators(
-            value, rank, index_dtype=dtype
-        )
-        self._separators += separators
+            index_map = value
+        else:
+            index_map, separators = IndexMap.from_func_with_separators(
+                value, rank, index_dtype=dtype
+            )
+            self._separators += separators
+        self._maps[value] = substitute(index_map, self._numbers)
         return self._maps[value]

@@ -13,7 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
-from relaxpy.ir.arith.tvm.iter_map import IterMapResult, detect_iter_map
+from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.core.traverse import occurrences, walk
@@ -442,7 +442,7 @@ def covers_domain(stage: Stage) -> bool:
     detected = detect_iter_map(
         values, domains_of(stage.loops), stage.realize.predicate, IterMapLevel.Surjective
     )
-    if detected.errors or is_padded(detected):
+    if detected.errors:
         return False
     analyzer = Analyzer()
     return all(
@@ -451,12 +451,6 @@ def covers_domain(stage: Stage) -> bool:
         and analyzer.can_prove_equal(stop_of(index), ops.add(it.dom.min, it.dom.extent))
         for it, index in zip(stage.block.iter_vars, detected.indices, strict=True)
     )
-
-
-def is_padded(detected: IterMapResult) -> bool:
-    """Whether some values of the indices come from no iteration."""
-    padding = detected.padding_predicate
-    return not (isinstance(padding, IntImm) and not padding.value)
 
 
 def condition_outside(stage: Stage, loops: Sequence[stmt.For]) -> PrimExpr:
@@ -488,7 +482,7 @@ def written_box(stage: Stage, buffer: Buffer, loops: Sequence[stmt.For]) -> list
     detected = detect_iter_map(
         at, domains_of(loops) | inner, ops.all_of(True, *tests), IterMapLevel.Surjective
     )
-    if detected.errors or is_padded(detected):
+    if detected.errors:
         return None
     simplify = Analyzer().simplify
     ends = [(simplify(minimum_of(i)), simplify(stop_of(i))) for i in detected.indices]

@@ -36,7 +36,9 @@ def reverse(x: i32[5]):
 @pytest.mark.parametrize("columns", [0, 3, 4, 9])
 def test_sizes_of_the_program(target: str, columns: int) -> None:
     again = from_source(Blocks.script())
-    for module in (Blocks, again):
+    known = Blocks.clone()
+    known["forth"] = Blocks["forth"].bind_symbolic_vars({"n": 3, "m": columns})
+    for module in (Blocks, again, known):
         executable = relaxpy.compile(module, target)
         x = np.arange(3 * columns, dtype="float32").reshape(3, columns)
         count = -(-columns // 4)

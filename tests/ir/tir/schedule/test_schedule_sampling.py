@@ -91,6 +91,19 @@ def _decided(sch: tir.Schedule, block: str) -> object:
     return sch.trace.decisions[sch.trace.insts[-1]]
 
 
+@pytest.mark.parametrize("as_map", [False, True])
+def test_an_index_map_may_be_of_factors_that_were_drawn(as_map: bool) -> None:
+    sch = tir.Schedule(sums)
+    _, inner = sch.sample_perfect_tile(sch.get_loops("C")[3], 2, decision=[10, 3])
+    index_map: object = lambda *i, last: [*i, last // inner, last % inner]  # noqa: E731
+    if as_map:
+        index_map = tir.IndexMap.from_func(index_map, 2, index_dtype="int32")
+    sch.transform_layout("C", ("write", 0), index_map, pad_value=0.0)
+    written = sch.get(sch.get_block("C")).writes[0].buffer
+    assert [int(size) for size in written.shape][-1] == 3
+    verify_trace_roundtrip(sch, sums)
+
+
 def test_a_decision_is_written_and_can_be_replaced() -> None:
     sch = tir.Schedule(sums)
     loop = sch.get_loops("C")[3]
