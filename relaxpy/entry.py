@@ -203,7 +203,13 @@ def line_span(frame: FrameType | None) -> Span | None:
 def _source_of(frame: FrameType) -> Source | None:
     file = frame.f_code.co_filename
     lines = linecache.getlines(file, frame.f_globals)
-    return Source(file, "".join(lines)) if lines else None
+    return _source(file, "".join(lines)) if lines else None
+
+
+@functools.lru_cache(maxsize=16)
+def _source(file: str, text: str) -> Source:
+    """The source of all spans in a file, which has the lines of its text."""
+    return Source(file, text)
 
 
 _Executable: TypeAlias = ast.Call | ast.Subscript | ast.BinOp | ast.Compare | ast.With

@@ -61,11 +61,9 @@ class Bindings:
 
 @dataclass(slots=True)
 class _Subject:
-    """The value that is checked, and its description in messages."""
+    """The value that is checked: its description in messages, and where it is."""
 
     title: str
-    annotation: rx.StructInfo
-    value: Value
     span: Span | None
 
 
@@ -74,12 +72,16 @@ class _Location:
     """A component of the subject, such as a field of a tuple; `text` is its path in messages."""
 
     subject: _Subject
+    value: Value
+    annotation: rx.StructInfo
     text: str = ""
 
-    def nested(self, text: str) -> _Location:
-        return _Location(self.subject, f"{self.text}{text}: ")
+    def field(self, number: int, value: Value, annotation: rx.StructInfo) -> _Location:
+        return _Location(self.subject, value, annotation, f"{self.text}field {number}: ")
 
 
+_LONGEST = 400
+"""The most characters of struct info in a message: a tuple of parameters can have thousands."""
 _COMPARISON_RULES = frozenset(("MC-4", "MC-7", "MC-10", "MC-12", "MC-16", "MC-17"))
 
 
@@ -111,7 +113,7 @@ class Matcher:
         self, value: Value, sinfo: rx.StructInfo, title: str, span: Span | None = None
     ) -> None:
         """Check `value`, which messages call `title`; raise an `error` if it does not match."""
-        self._structure(value, sinfo, _Location(_Subject(title, sinfo, value, span)))
+        self._structure(value, sinfo, _Location(_Subject(title, span), value, sinfo))
 
     def finish(self) -> None:
         """Make the deferred comparisons."""
@@ -130,13 +132,15 @@ class Matcher:
             for var in used
             if var in known.sizes
         ]
+        expected = str(at.annotation)
+        if len(expected) > _LONGEST:
+            expected = f"{expected[:_LONGEST]}..."
         return self._error(
-            f"{subject.title}: expected {subject.annotation}, found {describe(subject.value)}: "
-            f"{at.text}{problem}",
+            f"{subject.title}: {at.text}expected {expected}, found {describe(at.value)}: {problem}",
             rule=rule,
             span=subject.span,
             notes=notes,
-            hint=_hint(subject.value, subject.annotation),
+            hint=_hint(at.value, at.annotation),
         )
 
     def _compare(self, compare: Callable[[], None]) -> None:
@@ -186,7 +190,7 @@ class Matcher:
                         "MC-13",
                     )
                 for i, (nested, nested_sinfo) in enumerate(zip(value, fields, strict=True)):
-                    self._structure(nested, nested_sinfo, at.nested(f"field {i}"))
+                    self._structure(nested, nested_sinfo, at.field(i, nested, nested_sinfo))
             case rx.FuncStructInfo():
                 self._function(value, sinfo, at)
             case _:

@@ -21,6 +21,7 @@ from relaxpy.exec.runtime.counts import with_checked_counts
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.schedule.inline import inline_shared
 
 
 def make_plan(func: PrimFunc, name: str) -> Plan:
@@ -31,7 +32,7 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
             fit.
     """
     check_datatypes(func, name)
-    func = with_checked_counts(with_float_intrinsics(func))
+    func = with_checked_counts(with_float_intrinsics(inline_shared(func)))
     buffers = list(func.buffer_map.values())
     shape_vars = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
     nest = with_initialisation(expand_locals(read(func, shape_vars), buffers), shape_vars)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.traverse import occurrences
@@ -13,7 +14,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.schedule.cache import Site, member_index
-from relaxpy.ir.tir.schedule.nests import is_inside, open_tests, serial_nest
+from relaxpy.ir.tir.schedule.nests import is_inside, is_shared, open_tests, serial_nest
 from relaxpy.ir.tir.schedule.stages import (
     Bodies,
     Stage,
@@ -54,7 +55,7 @@ def compute_at(
                 reader.block,
             )
     writers = [other for other in others if not other.writes.keys().isdisjoint(stage.reads)]
-    ranges = _required(stage, loop)
+    ranges = _required(state, stage, loop)
     at = _site(state, loop, [w for w in writers if loop in w.loops], readers, index, stage)
     nest = _nest(state, stage, loop, ranges, preserve_unit_loops=preserve_unit_loops)
     _check_inputs_there(state, stage, loop, nest, writers)
@@ -169,17 +170,27 @@ def _site(
     return at
 
 
-def _required(stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
-    """Return what the block variables are for the elements that are read in `loop`."""
-    accesses = Bodies(())
-    accesses.statement(loop.body)
+def _required(state: State, stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
+    """Return what the block variables are for the elements that are read in `loop`.
+
+    Of memory that threads share, those are the elements that any of them reads.
+    """
+    around = [*state.loops(loop), loop]
+    reads: dict[Buffer, Sequence[Interval]] = {}
+    for buffer in stage.writes:
+        body = loop.body
+        for one in reversed(around):
+            body = replace(one, body=body) if is_shared(buffer, one) else body
+        accesses = Bodies(())
+        accesses.statement(body)
+        reads[buffer] = accesses.reads[buffer]
     simplify = analyzer_of(domains_of([*stage.loops, loop])).simplify
     spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
     found: dict[Var, list[Interval]] = {}
     for store, indices, inner in stage.stores():
         if store.buffer not in stage.writes:
             continue  # the block allocates it
-        for index, covered in zip(indices, accesses.reads[store.buffer], strict=True):
+        for index, covered in zip(indices, reads[store.buffer], strict=True):
             for var in set(occurrences(index, Var)) & spatial:
                 step = _step(index, var, inner)
                 value = None

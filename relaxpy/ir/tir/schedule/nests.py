@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from relaxpy.dataclass import replace
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.state import with_regions
@@ -92,3 +93,11 @@ def is_inside(analyzer: Analyzer, indices: Sequence[PrimExpr], box: Sequence[Ran
     """Whether indices are known to be in a box."""
     pairs = zip(indices, box, strict=True)
     return not any(open_tests(analyzer, index, domain) for index, domain in pairs)
+
+
+def is_shared(buffer: Buffer, loop: For) -> bool:
+    """Whether the threads of a loop use the same buffer, though each runs one iteration."""
+    if loop.kind != ForKind.THREAD_BINDING or loop.thread_binding is None:
+        return False
+    scope, tag = buffer.scope().partition(".")[0], loop.thread_binding.thread_tag
+    return tag == "threadIdx.x" if scope == "warp" else scope == "shared" and "block" not in tag

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from random import Random
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
@@ -44,6 +54,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 RV = TypeVar("RV", BlockRV, LoopRV)
 S = TypeVar("S", bound="ScheduledKernels")
+_Item: TypeAlias = Block | Var | IntEnum
 
 
 def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
@@ -52,9 +63,43 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
 
     @functools.wraps(method)
     def apply(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        saved = {name: state.copy() for name, state in self._states.items()}
         self._maps.clear()
         self._decided = None
+        bound: inspect.BoundArguments | None = None
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+            bound.apply_defaults()
+        except TypeError:
+            pass  # the call of `method` says what is wrong
+        before, self._step = self._step, None
+        key = None if bound is None or kind.decides else self._key(kind.name, bound.arguments)
+        if before is not None and key in before.later:
+            self._step = before.later[key]
+            result: Any = self._repeat(self._step)
+        else:
+            try:
+                result = changed(self, args, kwargs)
+            except BaseException:
+                self._step = before
+                raise
+            if before is not None and key is not None:
+                self._step = self._done(result, before.known)
+            if before is not None and self._step is not None:
+                before.later[key] = self._step
+        assert bound is not None
+        arguments = {
+            k: self._maps.get(v, v) if isinstance(v, IndexMap) or callable(v) else v
+            for k, v in bound.arguments.items()
+        }
+        if "func_name" in arguments and arguments["func_name"] is None:
+            arguments["func_name"] = self._working_on
+        outputs = result if isinstance(result, list) else () if result is None else (result,)
+        inst = Instruction(kind, *kind.packed(arguments), tuple(outputs))  # type: ignore[arg-type]
+        self.trace.append(inst, self._decided)
+        return result  # type: ignore[no-any-return]
+
+    def changed(self: S, args: Any, kwargs: Any) -> R:
+        saved = {name: state.copy() for name, state in self._states.items()}
         try:
             result = method(self, *self._known(args), **self._known(kwargs))
             for name, state in self._states.items():
@@ -69,23 +114,36 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         except MisuseError:
             self._states |= saved
             raise
-        bound = signature.bind(self, *args, **kwargs)
-        bound.apply_defaults()
-        arguments = {
-            k: self._maps.get(v, v) if isinstance(v, IndexMap) or callable(v) else v
-            for k, v in bound.arguments.items()
-        }
-        if "func_name" in arguments and arguments["func_name"] is None:
-            arguments["func_name"] = self._working_on
-        outputs = result if isinstance(result, list) else () if result is None else (result,)
-        inst = Instruction(kind, *kind.packed(arguments), tuple(outputs))  # type: ignore[arg-type]
-        self.trace.append(inst, self._decided)
         return result
 
     entry = user_facing(apply)
     kind = InstructionKind(entry)
     KINDS[kind.name] = kind
     return entry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """What a primitive has made of a lone kernel, and what the names that it returned stand for.
+
+    Models define a kernel for each of their layers, and schedule all in the same way: what is done
+    for the first one is taken from here for the others.
+    """
+
+    func: PrimFunc
+    renewed: Mapping[Block, Block]
+    items: list[_Item] | _Item | None
+    known: list[_Step]
+    later: dict[object, _Step]
+
+
+_MOST_STEPS = 256
+
+
+@functools.lru_cache(maxsize=16)
+def _steps(text: str) -> list[_Step]:
+    """The steps of schedules of kernels with this text, at least one once it was asked for."""
+    return []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,13 +194,19 @@ class ScheduledKernels:
         Errors:
             MisuseError (also TypeError): `mod` is neither a kernel nor a module.
         """
+        self._step: _Step | None = None
         if isinstance(mod, PrimFunc):
             named = "global_symbol" in mod.attrs
-            mod = IRModule({"main": mod.with_attr("global_symbol", "main") if named else mod})
+            func = mod.with_attr("global_symbol", "main") if named else mod
+            steps = _steps(f"{func.span} {func.script()}")  # errors have the position
+            if not steps:
+                steps.append(_Step(func, {}, None, steps, {}))
+            self._step = steps[0]
+            mod = IRModule({"main": self._step.func})
         check_type(mod, IRModule, "expected a PrimFunc or a module")
         self._module = mod
         self._states: dict[str, State] = {}
-        self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var | IntEnum]] = {}
+        self._items: dict[BlockRV | LoopRV, tuple[str, _Item]] = {}
         self._numbers: dict[Var, PrimExpr] = {}
         self._random = Random(seed)
         self._decided: object = None
@@ -259,6 +323,52 @@ class ScheduledKernels:
         self._item(rand_var, type(rand_var))
         del self._items[rand_var]
 
+    # --- steps that other schedules have made
+
+    def _key(self, kind: str, arguments: Mapping[str, Any]) -> object:
+        """What decides the effect of a primitive on the kernel of a step, or None."""
+
+        def plain(value: Any) -> object:
+            match value:
+                case BlockRV() | LoopRV():
+                    return self._items[value]
+                case None | bool() | int() | float() | str():
+                    return type(value), value
+                case tuple() | list():
+                    return tuple(map(plain, value))
+            raise KeyError
+
+        try:
+            return kind, tuple(plain(v) for name, v in arguments.items() if name != "self")
+        except KeyError:
+            return None
+
+    def _done(self, result: Any, known: list[_Step]) -> _Step | None:
+        """Return the step that a primitive with this result has made, if there is room for it."""
+        if len(known) == _MOST_STEPS:
+            return None
+        state, items = self._state("main"), None
+        if isinstance(result, list):
+            items = [self._items[rv][1] for rv in result]
+        elif result is not None:
+            items = self._items[result][1]
+        known.append(_Step(state.func, state.renewed, items, known, {}))
+        return known[-1]
+
+    def _repeat(self, step: _Step) -> list[BlockRV | LoopRV] | BlockRV | LoopRV | None:
+        """Make a step, and return new names for its items."""
+        state = self._state("main")
+        if state.func is not step.func:
+            state.become(step.func, step.renewed)
+
+        def named(item: _Item) -> BlockRV | LoopRV:
+            return self._enter(state, BlockRV() if isinstance(item, Block) else LoopRV(), item)
+
+        items = step.items
+        if isinstance(items, list):
+            return [named(item) for item in items]
+        return None if items is None else named(items)
+
     # --- names
 
     def _state(self, func_name: str | None) -> State:
@@ -287,7 +397,7 @@ class ScheduledKernels:
             case _:
                 return value
 
-    def _enter(self, state: State, rv: RV, item: Block | Var | IntEnum) -> RV:
+    def _enter(self, state: State, rv: RV, item: _Item) -> RV:
         name = next(name for name, other in self._states.items() if other is state)
         self._items[rv] = name, item
         return rv
@@ -298,7 +408,7 @@ class ScheduledKernels:
     def _loop_rv(self, state: State, loop: For) -> LoopRV:
         return self._enter(state, LoopRV(), loop.loop_var)
 
-    def _item(self, rv: object, kind: type) -> tuple[State, Block | Var | IntEnum]:
+    def _item(self, rv: object, kind: type) -> tuple[State, _Item]:
         noun = "block" if kind is BlockRV else "loop"
         if not isinstance(rv, kind):
             raise unexpected(rv, f"expected a {noun}{', or its name' * (kind is BlockRV)}")

@@ -55,6 +55,13 @@ def test_the_position_of_a_mistake_is_the_call_of_the_layer() -> None:
     assert column(caught, "return linear(x)").startswith("linear(x)")
 
 
+def test_positions_in_a_file_share_its_text() -> None:
+    mod = exported(lambda self, x: op.exp(op.exp(x)))
+    first, second = (binding.value.span for binding in mod["main"].body.blocks[0].bindings[:2])
+    assert first.source is second.source
+    assert first.column > second.column
+
+
 @pytest.mark.parametrize(
     ("forward", "text"),
     [

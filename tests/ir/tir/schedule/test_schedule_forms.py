@@ -338,6 +338,33 @@ def test_a_moved_block_has_the_offset_of_its_loop_first() -> None:
     same_values(chain, sch.mod, (12, 8), (12, 8))
 
 
+def test_equal_kernels_are_scheduled_once() -> None:
+    def scheduled(size: int, factors: list[Any], refused: list[Any]) -> tir.Schedule:
+        @T.prim_func
+        def twice(A: T.Buffer((size,), "float32"), B: T.Buffer((size,), "float32")):
+            for i in range(size):
+                with T.block("B"):
+                    vi = T.axis.spatial(size, i)
+                    B[vi] = A[vi] * T.float32(2)
+
+        sch = tir.Schedule(twice)
+        loop = sch.get_loops("B")[0]
+        with pytest.raises(ScheduleError, match="split: "):
+            sch.split(loop, refused)
+        _, inner = sch.split(loop, factors)
+        sch.vectorize(inner)
+        sch.annotate(inner, "note", 1)
+        verify_trace_roundtrip(sch, twice)
+        same_values(twice, sch.mod, (size,), (size,))
+        return sch
+
+    first, *others = [scheduled(12, [3, None], [3, 3]) for _ in range(3)]
+    assert all(other.mod["main"] is first.mod["main"] for other in others)
+    assert str(others[0].trace) == str(first.trace)
+    for size, factors in ((12, [None, 3]), (12, [3, 4]), (24, [3, None])):
+        assert scheduled(size, factors, [0, None]).mod["main"] is not first.mod["main"]
+
+
 def test_only_the_tiles_that_are_read_are_computed() -> None:
     sch = tir.Schedule(chain)
     i, j = sch.get_loops("B")

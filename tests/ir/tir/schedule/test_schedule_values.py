@@ -144,10 +144,13 @@ def test_a_product_in_tiles_with_copies_of_its_operands(target: str) -> None:
     sch.decompose_reduction(block, k0)
     text = sch.mod.script()
     assert text.index('"A_shared"') < text.index('"C_update"') < text.index('T.block("D")')
-    extents = [sch.get(loop).extent for loop in sch.get_loops("A_shared")[3:]]
-    assert [int(extent) for extent in extents] == [8 * 12 // 4, 4]
+    for copied, size in (("A_shared", 8 * 12), ("B_shared", 12 * 64)):  # for all threads of j0
+        extents = [sch.get(loop).extent for loop in sch.get_loops(copied)[3:]]
+        assert [int(extent) for extent in extents] == [size // 4, 4]
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(s).astype("float32") for s in ((32, 48), (48, 64)))
     d = np.empty((32, 64), "float32")
-    relaxpy.compile(sch.mod, target=target)["main"](a, b, d)
+    program = relaxpy.compile(sch.mod, target=target)
+    program["main"](a, b, d)
     np.testing.assert_allclose(d, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
+    assert "shared" not in program.source  # threads run one by one: none copies for the others
