@@ -345,6 +345,24 @@ def test_kernels_are_functions_of_the_module() -> None:
     assert mod["inc1"].attrs["k"] == 1
 
 
+def test_kernels_leave_names_to_methods() -> None:
+    class Model(nn.Module):
+        def double(self, x: Tensor) -> Tensor:
+            return op.tensor_expr_op(
+                lambda a: te.compute(a.shape, lambda *i: a(*i) * 2), "later", [x]
+            )
+
+        def later(self, x: Tensor) -> Tensor:
+            return op.tensor_expr_op(
+                lambda a: te.compute(a.shape, lambda *i: a(*i) + 2), "later", [x]
+            )
+
+    mod, _ = Model().export_tvm({"double": {"x": X}, "later": {"x": X}})
+    kinds = {name: type(func).__name__ for name, func in mod.functions_by_name.items()}
+    kernels = dict.fromkeys(["later1", "later2"], "PrimFunc")
+    assert kinds == {"double": "Function", "later": "Function", **kernels}
+
+
 def test_sizes_are_cast_to_the_integers_of_a_kernel() -> None:
     @T.prim_func(private=True)
     def count(a: T.handle, b: T.handle, rows: T.int32) -> None:
