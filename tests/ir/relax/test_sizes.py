@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from relaxpy import IRModule, compile, relax
+from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.relations.shape_vars import variables_of
@@ -177,3 +178,21 @@ def test_shapes_of_what_is_joined_and_cut_again_and_again_stay_small(step: Step)
     args = x, w, ShapeTuple((1,))
     expected = compile(mod, target="reference")["main"](*args)
     assert np.array_equal(compile(mod, target="numpy")["main"](*args), expected)
+
+
+def test_a_large_dimension_is_kept_if_the_program_states_it() -> None:
+    size: tir.PrimExpr = N
+    for i in range(40):
+        size = ops.floordiv(size * M + i, ops.const(3, "int64"))
+    infos = []
+
+    def body(builder: relax.BlockBuilder, v: relax.Var, w: relax.Var) -> relax.Expr:
+        y = builder.emit(relax.op.zeros(relax.ShapeExpr([size]), "float32"))
+        z = builder.emit(relax.op.exp(y))
+        twice = builder.emit(relax.op.concat((z, z)))
+        infos.extend([y.struct_info, z.struct_info, twice.struct_info])
+        return relax.op.sum(twice)
+
+    mod = built(body, tensor(N), tensor(M))
+    assert infos == [tensor(size), tensor(size), relax.TensorStructInfo(dtype="float32", ndim=1)]
+    assert_structural_equal(from_source(mod.script()), mod)

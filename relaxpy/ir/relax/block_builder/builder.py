@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, overload
@@ -106,6 +106,7 @@ class BlockBuilder:
         with self._out.dropping_scopes(), self._activated():
             self._out.open_scope(declared or ())
             self._functions.append(opened)
+            self.claim_names([name])
             try:
                 yield
                 if not opened.is_complete:
@@ -114,6 +115,7 @@ class BlockBuilder:
                     )
             finally:
                 self._functions.remove(opened)
+                self._table.claimed.discard(name)
 
     @contextmanager
     def _activated(self) -> Iterator[None]:
@@ -468,12 +470,17 @@ class BlockBuilder:
             self._out.add_params(opened.params)
         assert opened.params is not None
         body = self._out.close_scope(self._normalizer.leaf(rx.convert_to_expr(output)))
+        self._table.claimed.discard(opened.name)
         attrs, name = opened.attrs, self._table.free_name(opened.name)
         if not opened.private and "global_symbol" not in attrs:
             attrs = attrs.updated({"global_symbol": name})
         func = rx.Function(tuple(opened.params), body, None, opened.pure, attrs)
         opened.is_complete = True
         return self.add_func(self._out.finish_function(func), name)
+
+    def claim_names(self, names: Iterable[str]) -> None:
+        """Keep names for the functions that `function` will complete, as it does for its own."""
+        self._table.claimed.update(names)
 
     def declare_global(self, gvar: rx.GlobalVar, struct_info: rx.StructInfo) -> None:
         """Declare the signature of a function of the module that is defined later."""
@@ -489,7 +496,7 @@ class BlockBuilder:
         return self._table.add(self._derived(func), func_name)
 
     def _add_callee(self, func: rx.BaseFunc, symbol: str) -> rx.GlobalVar:
-        reserved = {*self._out.ctx.signatures, *(opened.name for opened in self._functions)}
+        reserved = {*self._out.ctx.signatures, *self._table.claimed}
         return self._table.add_with_callees(func, symbol, reserved)
 
     def has_func(self, gvar: rx.GlobalVar, func: rx.BaseFunc) -> bool:

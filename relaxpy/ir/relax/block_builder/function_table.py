@@ -63,11 +63,13 @@ class FunctionTable:
 
     Those that look alike are indexed by structural key when one of them is looked up, since a key
     takes a visit of the whole function.
-    `declare` receives the name and the signature of each function that is stored.
+    `declare` receives the name and the signature of each function that is stored. The names in
+    `claimed` are those of functions that are under construction: others get a number.
     """
 
     def __init__(self, mod: IRModule, declare: Callable[[str, StructInfo], None]) -> None:
         self.mod = mod
+        self.claimed: set[str] = set()
         self._declare = declare
         self._by_key: dict[_Look, dict[object, list[tuple[GlobalVar, BaseFunc]]]] = {}
         self._unindexed: dict[_Look, list[tuple[GlobalVar, BaseFunc]]] | None = None
@@ -135,7 +137,7 @@ class FunctionTable:
     def free_name(self, prefix: str) -> str:
         """`prefix`, followed by the first number that makes a name the module does not have."""
         name, count = prefix, self._numbers.get(prefix, 0)
-        while name in self.mod:
+        while name in self.mod or name in self.claimed:
             count += 1
             name = f"{prefix}{count}"
         self._numbers[prefix] = max(count - 1, 0)

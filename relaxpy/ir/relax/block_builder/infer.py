@@ -40,7 +40,9 @@ def infer_call(call: rx.Call, ctx: Context) -> rx.StructInfo:
     if isinstance(call.op, Op):
         return infer_op_call(call.op, call, ctx)
     sinfo = apply_signature(ctx.callee_sinfo(call.op), call, ctx)
-    return sinfo if call.sinfo_args else simplified_shapes(sinfo, ctx.sizes)
+    if call.sinfo_args:
+        return sinfo
+    return simplified_shapes(sinfo, ctx.sizes, lambda: map(ctx.sinfo_of, call.args))
 
 
 def apply_signature(sinfo: rx.StructInfo, call: rx.Call, ctx: Context) -> rx.StructInfo:

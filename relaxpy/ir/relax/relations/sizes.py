@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, TypeVar, cast
@@ -82,9 +82,14 @@ def is_large(size: tir.PrimExpr, most: int = MAX_NODES) -> bool:
     return size.height > _SMALL_HEIGHT and _nodes(size) > most
 
 
-def simplified_shapes(info: I, sizes: Collection[tir.Var]) -> I:
-    """Derived struct info: simplified by the signs of `sizes`, and without large shapes."""
-    return _without_large_shapes(over_sizes_info(info, sizes))
+def simplified_shapes(
+    info: I, sizes: Collection[tir.Var], operands: Callable[[], Iterable[rx.StructInfo]]
+) -> I:
+    """Derived struct info: simplified by the signs of `sizes`, and without large shapes.
+
+    A large dimension that an operand has as a dimension or member was written, or derived before.
+    """
+    return _without_large_shapes(over_sizes_info(info, sizes), sizes, operands)
 
 
 def over_sizes_info(info: I, sizes: Collection[tir.Var]) -> I:
@@ -92,14 +97,25 @@ def over_sizes_info(info: I, sizes: Collection[tir.Var]) -> I:
     return shape_vars.map_sizes(lambda size: over_sizes(size, sizes), info) if sizes else info
 
 
-def _without_large_shapes(info: I) -> I:
-    """Struct info in which the shapes of tensors with a large dimension are unknown.
+def _without_large_shapes(
+    info: I, sizes: Collection[tir.Var], operands: Callable[[], Iterable[rx.StructInfo]]
+) -> I:
+    """Struct info in which the shapes of tensors with a new large dimension are unknown.
 
     The dimensions of what is cut and joined again and again would grow exponentially.
     """
     if isinstance(info, rx.TensorStructInfo):
-        large = any(map(is_large, shape_vars.sizes_of(info)))
-        return cast("I", replace(info, shape=None)) if large else info
+        large = {size for size in shape_vars.sizes_of(info) if is_large(size)}
+        known = large and {
+            over_sizes(size, sizes)
+            for operand in operands()
+            for part in (operand, *shape_vars.nested_infos(operand))
+            for size in shape_vars.sizes_of(part)
+        }
+        return cast("I", replace(info, shape=None)) if large - known else info
     if isinstance(info, rx.FuncStructInfo):
         return cast("I", info)
-    return cast("I", shape_vars.map_nested(_without_large_shapes, info))
+    return cast(
+        "I",
+        shape_vars.map_nested(lambda part: _without_large_shapes(part, sizes, operands), info),
+    )

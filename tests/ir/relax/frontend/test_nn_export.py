@@ -284,14 +284,19 @@ def test_operators_that_arrange_elements_emit_calls() -> None:
     )
 
 
-def test_layers_without_parameters_use_literals() -> None:
+def test_layers_without_parameters_use_ones_and_zeros() -> None:
     check(
-        lambda x: op.layer_norm(x, 4, eps=0.5),
+        lambda x: op.group_norm(op.layer_norm(x, x.shape[1:], eps=0.5), 1, None, None),
         """
-        a = R.nn.layer_norm(x, R.const([1, 1, 1, 1], "float32"), R.const([0, 0, 0, 0], "float32"),
-            axes=[-1], epsilon=0.5)
-        """.replace("\n            axes", " axes"),
-        x=X,
+        n = T.int64()
+        a = R.ones((n,), "float32")
+        b = R.zeros((n,), "float32")
+        c = R.nn.layer_norm(x, a, b, axes=[-1], epsilon=0.5)
+        d = R.ones((n,), "float32")
+        e = R.zeros((n,), "float32")
+        f = R.nn.group_norm(c, d, e, num_groups=1, channel_axis=1, axes=[])
+        """,
+        x=spec.Tensor([3, "n"], "float32"),
     )
 
 
@@ -338,6 +343,24 @@ def test_kernels_are_functions_of_the_module() -> None:
     assert re.search(r"R.call_tir\(\s*cls.scale,\s*\(x,\),", mod.script())
     assert "tir_vars=R.shape([3])" in mod.script()
     assert mod["inc1"].attrs["k"] == 1
+
+
+def test_kernels_leave_names_to_methods() -> None:
+    class Model(nn.Module):
+        def double(self, x: Tensor) -> Tensor:
+            return op.tensor_expr_op(
+                lambda a: te.compute(a.shape, lambda *i: a(*i) * 2), "later", [x]
+            )
+
+        def later(self, x: Tensor) -> Tensor:
+            return op.tensor_expr_op(
+                lambda a: te.compute(a.shape, lambda *i: a(*i) + 2), "later", [x]
+            )
+
+    mod, _ = Model().export_tvm({"double": {"x": X}, "later": {"x": X}})
+    kinds = {name: type(func).__name__ for name, func in mod.functions_by_name.items()}
+    kernels = dict.fromkeys(["later1", "later2"], "PrimFunc")
+    assert kinds == {"double": "Function", "later": "Function", **kernels}
 
 
 def test_sizes_are_cast_to_the_integers_of_a_kernel() -> None:

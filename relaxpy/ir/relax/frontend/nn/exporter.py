@@ -42,6 +42,7 @@ def add_extern(mod: ExternModule) -> None:
 def export(spec: specs.ModuleSpec, *, debug: bool) -> tuple[IRModule, Params, list[ExternModule]]:
     """The module, the parameters by their paths, and the external modules that were added."""
     builder = BlockBuilder()
+    builder.claim_names(spec.method_names)
     session = Session(builder, IOEffect() if debug else None)
     effects: list[tuple[str, Effect]] = list(named_items(spec.module, Effect))
     if session.io_effect is not None:

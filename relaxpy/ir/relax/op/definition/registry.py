@@ -214,7 +214,9 @@ class OpDef:
                 return self._infer_distributed(self.record.sharding, call, ctx)
             sinfo = self.signature.function(*args, **named)
             sinfo = _inferred(sinfo, self.signature.function)
-            return sinfo if call.sinfo_args else simplified_shapes(sinfo, ctx.sizes)
+            if call.sinfo_args:
+                return sinfo
+            return simplified_shapes(sinfo, ctx.sizes, lambda: map(ctx.sinfo_of, call.args))
 
     def _infer_distributed(
         self, rule: ShardingRule | None, call: rx.Call, ctx: Context

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.relax.frontend.nn.core import (
@@ -150,13 +148,8 @@ def layer_norm(
     if isinstance(normalized_shape, int):
         normalized_shape = [normalized_shape]
     data, dims = expr_of(x), items_of(normalized_shape, "dimensions")
-    if (weight is None or bias is None) and not all(isinstance(dim, int) for dim in dims):
-        raise MisuseError(
-            f"layer_norm without weight and bias needs literal dimensions, found {dims}",
-            about=normalized_shape,
-        )
-    gamma = const(np.ones(dims), x.dtype) if weight is None else expr_of(weight)
-    beta = const(np.zeros(dims), x.dtype) if bias is None else expr_of(bias)
+    gamma = R.ones(dims, x.dtype) if weight is None else expr_of(weight)
+    beta = R.zeros(dims, x.dtype) if bias is None else expr_of(bias)
     axes = list(range(-len(dims), 0))
     return emit_tensor(R.nn.layer_norm(data, gamma, beta, axes=axes, epsilon=eps), name)
 
@@ -190,10 +183,8 @@ def group_norm(
     if not -x.ndim <= channel_axis < x.ndim:
         raise MisuseError(f"group_norm: {x} has no axis {channel_axis}", about=channel_axis)
     channels = x.shape[channel_axis]
-    if (weight is None or bias is None) and not isinstance(channels, int):
-        raise MisuseError("group_norm without weight and bias needs a known number of channels")
-    gamma = const(np.ones(channels), x.dtype) if weight is None else expr_of(weight)  # type: ignore[arg-type]
-    beta = const(np.zeros(channels), x.dtype) if bias is None else expr_of(bias)  # type: ignore[arg-type]
+    gamma = R.ones((channels,), x.dtype) if weight is None else expr_of(weight)
+    beta = R.zeros((channels,), x.dtype) if bias is None else expr_of(bias)
     options = {
         "channel_axis": channel_axis,
         "axes": list(range(2, x.ndim)) if axes is None else axes,
