@@ -270,8 +270,8 @@ def test_a_function_that_is_there_already_is_used_again() -> None:
 
 def test_public_functions_of_one_name_get_different_symbols() -> None:
     bb = BlockBuilder()
-    for size in (4, 5):
-        bb.add_func(kernel((size,)).with_attr("global_symbol", "k"), "k")
+    for rows in (4, 5):
+        bb.add_func(kernel((rows,)).with_attr("global_symbol", "k"), "k")
     assert [func.attrs["global_symbol"] for func in bb.get().functions.values()] == ["k", "k1"]
 
 

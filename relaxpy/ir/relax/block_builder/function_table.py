@@ -86,7 +86,7 @@ class FunctionTable:
         A function that is called `name`, and a kernel that is called `main`, as each one that was
         scheduled alone, gets that name.
         """
-        symbol = func.attrs.get("global_symbol")
+        symbol = func.attrs.get("global_symbol") if isinstance(func, Function | PrimFunc) else None
         follows = symbol == name or (isinstance(func, PrimFunc) and symbol == "main")
         gvar = self._equal_to(func.with_attr("global_symbol", name) if follows else func)
         if gvar is None:
