@@ -73,6 +73,8 @@ def _fitted(call: rx.Expr, mod: IRModule) -> rx.Expr | None:
                 pairs = zip(values, scalars, strict=True)
                 cast = tuple(ops.cast_to(v, p.dtype) if p.dtype == INT32 else v for v, p in pairs)
                 return rebuild(call, args=(kernel, operands, rx.ShapeExpr(cast)))
+        case _:
+            pass
     return None
 
 
