@@ -420,6 +420,8 @@ def test_a_function_of_the_module_must_be_known_to_be_called(x: rx.Var) -> None:
     with bb.function("main", x):
         with pytest.raises(StructInfoError, match="no function f"):
             bb.emit(f(x))
+        passed_on = bb.emit(rx.Tuple((f, x))).struct_info
+        assert passed_on == rx.TupleStructInfo((rx.ObjectStructInfo(), x.struct_info))
         bb.declare_global(f, rx.FuncStructInfo((rank(2),), prim()))
         assert bb.emit(f(x)).struct_info == prim()
         bb.emit_func_output(x)
