@@ -1,7 +1,7 @@
 """Rules for GPUs, by TVM's names."""
 
 from relaxpy.ir.tir.transform.bind_target import (
-    ScheduleRule as Fallback,
+    Fallback,
     ScheduleRule as GEMV,  # noqa: N814
     ScheduleRule as GeneralReduction,
     ScheduleRule as LowBatchGEMV,

@@ -282,3 +282,18 @@ def test_build_takes_the_parameters_of_compilers() -> None:
         relaxpy.compile(main, tir_pipeline="zero")
     with pytest.raises(MisuseError, match="params belong to function main"):
         relax.build(main.with_attr("global_symbol", "f"), params={"w": X})
+
+
+@pytest.mark.parametrize("weights", [(X, 2 * X), [X, 2 * X]])
+def test_a_field_of_an_object_is_that_of_a_tuple_or_list(weights: Any) -> None:
+    @I.ir_module
+    class Second:
+        @R.function
+        def main(w: R.Object, k: R.Prim("int64")):  # type: ignore[valid-type]
+            out = R.Tensor((2,), "float32")
+            return R.call_pure_packed("vm.builtin.tuple_getitem", w, k, sinfo_args=out)
+
+    second = compile(Second)["main"]
+    np.testing.assert_array_equal(second(weights, 1), weights[1])
+    with pytest.raises(RuntimeCheckError, match="there is no field 2 in "):
+        second(weights, 2)

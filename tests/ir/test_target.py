@@ -165,5 +165,26 @@ def test_options_of_a_target() -> None:
     table = Target({"kind": "llvm", "mcpu": "x"}, host="llvm")
     assert dict(table.attrs) == dict(Target(table).attrs) == {"mcpu": "x"}
     assert not Target("cpu").attrs
-    threads = [Target(t).max_num_threads for t in (written, "cuda", "metal", "llvm")]
-    assert threads == [512, 1024, 256, 1]
+    kinds = (written, "cuda", "metal", "llvm")
+    assert [Target(t).max_num_threads for t in kinds] == [512, 1024, 256, 1]
+    assert [Target(t).thread_warp_size for t in kinds] == [32, 32, 16, 1]
+    assert [Target(t).keys for t in ("cuda", "hexagon", "native")] == [
+        ("cuda", "gpu"),
+        ("hexagon",),
+        ("cpu",),
+    ]
+    assert written.keys == ("gpu", "cuda")
+    assert (table.mcpu, table.arch, table.model, table.device_name) == ("x", "", "unknown", "")
+    assert Target("cuda -arch=sm_90a -libs=cublas,cudnn").libs == ("cublas", "cudnn")
+    assert Target({"kind": "llvm", "mattr": ["+avx2"]}).mattr == ("+avx2",)
+
+
+def test_the_host_of_a_target() -> None:
+    both = Target("cuda -arch=sm_90a").with_host("llvm -mcpu=x")
+    table = {"kind": "cuda", "arch": "sm_90a", "host": {"kind": "llvm", "mcpu": "x"}}
+    assert both.export() == table
+    assert Target(table).export() == Target(both).export() == table
+    assert Target(table).host == Target({"kind": "llvm", "mcpu": "x"})
+    assert Target("llvm").host is None
+    with pytest.raises(MisuseError, match="there is no target 'lvm'"):
+        Target({"kind": "cuda", "host": "lvm"})

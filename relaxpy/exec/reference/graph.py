@@ -501,7 +501,12 @@ class ReferenceEvaluator:
                 f"call_tir calls a PrimFunc, found {describe(callee)}", rule="OP-1", span=call.span
             )
         inputs = fields(self.value(call.args[1], scope))
-        scalars = sizes(self.value(call.args[2], scope)) if len(call.args) > 2 else ()
+        scalars: Sequence[Value] = ()
+        if len(call.args) > 2:
+            scalars = sizes(self.value(shape := call.args[2], scope))
+            if isinstance(shape, rx.ShapeExpr):
+                dtypes = [value.dtype for value in shape.values]
+                scalars = [prim_value(v, d) for v, d in zip(scalars, dtypes, strict=True)]
         sinfos = output_sinfos(call)
         indices = call.attrs.get("inplace_indices", (-1,) * len(sinfos))
         assert isinstance(indices, tuple)

@@ -21,6 +21,7 @@ from relaxpy.exec.runtime.values import (
     category_of,
     describe,
     prim_dtype,
+    to_value,
 )
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.op.sorting import sampled
@@ -217,11 +218,16 @@ def invoke_closure(context: object, function: Value, *args: Value) -> Value:
 
 
 @_builtin("tuple_getitem")
-def tuple_getitem(values: tuple[Value, ...], index: int) -> Value:
-    """A field of a tuple. Errors: RuntimeCheckError if there is no such field."""
-    if category_of(values) is not Category.TUPLE or not 0 <= index < len(values):
+def tuple_getitem(values: tuple[Value, ...] | list[object], index: int) -> Value:
+    """A field of a tuple, or of a list that a user passed for an `R.Object`.
+
+    Errors:
+        RuntimeCheckError: there is no such field.
+    """
+    is_list = isinstance(values, list)
+    if not (is_list or category_of(values) is Category.TUPLE) or not 0 <= index < len(values):
         raise RuntimeCheckError(f"there is no field {index} in {describe(values)}")
-    return values[index]
+    return to_value(values[index], None) if is_list else values[index]
 
 
 @_builtin("make_tuple")

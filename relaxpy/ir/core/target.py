@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import field
 from typing import Any, Final, Self
@@ -45,6 +45,8 @@ DEVICES = ("cuda", "hexagon", "metal", "nvptx", "opencl", "rocm", "vulkan", "web
 """TVM's names of other devices: a target can describe one, and nothing is compiled for it."""
 _THREADS: Final = dict.fromkeys(DEVICES, 256) | {"cuda": 1024, "nvptx": 1024}
 """The threads of a block on devices, as TVM assumes them."""
+_WARPS: Final = {"cuda": 32, "metal": 16, "nvptx": 32, "rocm": 64}
+"""The threads that run together on devices, as TVM assumes them, where there are several."""
 _NO_OPTIONS: Final = frozenset(("kind", "host"))
 VARIABLE = "RELAXPY_TARGET"
 """The environment variable that names the default target."""
@@ -167,12 +169,15 @@ class Target:
     def __post_init__(self) -> None:
         if self.target is None:
             raise MisuseError("a target needs a name", hint='write Target("llvm")')
-        for described in (self.target, self.host):
-            if _kind_of(described) not in DEVICES:
-                target_kind(described)
-        for name, value in (("target", self.target), ("host", self.host)):
-            if isinstance(value, Mapping):
-                object.__setattr__(self, name, Attrs(value))
+        if _kind_of(self.target) not in DEVICES:
+            target_kind(self.target)
+        if isinstance(self.target, Mapping):
+            object.__setattr__(self, "target", Attrs(self.target))
+        host = self.host
+        if host is None and not isinstance(self.target, str):
+            host = self.target.host if isinstance(self.target, Target) else self.target.get("host")
+        if host is not None:
+            object.__setattr__(self, "host", host if isinstance(host, Target) else Target(host))
 
     @property
     def name(self) -> str:
@@ -203,8 +208,68 @@ class Target:
 
         A processor has one: loops over threads run one after another.
         """
-        given = self.attrs.get("max_num_threads")
-        return given if isinstance(given, int) else _THREADS.get(self.kind.name, 1)
+        return self._number("max_num_threads", _THREADS.get(self.kind.name, 1))
+
+    @property
+    def thread_warp_size(self) -> int:
+        """The option of that name, or else how many threads of a block run together."""
+        return self._number("thread_warp_size", _WARPS.get(self.kind.name, 1))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The option of that name, or else the kind and the sort of device."""
+        name = self.kind.name
+        default = f"{name},gpu" if name in _THREADS and name != "hexagon" else name
+        return self._names("keys", default if name in DEVICES else "cpu")
+
+    @property
+    def arch(self) -> str:
+        """The option of that name, such as "sm_90a", or ""."""
+        return str(self.attrs.get("arch", ""))
+
+    @property
+    def mcpu(self) -> str:
+        """The option of that name, or ""."""
+        return str(self.attrs.get("mcpu", ""))
+
+    @property
+    def mattr(self) -> tuple[str, ...]:
+        """The option of that name."""
+        return self._names("mattr")
+
+    @property
+    def libs(self) -> tuple[str, ...]:
+        """The option of that name."""
+        return self._names("libs")
+
+    @property
+    def model(self) -> str:
+        """The option of that name, or "unknown"."""
+        return str(self.attrs.get("model", "unknown"))
+
+    @property
+    def device_name(self) -> str:
+        """The option `device`, or ""."""
+        return str(self.attrs.get("device", ""))
+
+    def _number(self, name: str, default: int) -> int:
+        given = self.attrs.get(name)
+        return given if isinstance(given, int) else default
+
+    def _names(self, name: str, default: str = "") -> tuple[str, ...]:
+        """An option that lists names: a text with commas, or a sequence."""
+        given = self.attrs.get(name, default)
+        names = given.split(",") if isinstance(given, str) else given
+        return tuple(map(str, names)) if isinstance(names, Sequence) and names != [""] else ()
+
+    def with_host(self, host: str | Mapping[str, Any] | Target) -> Target:
+        """This target with another host."""
+        return Target(self.target, host)
+
+    def export(self) -> dict[str, Any]:
+        """The kind, the options and the host, as a table of which `Target` makes this target."""
+        host = {"host": self.host.export()} if isinstance(self.host, Target) else {}
+        return {"kind": self.kind.name, **self.attrs, **host}
 
     @override
     def __str__(self) -> str:

@@ -14,6 +14,7 @@ from relaxpy.relax.backend import (
     dispatch_sort_scan as dispatch_sort_scan,
     pattern_registry as pattern_registry,
     patterns as patterns,
+    rocm as rocm,
     utils as utils,
 )
 from relaxpy.relax.backend.pattern_registry import (

@@ -268,6 +268,13 @@ def test_a_function_that_is_there_already_is_used_again() -> None:
     assert bb.struct_info_of(second).params[0] == tensor(6)  # type: ignore[attr-defined]
 
 
+def test_public_functions_of_one_name_get_different_symbols() -> None:
+    bb = BlockBuilder()
+    for rows in (4, 5):
+        bb.add_func(kernel((rows,)).with_attr("global_symbol", "k"), "k")
+    assert [func.attrs["global_symbol"] for func in bb.get().functions.values()] == ["k", "k1"]
+
+
 @pytest.mark.rule("DER-2")
 def test_a_public_function_that_is_an_operand_is_entered_and_a_local_one_is_bound(
     x: rx.Var,
@@ -413,6 +420,8 @@ def test_a_function_of_the_module_must_be_known_to_be_called(x: rx.Var) -> None:
     with bb.function("main", x):
         with pytest.raises(StructInfoError, match="no function f"):
             bb.emit(f(x))
+        passed_on = bb.emit(rx.Tuple((f, x))).struct_info
+        assert passed_on == rx.TupleStructInfo((rx.ObjectStructInfo(), x.struct_info))
         bb.declare_global(f, rx.FuncStructInfo((rank(2),), prim()))
         assert bb.emit(f(x)).struct_info == prim()
         bb.emit_func_output(x)

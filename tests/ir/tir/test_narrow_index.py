@@ -1,11 +1,16 @@
 """ForceNarrowIndexToInt32: variables, indices and shapes in 32 bits, and the same values."""
 
+import warnings
+
+import numpy as np
 import pytest
 
+import relaxpy
+from relaxpy import relax
 from relaxpy.errors import TransformError
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
-from relaxpy.script import from_source, tir as T
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.tir.transform import ForceNarrowIndexToInt32
 
 
@@ -68,3 +73,43 @@ def test_buffers_of_wide_integers_are_refused() -> None:
     text = '@T.prim_func\ndef f(A: T.Buffer((4,), "int64")):\n    A[0] = T.int64(1)'
     with pytest.raises(TransformError, match="buffer A holds int64"):
         ForceNarrowIndexToInt32()(IRModule({"f": from_source(text)}))
+
+
+@I.ir_module
+class Program:
+    @T.prim_func(private=True)
+    def rows(a: T.handle, b: T.handle, s: T.int64):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 4), "float32")
+        B = T.match_buffer(b, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            with T.block("b"):
+                v, w = T.axis.remap("SS", [i, j])
+                B[v, w] = A[v, w] + T.Cast("float32", s + v)
+
+    @R.function
+    def main(x: R.Tensor(("m", 4), "float32")):
+        m = T.int64()
+        cls = Program
+        out = R.Tensor((m, 4), "float32")
+        return R.call_tir(cls.rows, (x,), out_sinfo=out, tir_vars=R.shape([m]))
+
+    @R.function
+    def kernel(x: R.Tensor(("m", 4), "float32")):
+        m = T.int64()
+        cls = Program
+        return (cls.rows, R.call_tir(cls.rows, (x,), R.Tensor((m, 4), "float32"), R.shape([m])))
+
+
+@pytest.mark.parametrize("target", ["reference", "numpy", "native"])
+def test_callers_pass_narrow_integers(target: str) -> None:
+    after = ForceNarrowIndexToInt32()(Program)
+    assert relax.analysis.well_formed(after)
+    x = np.ones((3, 4), "float32")
+    want = x + np.arange(3, 6, dtype="float32")[:, None]
+    lowered = relax.transform.CallTIRRewrite()(relax.transform.ToNonDataflow()(after))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lowered = relax.transform.Normalize()(lowered)
+    for mod in (after, lowered):
+        np.testing.assert_array_equal(relaxpy.compile(mod, target=target)["main"](x), want)

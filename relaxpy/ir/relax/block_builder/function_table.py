@@ -85,13 +85,15 @@ class FunctionTable:
     def add(self, func: BaseFunc, name: str) -> GlobalVar:
         """Store `func`, unless there is an equal one, under a name that is not taken.
 
-        A kernel that is called `main`, as each one that was scheduled alone, gets that name.
+        A function that is called `name`, and a kernel that is called `main`, as each one that was
+        scheduled alone, gets that name.
         """
-        is_main = isinstance(func, PrimFunc) and func.attrs.get("global_symbol") == "main"
-        gvar = self._equal_to(func.with_attr("global_symbol", name) if is_main else func)
+        symbol = func.attrs.get("global_symbol") if isinstance(func, Function | PrimFunc) else None
+        follows = symbol == name or (isinstance(func, PrimFunc) and symbol == "main")
+        gvar = self._equal_to(func.with_attr("global_symbol", name) if follows else func)
         if gvar is None:
             gvar = GlobalVar(self.free_name(name))
-            self.set(gvar, func.with_attr("global_symbol", gvar.name_hint) if is_main else func)
+            self.set(gvar, func.with_attr("global_symbol", gvar.name_hint) if follows else func)
         return gvar
 
     def add_with_callees(self, func: BaseFunc, symbol: str, reserved: Collection[str]) -> GlobalVar:

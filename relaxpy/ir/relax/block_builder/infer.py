@@ -6,13 +6,16 @@ from typing import cast
 
 from relaxpy.errors import Span, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir import hooks
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import infer_op_call
 from relaxpy.ir.relax.relations.context import Context, Except, written_at
+from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.relax.relations.sizes import over_sizes_info, simplified_shapes
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -116,6 +119,12 @@ def _computes_shapes(call: rx.Call, ctx: Context) -> bool:
     return isinstance(func, PrimFunc) and bool(func.attrs.get("tir.is_host_func", False))
 
 
+def _is_narrower(expected: rx.StructInfo) -> bool:
+    """Whether a kernel has dimensions of less than 64 bits, which are compared when it runs."""
+    sizes = sizes_of(expected)
+    return any(isinstance(node, tir.Cast) for size in sizes for node in walk(size))
+
+
 def check_argument(
     what: str,
     arg: rx.Expr,
@@ -131,7 +140,7 @@ def check_argument(
     message = f"{what} is {actual}, expected {expected}{_because(actual, expected, ctx)}"
     hint = cast_hint(actual, expected, ctx)
     if compatibility is relations.Compatibility.POSSIBLE:
-        if not _computes_shapes(call, ctx):
+        if not _computes_shapes(call, ctx) and not _is_narrower(expected):
             ctx.warn(message, rule="DER-41", about=(arg, call), hint=hint)
         return
     raise _incompatible(actual, expected)(

@@ -79,13 +79,16 @@ class Context:
     def sinfo_of(self, expr: rx.Expr) -> rx.StructInfo:
         """The struct info of a leaf, or of an expression that was derived (DER-3).
 
+        A function of a later module, which is passed on and not called, is an object.
+
         Errors:
             StructInfoError: a variable is not in scope, or the expression was not derived.
         """
         if isinstance(expr, rx.Var):
             return self._variable_sinfo(expr)
         if isinstance(expr, rx.GlobalVar):
-            return self.global_sinfo(expr)
+            is_open = not self.closed and self._known_sinfo(expr) is None
+            return rx.ObjectStructInfo() if is_open else self.global_sinfo(expr)
         if not isinstance(expr, rx.Expr):
             raise _not_a_value(expr)
         sinfo = expr.struct_info
@@ -116,9 +119,12 @@ class Context:
 
     def callee_sinfo(self, callee: rx.Expr) -> rx.StructInfo:
         """The struct info of a callee; its bound shape variables occur nowhere else (MAP-9)."""
-        sinfo = self.sinfo_of(callee)
-        if isinstance(callee, rx.GlobalVar) and callee.name_hint in self.signatures:
-            return sinfo
+        if isinstance(callee, rx.GlobalVar):
+            sinfo = self.global_sinfo(callee)
+            if callee.name_hint in self.signatures:
+                return sinfo
+        else:
+            sinfo = self.sinfo_of(callee)
         return alpha_rename(sinfo, self.shape_vars)
 
     def global_sinfo(self, var: rx.GlobalVar) -> rx.StructInfo:
@@ -127,7 +133,7 @@ class Context:
         Errors:
             StructInfoError: there is no such function.
         """
-        sinfo = self._signature(var.name_hint) or var.struct_info or self.assumed
+        sinfo = self._known_sinfo(var)
         if sinfo is None:
             raise StructInfoError(
                 f"the module has no function {var.name_hint}",
@@ -137,6 +143,9 @@ class Context:
                 about=var,
             )
         return sinfo
+
+    def _known_sinfo(self, var: rx.GlobalVar) -> rx.StructInfo | None:
+        return self._signature(var.name_hint) or var.struct_info or self.assumed
 
     def _signature(self, name: str) -> rx.StructInfo | None:
         renamed = self.renamed.get(name)

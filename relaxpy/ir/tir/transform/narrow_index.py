@@ -14,6 +14,9 @@ from relaxpy.ir.core.traverse import map_children, rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -43,13 +46,36 @@ class ForceNarrowIndexToInt32(Pass):
         TransformError: a buffer holds integers of 64 bits.
     Rule:
         Arithmetic on variables and literals is that of int32, so it must not be larger; other
-        values of int64 are computed as before, from variables that are cast. Parameters of kernels
-        change, so functions that pass integers to them have to be lowered before.
+        values of int64 are computed as before, from variables that are cast. Integers that
+        `call_tir` passes to kernels are cast, too.
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return map_functions(mod, PrimFunc, _narrowed)
+        narrow = map_functions(mod, PrimFunc, _narrowed)
+        if narrow is mod:
+            return mod
+
+        def fitted(binding: rx.Binding, block: rx.BindingBlock) -> rx.Expr | None:
+            return _fitted(binding.value, narrow)
+
+        result = map_functions(narrow, rx.Function, lambda func: map_bindings(func, fitted))
+        return normalize_module(result)
+
+
+def _fitted(call: rx.Expr, mod: IRModule) -> rx.Expr | None:
+    """A call of a kernel with its scalars in the datatypes that the kernel takes."""
+    match call:
+        case rx.Call(args=(rx.GlobalVar() as kernel, operands, rx.ShapeExpr(values=values))):
+            func = mod.functions_by_name.get(kernel.name_hint)
+            if isinstance(func, PrimFunc):
+                scalars = [p for p in func.params if func.buffer_of(p) is None][-len(values) :]
+                pairs = zip(values, scalars, strict=True)
+                cast = tuple(ops.cast_to(v, p.dtype) if p.dtype == INT32 else v for v, p in pairs)
+                return rebuild(call, args=(kernel, operands, rx.ShapeExpr(cast)))
+        case _:
+            pass
+    return None
 
 
 def _narrowed(func: PrimFunc) -> PrimFunc:

@@ -286,6 +286,10 @@ def test_tensors_of_a_model_are_not_arrays(forward: Callable[..., Any], message:
         exported(forward)
 
 
+def test_a_weight_that_a_layer_has_is_true() -> None:
+    exported(lambda self, x: x * self.weight if self.weight else None)
+
+
 @pytest.mark.parametrize(
     ("of_numpy", "of_python"),
     [

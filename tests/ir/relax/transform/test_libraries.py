@@ -1,4 +1,4 @@
-"""Partitioning for cuBLAS, CUTLASS and cuDNN: which groups each of them computes."""
+"""Partitioning for cuBLAS, CUTLASS, cuDNN and hipBLAS: which groups each of them computes."""
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from relaxpy.ir.relax.nodes import Function
 from relaxpy.relax.backend.cuda.cublas import partition_for_cublas
 from relaxpy.relax.backend.cuda.cudnn import partition_for_cudnn
 from relaxpy.relax.backend.cuda.cutlass import partition_for_cutlass
+from relaxpy.relax.backend.rocm.hipblas import partition_for_hipblas
 from relaxpy.script import from_source
 from tests.ir.relax.texts import flow
 
@@ -17,6 +18,7 @@ PARTITIONS = {
     "cublas": partition_for_cublas,
     "cudnn": partition_for_cudnn,
     "cutlass": partition_for_cutlass,
+    "hipblas": partition_for_hipblas,
 }
 
 
@@ -189,7 +191,8 @@ def test_the_groups_of_each_library(params: str, body: str, expected: list[str])
         after = partition(mod)
         assert check_well_formed(after) == []
         found += composites(after)
-    assert found == expected
+    half = [name for name in expected if name.startswith("cublas") and " float16" in params]
+    assert found == expected + [name.replace("cublas", "hipblas") for name in half]
 
 
 def test_attention_has_a_workspace_of_the_size_of_its_result() -> None:

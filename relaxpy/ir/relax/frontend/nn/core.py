@@ -229,6 +229,11 @@ class Parameter(Tensor):
         self._data: Array | None = None
         self.attrs: dict[str, Any] = {}
 
+    @override
+    def __bool__(self) -> bool:
+        """True: a layer has this weight, where `None` is that it has none."""
+        return True
+
     @property
     def data(self) -> Array | None:
         """The value, or None if there is none yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,8 @@ _ALIGNMENT: Final = 16
 """The bytes to which rows of 8-bit floats are aligned."""
 
 
-def _is_supported(context: fusion.PatternCheckContext) -> bool:
+def is_supported(context: fusion.PatternCheckContext) -> bool:
+    """Whether cuBLAS computes what a pattern of `products` matched."""
     named = context.annotated_expr
     lhs, rhs, root = named["lhs"], named["rhs"], named["root"]
     left, right = checks.dims_of(lhs), checks.dims_of(rhs)
@@ -81,30 +83,31 @@ def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
     return is_one(second) or prove_equal(first, second) is True
 
 
+def products(library: str, check: fusion.Check) -> Iterator[fusion.FusionPattern]:
+    """The patterns of a library for products, with a bias and an activation where it adds them."""
+    for transposed in ("", "_transposed"):
+        for bias, activation in (("", ""), ("_bias", ""), ("_bias", "relu"), ("_bias", "gelu")):
+            pattern, annotations = common.make_matmul_pattern(
+                with_bias=bool(bias),
+                activation=f"relax.nn.{activation}" if activation else None,
+                transposed_rhs=bool(transposed),
+            )
+            name = f"{library}.matmul{transposed}{bias}{activation and '_' + activation}"
+            yield fusion.FusionPattern(name, pattern, annotations, check)
+
+
 fusion.register_patterns(
     [
-        *(
-            (
-                f"cublas.matmul{transposed}{bias}{activation and '_' + activation}",
-                *common.make_matmul_pattern(
-                    with_bias=bool(bias),
-                    activation=f"relax.nn.{activation}" if activation else None,
-                    transposed_rhs=bool(transposed),
-                ),
-                _is_supported,
-            )
-            for transposed in ("", "_transposed")
-            for bias, activation in (("", ""), ("_bias", ""), ("_bias", "relu"), ("_bias", "gelu"))
-        ),
+        *products("cublas", is_supported),
         (
             "cublas.matmul_transposed_dequantize",
             *common.make_matmul_dequantize_pattern(transposed_rhs=True),
-            _is_supported,
+            is_supported,
         ),
         (
             "cublas.matmul_transposed_multiply",
             *common.make_matmul_multiply_pattern(transposed_rhs=True),
-            _is_supported,
+            is_supported,
         ),
     ]
 )
