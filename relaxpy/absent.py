@@ -85,7 +85,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "Executable",
-        "get_function entry_func implements_function",
+        "entry_func",
         "functions are called by name, as in ex['main'](...); 'main' in ex says if there is one",
     ),
     (

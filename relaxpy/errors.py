@@ -473,7 +473,7 @@ class PackedFuncError(RelaxpyError, ValueError):
             keep_callback_frames(self)
 
 
-class UnknownNameError(RelaxpyError, KeyError, ValueError):
+class UnknownNameError(RelaxpyError, KeyError, ValueError, AttributeError):
     """A module, executable or registry does not have this name."""
 
     __str__ = RelaxpyError.__str__  # a KeyError shows the repr of its argument

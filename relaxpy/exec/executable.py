@@ -255,8 +255,8 @@ class Executable(CopiedByReference, StatefulCalls):
         program has functions of these names.
 
         Errors:
-            UnknownNameError (also KeyError, ValueError): there is no such function, or it is
-                private (TOP-4).
+            UnknownNameError (also KeyError, ValueError, AttributeError): there is no such function,
+                or it is private (TOP-4).
         """
         try:
             return self._entries[name]
@@ -278,6 +278,15 @@ class Executable(CopiedByReference, StatefulCalls):
     @override
     def _function(self, name: str) -> EntryPoint:
         return self[name]
+
+    @user_facing
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Value]:
+        """The function that `[]` returns; there are no imported modules to look in."""
+        return self[name]
+
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Whether there is a function of this name, as `in` says."""
+        return name in self
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -316,7 +325,7 @@ class Executable(CopiedByReference, StatefulCalls):
         if len(self._entries) == 1:
             return next(iter(self._entries.values()))
         try:
-            return self["main"]
+            return self._function("main")
         except UnknownNameError as error:
             if not self._entries:
                 raise
@@ -371,7 +380,9 @@ class Executable(CopiedByReference, StatefulCalls):
                 name of a function.
             OSError: the file cannot be written.
         """
-        entry = self[function] if function else self._default('profile(..., function="{}")')
+        entry = (
+            self._function(function) if function else self._default('profile(..., function="{}")')
+        )
         signature, first = entry.signature, args[0] if args else None
         is_name = isinstance(first, str) and first in self._entries
         if is_name and len(args) != len(signature.params):

@@ -134,7 +134,7 @@ class VirtualMachine(StatefulCalls):
 
     @override
     def _function(self, name: str) -> EntryPoint:
-        entry = self._executable[name]
+        entry = self._executable._function(name)
         return entry if self._instrument is None else self._instrumented()[name]
 
     def _instrumented(self) -> Mapping[str, EntryPoint]:
@@ -144,7 +144,7 @@ class VirtualMachine(StatefulCalls):
         return self._instrumented_entries
 
     def _report_call(self, *call: Value) -> object:
-        return None if self._instrument is None else self._instrument(*call)
+        return None if self._instrument is None else self._instrument(*as_tensors(call))
 
     @override
     def __getstate__(self) -> dict[str, object]:
@@ -156,8 +156,8 @@ class VirtualMachine(StatefulCalls):
 
     @property
     def module(self) -> Executable:
-        """The executable."""
-        return self._executable
+        """The executable, of which the functions are those of the machine."""
+        return _MachineModule(self, self._executable)
 
     @user_facing
     def set_instrument(self, instrument: Instrument | None) -> None:
@@ -223,9 +223,24 @@ class VirtualMachine(StatefulCalls):
             UnknownNameError: there is no such function. MisuseError: the new name is taken.
             RuntimeCheckError: the number of arguments is wrong.
         """
-        function = self._executable[func_name]
+        function = self._executable._function(func_name)
         check_type(saved_name, str, "a name is a string")
         if saved_name in self._executable or saved_name in self._saved:
             raise MisuseError(f"there is already a function {saved_name!r}", about=saved_name)
         positional = function.positional_args(args, kwargs)
         self._saved[saved_name] = SavedFunction(self, func_name, positional, include_return)
+
+
+class _MachineModule(Executable):
+    def __init__(self, machine: VirtualMachine, executable: Executable) -> None:
+        vars(self).update(vars(executable))
+        self._machine = machine
+
+    @user_facing
+    @override
+    def __getitem__(self, name: str) -> Callable[..., Value]:  # type: ignore[override]
+        return self._machine[name]
+
+    @override
+    def _function(self, name: str) -> EntryPoint:
+        return self._machine._function(name)

@@ -51,3 +51,11 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         store(new_cache(4, 0), np.zeros((3, 2), "int32"), 4, 2)
     with pytest.raises(RuntimeCheckError, match="cannot contain float32 data"):
         store(new_cache(4, 0), np.zeros((1, 2), "float32"), 4, 2)
+
+
+def test_rows_are_replaced() -> None:
+    cache, update = new_cache(4, 4), get_global_func(f"{PREFIX}update")
+    assert update(cache, np.full((3, 2), 7, "int32")) is cache
+    np.testing.assert_array_equal(rows_of(cache, 3), np.full((3, 2), 7))
+    with pytest.raises(RuntimeCheckError, match="cannot contain"):
+        update(cache, np.zeros((3, 5), "int32"))

@@ -1,4 +1,5 @@
 import pickle
+import re
 import subprocess
 import sys
 import traceback
@@ -261,6 +262,66 @@ def test_samples_are_categories_of_their_rows() -> None:
     prob = np.array([[0.25, 0.75], [0.5, 0.5], [0.0, 1.0]], "float32")
     uniform = np.array([[0.2], [0.5], [1.0]], "float32")
     np.testing.assert_array_equal(sample(prob, uniform), [[0], [1], [1]])
+
+
+def test_tokens_are_chosen_by_their_probabilities() -> None:
+    logits = np.log(np.array([[[0.1, 0.4, 0.2, 0.3]]])).astype("float32")
+    by_prob, by_logits = (
+        relaxpy.get_global_func(f"vm.builtin.sample_top_p_from_{name}")
+        for name in ("prob", "logits")
+    )
+    # Of the three that 0.75 takes, in falling order, the shares are 4, 3 and 2 of 9.
+    for top_p, u, token in (
+        *((0.75, *pair) for pair in ((0, 1), (0.43, 1), (0.45, 3), (0.76, 3), (0.79, 2), (1, 2))),
+        *((1.0, *pair) for pair in ((0.39, 1), (0.71, 2), (0.89, 2), (0.91, 0), (1, 0))),
+        *((top_p, 0.99, 1) for top_p in (0, 0.3)),
+    ):
+        assert by_prob(np.exp(logits), top_p, u) == by_logits(logits, 1.0, top_p, u) == token
+    # Twice the temperature: shares are square roots.
+    shares = np.sqrt([0.4, 0.3, 0.2, 0.1])
+    border = shares[0] / shares.sum()
+    assert [by_logits(logits, 2.0, 1.0, border + d) for d in (-1e-3, 1e-3)] == [1, 3]
+    assert by_logits(logits[0, 0], 0.0, 1.0, 0.99) == 1
+    assert by_prob(np.array([np.nan, 0.5, 0.5], "float32"), 1.0, 0.3) == 1
+
+
+def test_scores_of_tokens_are_lowered_in_place() -> None:
+    repetition, presence, softmax = (
+        relaxpy.get_global_func(f"vm.builtin.apply_{name}")
+        for name in (
+            "repetition_penalty",
+            "presence_and_frequency_penalty",
+            "softmax_with_temperature",
+        )
+    )
+    logits = np.array([[2, -2, 0, 4]], "float32")
+    repetition(logits, np.array([0, 1], "int32"), 2.0)
+    np.testing.assert_array_equal(logits, [[1, -4, 0, 4]])
+    presence(logits, np.array([[3, 2]], "int32"), np.array([[4, 1]], "int32"), 1.0, 0.5)
+    np.testing.assert_array_equal(logits, [[1, -4, -1.5, 1]])
+    softmax(logits, 2.0)
+    wanted = np.exp([0.5, -2, -0.75, 0.5])
+    np.testing.assert_allclose(logits, [wanted / wanted.sum()], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        ("sample_top_p_from_prob", (np.ones((2, 3), "float32"), 1, 0), "shape (2, 3), expected"),
+        ("sample_top_p_from_prob", (np.ones(3), 1, 0), "datatype float64, expected float32"),
+        ("sample_top_p_from_prob", (5, 1, 0), "prob is no tensor"),
+        ("sample_top_p_from_prob", (np.full(2, np.nan, "float32"), 1, 0), "no probability is a"),
+        ("apply_softmax_with_temperature", (np.ones(3, "float32"), 0), "positive, found 0"),
+        (
+            "apply_repetition_penalty",
+            (np.ones(3, "float32"), np.array([3], "int32"), 2.0),
+            "tokens are from 0 to 2, found 3",
+        ),
+    ],
+)
+def test_scores_are_one_row_of_numbers(name: str, args: tuple[object, ...], message: str) -> None:
+    with pytest.raises(RuntimeCheckError, match=re.escape(message)):
+        relaxpy.get_global_func(f"vm.builtin.{name}")(*args)
 
 
 @pytest.mark.rule("PU-13")

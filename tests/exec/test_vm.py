@@ -187,13 +187,28 @@ def test_an_instrument_sees_every_call_before_and_after(chain: VirtualMachine) -
         assert all(c[3] is None for c in (*before, after[0]))
         assert np.shares_memory(after[1][3], same)
         assert [len(c) - 4 for c in before] == [1, 2, 1, 1, 2]
-        assert before[0][4] is X
+        assert np.shares_memory(before[0][4], X)
         seen.clear()
     function(X)
-    chain.module["main"](X)
     chain.set_instrument(None)
     chain["main"](X)
     assert seen == []
+
+
+def test_functions_of_its_module_are_those_of_the_machine(chain: VirtualMachine) -> None:
+    seen: list[object] = []
+    chain.set_instrument(lambda function, name, before, *rest: seen.extend(rest))
+    module = chain.module
+    results = module.get_function("main")(X)
+    arrays = [value for value in (*results, *seen) if isinstance(value, np.ndarray)]
+    assert len(arrays) > len(results)
+    assert {type(array) for array in arrays} == {relaxpy.runtime.Tensor}
+    assert module.implements_function("main")
+    assert not module.implements_function("pear")
+    for lookup in (module.get_function, module.__getitem__, chain.__getitem__):
+        with pytest.raises(AttributeError, match="no function 'pear'"):
+            lookup("pear")
+    assert relaxpy.VirtualMachine(module)["main"](X)[0].shape == X.shape
 
 
 def test_an_instrument_may_skip_a_call(chain: VirtualMachine) -> None:
@@ -258,7 +273,7 @@ def test_a_profile_is_of_its_own_thread(chain: VirtualMachine) -> None:
 
     relaxpy.register_func("test.same", same, override=True)
     assert {row.count for row in chain.profile("main", X).rows} == {1}
-    assert chain["main"].entry is chain.module["main"]  # type: ignore[attr-defined]
+    assert chain["main"].entry is chain._executable["main"]  # type: ignore[attr-defined]
 
 
 def test_what_was_set_is_timed_too(vm: VirtualMachine) -> None:

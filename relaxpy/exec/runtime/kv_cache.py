@@ -66,6 +66,14 @@ def append(cache: AttentionKVCache, data: Array) -> AttentionKVCache:
     return cache
 
 
+@provided("vm.builtin.attention_kv_cache_update")
+def update(cache: AttentionKVCache, data: Array) -> AttentionKVCache:
+    """Replace all rows; return the cache itself. Errors: as of appending."""
+    _check_rows(cache, data)
+    cache.count = 0
+    return append(cache, data)
+
+
 def _check_rows(cache: AttentionKVCache, data: Array) -> None:
     if data.shape[1:] != cache.rows.shape[1:] or data.dtype != cache.rows.dtype:
         raise RuntimeCheckError(

@@ -31,6 +31,7 @@ _PROVIDERS = (
     "matrices",
     "paged_kv_cache",
     "rnn_state",
+    "sampling",
     "sorting",
     "tensor_cache",
     "tuples",
