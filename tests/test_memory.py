@@ -144,6 +144,25 @@ def test_nothing_else_outlives_a_program(work: Callable[[], None]) -> None:
     assert len(linecache.cache) <= lines + 2
 
 
+@pytest.mark.parametrize("name", ["LegalizeOps", "default"])
+def test_what_passes_leave_needs_no_collector_of_cycles(name: str) -> None:
+    passes = transform.LegalizeOps() if name == "LegalizeOps" else relaxpy.get_pipeline(name)
+    passes(from_source(PROGRAM))
+    module = from_source(PROGRAM)
+    gc.collect()
+    gc.disable()
+    try:
+        passes(module)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        kinds = {type(item).__name__ for item in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert kinds.isdisjoint(("BlockBuilder", "IRModule", "Function", "VarBinding", "Buffer"))
+
+
 def test_tables_of_canonical_forms_are_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canonical, "_MOST_ENTRIES", 50)
     most = 0

@@ -122,6 +122,8 @@ class NativeBackend:
         self.claimed[name] = symbol, signature
         self.packings[name] = emitter.packings
         self._ahead.add(self.module, written)
+        for function in written:
+            self.module.functions[function].close()
         return program.plan, written
 
     def link(self, namespace: dict[str, Any]) -> str:

@@ -91,14 +91,14 @@ class Canonical:
         self, facts: Facts | None = None, outer: Canonical | None = None, depth: int = 0
     ) -> None:
         self.facts = facts or Facts()
-        self._root: Canonical = self if outer is None else outer._root
+        self._outer = outer
         self._depth = depth
         self._entries = 0
         self._forget()
 
     def _forget(self) -> None:
         self._entries = 0
-        self.__dict__.pop("without_inequalities", None)
+        self.__dict__.pop("_without_inequalities", None)
         self._engines: dict[tir.PrimExpr, Canonical] = {}
         self._polys: dict[tir.PrimExpr, Poly] = {}
         self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
@@ -107,11 +107,18 @@ class Canonical:
         self.atom_bounds: dict[tir.PrimExpr, Interval] = {}
         self.atom_residues: dict[tir.PrimExpr, Residue] = {}
 
-    @late_property
+    @property
+    def _root(self) -> Canonical:
+        """The outermost engine; a reference to itself would keep it until cycles are collected."""
+        return self if self._outer is None else self._outer._root
+
+    @property
     def without_inequalities(self) -> Canonical:
         """Canonical forms under the same facts but for the inequalities between several terms."""
-        if not self.facts.negative:
-            return self
+        return self._without_inequalities if self.facts.negative else self
+
+    @late_property
+    def _without_inequalities(self) -> Canonical:
         return Canonical(replace(self.facts, negative=()), self, self._depth)
 
     @late_property

@@ -45,7 +45,7 @@ def substitute(
             return values.get(old)
         new = rebuilt.get(id(old))
         if new is None:
-            new = rebuilt[id(old)] = map_children(operand, old)
+            new = rebuilt[id(old)] = map_children(operand, old)  # noqa: F821 (deleted later)
         return new
 
     def operand(old: Node) -> Node:
@@ -55,4 +55,6 @@ def substitute(
             return values.get(old, old)
         return rewrite(old, rule)
 
-    return cast("N", rewrite(node, rule))
+    result = rewrite(node, rule)
+    del operand  # otherwise a cycle keeps both, and what they refer to
+    return cast("N", result)

@@ -173,3 +173,12 @@ def test_a_fork_has_memory_of_its_own() -> None:
         os._exit(0 if np.array_equal(ex["main"](x), y) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     np.testing.assert_array_equal(ex["main"](x), y)
+
+
+def test_short_lived_memory_may_be_in_a_block_that_is_several_times_as_large() -> None:
+    ex = chain("'n'")
+    memory().trim()
+    results = [ex["main"](np.ones(1_000_000, np.float32))]
+    held = memory().held()
+    results.append(ex["main"](np.ones(200_000, np.float32)))
+    assert memory().held() == held > 8 * MIB

@@ -1087,3 +1087,30 @@ def test_values_and_positions_of_topk_are_computed_together() -> None:
     node = helper.make_node("TopK", ["x", "k"], ["values", "positions"])
     proto = model([node], [value("x", [3, 9])], ["values", "positions"], {"k": np.array([2])})
     assert from_onnx(proto).script().count("R.topk(") == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "message"),
+    [
+        ("ScatterElements", [[-4], [9.0]], "index -1 is outside dimension 0"),
+        ("ScatterND", [[[-4]], [9.0]], "index -1 is outside dimension 0"),
+        ("TopK", [[4]], "dimension 0 is 3, but k_0 = 4"),
+        ("TopK", [[-1]], "dimension 0 is 2, but k_0 = -1"),
+    ],
+)
+def test_indices_and_counts_beyond_an_operand_are_named_at_run_time(
+    op: str, operands: list[Any], message: str
+) -> None:
+    arrays = [np.arange(3, dtype="float32"), np.array(operands[0])]
+    arrays += [np.array(item, "float32") for item in operands[1:]]
+    names = ["x", "index", "updates"][: len(arrays)]
+    kinds = [helper.np_dtype_to_tensor_dtype(array.dtype) for array in arrays]
+    inputs = [
+        value(n, [f"{n}{k}" for k in range(a.ndim)], kind)
+        for n, a, kind in zip(names, arrays, kinds, strict=True)
+    ]
+    inputs[1] = value("index", arrays[1].shape, TensorProto.INT64)
+    proto = model([helper.make_node(op, names, ["y", "z"][: 1 + (op == "TopK")])], inputs, ["y"])
+    for target in ("native", "numpy"):
+        with pytest.raises(RuntimeCheckError, match=message):
+            relaxpy.compile(from_onnx(proto), target)["main"](*arrays)

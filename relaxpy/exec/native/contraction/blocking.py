@@ -218,22 +218,20 @@ def each(
     source: Sequence[Size],
     target: Sequence[Size],
     body: Callable[[Size, Size], None],
+    at: Size = 0,
+    there: Size = 0,
 ) -> None:
     """Call `body` with the offsets of source and target in each iteration of the axes."""
+    if not axes:
+        body(at, there)
+        return
 
-    def nest(number: int, at: Size, there: Size) -> None:
-        if number == len(axes):
-            body(at, there)
-            return
+    def iteration(index: Value) -> None:
+        ahead = combine(f, "add", at, combine(f, "mul", index, source[0]))
+        place = combine(f, "add", there, combine(f, "mul", index, target[0]))
+        each(f, axes[1:], source[1:], target[1:], body, ahead, place)
 
-        def iteration(index: Value) -> None:
-            ahead = combine(f, "add", at, combine(f, "mul", index, source[number]))
-            place = combine(f, "add", there, combine(f, "mul", index, target[number]))
-            nest(number + 1, ahead, place)
-
-        f.loop(0, axes[number].extent, 1, [], iteration)
-
-    nest(0, 0, 0)
+    f.loop(0, axes[0].extent, 1, [], iteration)
 
 
 def up(size: int, multiple: int) -> int:

@@ -1,8 +1,10 @@
 """A cache of freed memory, as the system clears the pages of new memory.
 
-A large block that is freed is kept for the next request that it fits. Blocks in use and kept ones
-are together at most five quarters of what was in use at most, and 16 MiB. A block that nobody asked
-for in a thousand requests is freed. Large new blocks have huge pages where the system has them.
+A large block that is freed is kept for the next request that it fits: it has at most twice the
+bytes of an array, or eight times those that a kernel needs, which are soon free again. Blocks in
+use and kept ones are together at most five quarters of what was in use at most, and 16 MiB. A block
+that nobody asked for in a thousand requests is freed. Large new blocks have huge pages where the
+system has them.
 
 New arrays have such memory by an allocator of NumPy (NEP 49), which frees it when an array dies.
 """
@@ -153,16 +155,15 @@ define internal i64 @rounded(i64 %bytes) nounwind {{
   ret i64 %result
 }}
 
-; The number of the smallest kept block for a request, or -1.
-define internal i64 @fitting(i64 %bytes) nounwind {{
+; The number of the smallest kept block for a request, of at most so many bytes, or -1.
+define internal i64 @fitting(i64 %bytes, i64 %most) nounwind {{
 entry:
   %count = load i64, ptr @count
-  %twice = shl i64 %bytes, 1
   br label %head
 head:
   %index = phi i64 [ 0, %entry ], [ %next, %do ]
   %best = phi i64 [ -1, %entry ], [ %better, %do ]
-  %least = phi i64 [ %twice, %entry ], [ %smaller, %do ]
+  %least = phi i64 [ %most, %entry ], [ %smaller, %do ]
   %more = icmp slt i64 %index, %count
   br i1 %more, label %do, label %done
 do:
@@ -179,9 +180,16 @@ done:
   ret i64 %best
 }}
 
-; Memory of so many bytes at a multiple of 64, or null. Before it are the size of its block, 0 for
-; that of a small one, what is to be freed, and the bytes that may be used.
+; The memory of a kernel, which is soon kept again: a block may be eight times as large.
 define ptr @take(i64 %bytes) nounwind {{
+  %memory = call ptr @memory(i64 %bytes, i64 3)
+  ret ptr %memory
+}}
+
+; Memory of so many bytes at a multiple of 64, or null. Before it are the size of its block, 0 for
+; that of a small one, what is to be freed, and the bytes that may be used. A kept block is at most
+; `1 << %shift` times as large.
+define internal ptr @memory(i64 %bytes, i64 %shift) nounwind {{
 entry:
   %large = icmp uge i64 %bytes, {large}
   br i1 %large, label %ask, label %small
@@ -206,7 +214,8 @@ search:
   %increased = add i64 %requests, 1
   store i64 %increased, ptr @requests
   %with = add i64 %bytes, 64
-  %index = call i64 @fitting(i64 %with)
+  %largest = shl i64 %with, %shift
+  %index = call i64 @fitting(i64 %with, i64 %largest)
   %found = icmp sge i64 %index, 0
   br i1 %found, label %old, label %new
 old:
@@ -333,9 +342,9 @@ done:
   ret void
 }}
 
-; The allocator of NumPy.
+; The allocator of NumPy. Arrays may live long, so that their blocks are at most twice as large.
 define ptr @array_malloc(ptr %context, i64 %bytes) nounwind {{
-  %memory = call ptr @take(i64 %bytes)
+  %memory = call ptr @memory(i64 %bytes, i64 1)
   ret ptr %memory
 }}
 
@@ -345,7 +354,7 @@ entry:
   %total = extractvalue {{ i64, i1 }} %product, 0
   %over = extractvalue {{ i64, i1 }} %product, 1
   %size = select i1 %over, i64 -1, i64 %total
-  %memory = call ptr @take(i64 %size)
+  %memory = call ptr @memory(i64 %size, i64 1)
   %absent = icmp eq ptr %memory, null
   br i1 %absent, label %done, label %zero
 zero:
@@ -357,7 +366,7 @@ done:
 
 define ptr @array_realloc(ptr %context, ptr %old, i64 %bytes) nounwind {{
 entry:
-  %memory = call ptr @take(i64 %bytes)
+  %memory = call ptr @memory(i64 %bytes, i64 1)
   %absent = icmp eq ptr %memory, null
   br i1 %absent, label %done, label %copy
 copy:

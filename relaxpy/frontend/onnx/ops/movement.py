@@ -415,7 +415,7 @@ def _dynamic_slice(
         array = cx.array(axes)
         if array is None:
             chosen = range(rank)
-            index = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
+            index = R.astype(cx.tensor(axes), "int64")
         else:
             chosen = normal_axes(array.reshape(-1).tolist(), rank)
             index = literal(np.array(chosen, np.int64))
@@ -471,10 +471,8 @@ def gather_elements(cx: Context, x: Expr, indices: Expr, *, axis: int = 0) -> Ex
 @converter("GatherND", domain="com.microsoft")
 @converter("GatherND")
 def gather_nd(cx: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Expr:
-    depth = sizes_known_last(indices)
-    return R.gather_nd(
-        x, _tuples(cx, indices, shape_of(x)[batch_dims : batch_dims + depth]), batch_dims
-    )
+    sizes = shape_of(x)[batch_dims : batch_dims + sizes_known_last(indices)]
+    return R.gather_nd(x, _tuples(cx, indices, sizes), batch_dims)
 
 
 def sizes_known_last(indices: Expr) -> int:
@@ -506,14 +504,12 @@ def scatter_elements(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none"
 ) -> Expr:
     at = normal_axis(axis, rank_of(x))
-    index = _positive(cx, indices, shape_of(x)[at])
-    return R.scatter_elements(x, index, updates, at, _REDUCTIONS[reduction])
+    return R.scatter_elements(x, indices, updates, at, _REDUCTIONS[reduction])
 
 
 @converter("ScatterND", admitted=_REDUCTION)
 def scatter_nd(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: str = "none"
 ) -> Expr:
-    depth = sizes_known_last(indices)
-    index = _tuples(cx, indices, shape_of(x)[:depth])
-    return R.scatter_nd(x, index, updates, _REDUCTIONS[reduction])
+    sizes_known_last(indices)
+    return R.scatter_nd(x, indices, updates, _REDUCTIONS[reduction])

@@ -187,7 +187,8 @@ def top_k(
         return _top(cx, x, counts[0], at, largest)
     size = counts[0] if counts else cx.sizes_at_run_time(R.reshape(cx.tensor(k), (1,)), 1, "k")[0]
     order = R.argsort(x, at, bool(largest), "int64")
-    indices = cx.emit(R.strided_slice(order, [at], [0], [size]))
+    sizes = [size if axis == at else other for axis, other in enumerate(shape_of(x))]
+    indices = cx.match(R.strided_slice(order, [at], [0], [size]), sizes, "int64")
     return [R.gather_elements(x, indices, at), indices]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, overload
+from weakref import ref
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
@@ -45,6 +47,10 @@ def _as_params(params: rx.Var | Sequence[rx.Var]) -> tuple[rx.Var, ...]:
     raise unexpected(params, "parameters are a Var or a list of them")
 
 
+def _add_callee(table: FunctionTable, out: Emitter, *callee: Any) -> rx.GlobalVar:
+    return table.add_with_callees(*callee, {*out.ctx.signatures, *table.claimed})
+
+
 _active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", default=())
 
 
@@ -68,9 +74,10 @@ class BlockBuilder:
         self._out.ctx.suppress_warnings = suppress_warnings
         self._preceding: list[rx.BindingBlock] = []
         self._normalizer = Normalizer(self._out)
-        self._normalizer.add_callee = self._add_callee
-        self._normalizer.builder = lambda: self
         self._functions: list[_OpenFunction] = []
+        # Without cycles, what a pass has built is freed with its builder.
+        self._normalizer.add_callee = partial(_add_callee, self._table, self._out)
+        self._normalizer.builder = ref(self)
         self.kernels = KernelTable()
 
     @staticmethod
@@ -494,10 +501,6 @@ class BlockBuilder:
         """
         check_name(func_name, "the name of a function")
         return self._table.add(self._derived(func), func_name)
-
-    def _add_callee(self, func: rx.BaseFunc, symbol: str) -> rx.GlobalVar:
-        reserved = {*self._out.ctx.signatures, *self._table.claimed}
-        return self._table.add_with_callees(func, symbol, reserved)
 
     def has_func(self, gvar: rx.GlobalVar, func: rx.BaseFunc) -> bool:
         """Whether `gvar` is `func`, or a structurally equal function, in the module."""

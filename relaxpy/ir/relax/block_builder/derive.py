@@ -68,6 +68,7 @@ def _normalized(
         normalizer = Normalizer(out, stronger)
         normalizer.builder = cache(partial(_RuleBuilder, mod, normalizer))
         func = normalizer.function(func)
+        normalizer.builder = None  # which refers to it
         _NORMAL[func] = environment
     return func
 

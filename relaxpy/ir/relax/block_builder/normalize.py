@@ -126,7 +126,7 @@ class Normalizer:
         #: Adds a public function that is an operand to the module that is built, if there is one.
         self.add_callee: Callable[[rx.BaseFunc, str], rx.GlobalVar] | None = None
         #: The builder that rules of operators use.
-        self.builder: Callable[[], BlockBuilder] | None = None
+        self.builder: Callable[[], BlockBuilder | None] | None = None
         self._rules_inside = 0
 
     def value(self, expr: rx.Expr) -> rx.Expr:
@@ -318,8 +318,9 @@ class Normalizer:
             sinfo = call.struct_info
             if isinstance(sinfo, rx.PrimStructInfo) and sinfo.value is not None:
                 return rx.PrimValue(sinfo.value, span=call.span)
-        if type(op) is Op and op.record.normalize is not None and self.builder is not None:
-            return call if as_written else self._normalized_call(call, self.builder())
+        if type(op) is Op and op.record.normalize is not None and not as_written:
+            builder = self.builder and self.builder()
+            return call if builder is None else self._normalized_call(call, builder)
         return call
 
     def _normalized_call(self, call: rx.Call, builder: BlockBuilder) -> rx.Expr:
