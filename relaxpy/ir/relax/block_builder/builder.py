@@ -47,8 +47,10 @@ def _as_params(params: rx.Var | Sequence[rx.Var]) -> tuple[rx.Var, ...]:
     raise unexpected(params, "parameters are a Var or a list of them")
 
 
-def _add_callee(table: FunctionTable, out: Emitter, *callee: Any) -> rx.GlobalVar:
-    return table.add_with_callees(*callee, {*out.ctx.signatures, *table.claimed})
+def _add_callee(
+    table: FunctionTable, out: Emitter, func: rx.BaseFunc, symbol: str
+) -> rx.GlobalVar:
+    return table.add_with_callees(func, symbol, {*out.ctx.signatures, *table.claimed})
 
 
 _active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", default=())
