@@ -1,6 +1,7 @@
 """The work of a piece of code, counted rather than timed: the same on every machine."""
 
 import gc
+import sys
 from collections.abc import Callable
 from cProfile import Profile
 
@@ -20,3 +21,11 @@ def calls(run: Callable[[], object]) -> int:
         profile.disable()
         gc.enable()
     return sum(entry.callcount for entry in profile.getstats())
+
+
+def depth() -> int:
+    """How many Python functions are running."""
+    frame, count = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, count = frame.f_back, count + 1
+    return count

@@ -101,7 +101,7 @@ FLOORS = {
         transform.py
                         relay/ty.py relay/type_text.py relay/base.py relay/expr.py
         relay/analysis/variables.py         relay/module.py relay/op/relations.py
-        relay/op/attributes.py relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
+        relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
         relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
         relay/saved.py relay/functors.py relay/scope_builder.py
         relay/testing.py relay/transform relay/to_relax
@@ -125,18 +125,18 @@ FLOORS = {
     """,
     "relaxpy/frontend": """
         shared weights onnx/wire.py onnx/view.py onnx/sizes.py onnx/folding.py onnx/registry.py
-        onnx/context.py onnx/strings.py onnx/lists.py onnx/pictures.py onnx/ops
+        onnx/context.py onnx/strings.py onnx/lists.py onnx/ops
         onnx/bodies.py onnx/importer.py onnx/api.py onnx/backend.py
         torch/registry.py torch/symbols.py torch/arrays.py torch/context.py
         torch/complexes.py torch/mutation.py torch/ops torch/backward.py torch/factorised.py
         torch/sampled.py torch/quantized.py torch/lines.py
-        torch/conditions.py torch/decompose.py torch/program.py torch/importer.py
+        torch/decompose.py torch/program.py torch/importer.py
         torch/aliases.py torch/freezing.py torch/api.py torch/fx.py torch/dynamo.py
     """,
     "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """
-        model.py labels.py kernels.py build.py repeats.py compare.py layout.py scene.py style.py
-        svg.py text.py graph.py chart.py memory.py profile.py curve.py
+        model.py labels.py kernels.py build.py repeats.py layout.py scene.py style.py
+        svg.py graph.py chart.py memory.py profile.py curve.py
     """,
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py sketch.py

@@ -64,7 +64,7 @@ _TARGETS: dict[Hook, str] = {
     "communication": "relaxpy.distributed.communication:communication",
     "open_weights": "relaxpy.frontend.weights.files:open_weights",
     "save_weights": "relaxpy.frontend.weights.safetensors_file:save_weights",
-    "relay_operator": "relaxpy.exec.relay.operators:run_operator",
+    "relay_operator": "relaxpy.exec.relay.evaluator:run_operator",
 }
 
 

@@ -1,6 +1,7 @@
 """Annotated programs of many kinds compute on workers what one process computes."""
 
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -12,26 +13,22 @@ from relaxpy.distributed import communication
 from relaxpy.errors import RuntimeCheckError, TransformError
 from relaxpy.relax import get_pipeline
 from relaxpy.relax.distributed.transform import PropagateSharding
-from relaxpy.script import from_source
 from tests.distributed.team import Team
+from tests.ir.relax.texts import module
 
 Array = np.ndarray[Any, Any]
 
 
 def program(params: str, body: str, mesh: tuple[int, ...] = (2,), others: str = "") -> IRModule:
     """A module whose `main` is this body, which returns y."""
-    lines = "\n".join("        " + line for line in body.strip().splitlines())
-    return from_source(f"""
-@I.ir_module
-class Module:
+    lines = textwrap.indent(body.strip(), "        ")
+    return module(f"""
     I.module_global_infos({{"mesh": [R.device_mesh({mesh}, I.Range(0, {math.prod(mesh)}))]}})
 {others}
-    @R.function
     def main({params}):
-        cls = Module
 {lines}
         return y
-""")
+    """)
 
 
 def numbers(*shape: int, dtype: str = "float32") -> Array:

@@ -22,6 +22,7 @@ from relaxpy.script import from_source
 from tests.exec.passes import PASSES
 from tests.fuzz.seed import SEED
 from tests.ir.relax.op.scratch import forgotten_operators
+from tests.ir.relax.texts import module
 
 TARGETS = ("native", "numpy", "reference")
 FLOATS = rx.TensorStructInfo((3,), "float32")
@@ -68,16 +69,13 @@ def test_operators_without_new_results_have_a_row() -> None:
 
 def call_of(name: str, sinfo: rx.StructInfo) -> IRModule:
     text = ROWS[name][1].format("x")
-    return from_source(f"""
-@I.ir_module
-class Module:
+    return module(f"""
     I.module_global_infos({{"vdevice": [I.vdevice("llvm")]}})
 
-    @R.function
     def main(x: {sinfo}):
         y = {text}
         return y
-""")  # type: ignore[return-value]
+    """)
 
 
 @pytest.mark.rule("EV-16")

@@ -1,7 +1,6 @@
 """Tail calls in circles take no stack: of several functions, and of ones that define functions."""
 
 import random
-import sys
 import weakref
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import FunctionSignatureError
 from relaxpy.script import from_source
+from tests.counting import depth
 from tests.exec.graph_rows import run_row
 from tests.ir.relax import texts
 from tests.rows import sections
@@ -18,14 +18,6 @@ STEPS = {"numpy": 20_000, "native": 2_000, "reference": 500}
 """More than Python's stack holds, and as many as the evaluator takes in a moment."""
 TARGETS = pytest.mark.parametrize("target", STEPS)
 QUIET = pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
-
-
-def depth() -> int:
-    """How many Python functions are running."""
-    frame, count = sys._getframe(), 0
-    while frame.f_back is not None:
-        frame, count = frame.f_back, count + 1
-    return count
 
 
 PARITY = """

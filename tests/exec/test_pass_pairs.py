@@ -10,6 +10,7 @@ from relaxpy import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from tests.exec.passes import ROWS
 from tests.ir.relax.texts import module
+from tests.ir.relax.transform.before_after import leaves
 
 X = np.array([1.0, 2.0, 3.0, 4.0], "float32")
 YES, NO = np.array(True), np.array(False)
@@ -135,10 +136,6 @@ USES: list[tuple[IRModule, list[tuple[str, tuple[Any, ...]]]]] = [
 ]
 
 
-def flat(value: Any) -> list[Any]:
-    return [x for v in value for x in flat(v)] if isinstance(value, tuple) else [value]
-
-
 @pytest.mark.rule("OPT-1")
 @pytest.mark.each_choice
 @pytest.mark.parametrize("first", PASSES)
@@ -148,7 +145,7 @@ def test_two_passes_keep_the_values(
 ) -> None:
     mod, calls = use
     before = relaxpy.compile(mod, target="reference")
-    expected = [flat(before[name](*args)) for name, args in calls]
+    expected = [leaves(before[name](*args)) for name, args in calls]
     once = PASSES[first](mod)
     for second, step in PASSES.items():
         after = step(once)
@@ -157,5 +154,5 @@ def test_two_passes_keep_the_values(
         assert check_well_formed(after, normal_form=True) == [], second
         executable = relaxpy.compile(after, target="reference")
         for values, (name, args) in zip(expected, calls, strict=True):
-            for one, other in zip(values, flat(executable[name](*args)), strict=True):
+            for one, other in zip(values, leaves(executable[name](*args)), strict=True):
                 np.testing.assert_array_equal(one, other, f"{name} after {second}")

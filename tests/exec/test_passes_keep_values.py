@@ -14,10 +14,10 @@ import pytest
 from relaxpy import IRModule
 from relaxpy.cli.passes import public_passes
 from relaxpy.exec.compile import compile
-from relaxpy.script import from_source
 from tests.exec.passes import REWRITING, ROWS
 from tests.exec.signatures import SIGNATURES
 from tests.fuzz.seed import SEED
+from tests.ir.relax.texts import module
 
 _NOTHING = "it leaves every module as it is (tests/ir/relax/transform/test_unaffected.py)"
 #: Why a pass has no row.
@@ -132,15 +132,8 @@ NETWORKS = ("bfloat16", "float32")
 def written(params: str, statements: str) -> IRModule:
     lines = [line for line in statements.splitlines() if line]
     results = ", ".join(line.partition(" = ")[0] for line in lines if "batch_norm" not in line)
-    body = "\n        ".join(lines)
-    return from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main({params}):
-        {body}
-        return ({results},)
-""")  # type: ignore[return-value]
+    body = "\n    ".join(lines)
+    return module(f"def main({params}):\n    {body}\n    return ({results},)")
 
 
 def program(dtype: str) -> IRModule:

@@ -20,9 +20,10 @@ from relaxpy.relax.dpl import (
     rewrite_bindings,
     wildcard,
 )
-from relaxpy.script import from_source, relax as R
+from relaxpy.script import relax as R
 from tests.fuzz.operator_chains import INFO, bodies, chains
 from tests.fuzz.seed import COUNT
+from tests.ir.relax.texts import module
 
 seen: list[np.ndarray] = []
 
@@ -100,12 +101,8 @@ def at_once(matches: dict[DFPattern, rx.Var], bindings: object) -> dict[rx.Var, 
 
 
 def program(lines: list[str], result: str) -> IRModule:
-    text = "\n".join(f"        {line}" for line in [*lines, f"result = {result}", "return result"])
-    found: IRModule = from_source(
-        "@I.ir_module\nclass Module:\n    @R.function(pure=False)\n"
-        f'    def main(x: {INFO}, y: {INFO}, c: R.Tensor((), "bool")):\n{text}'
-    )
-    return found
+    text = "\n    ".join([*lines, f"result = {result}", "return result"])
+    return module(f"@impure\ndef main(x: {INFO}, y: {INFO}, c: bool):\n    {text}")
 
 
 Outcome = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]

@@ -17,6 +17,7 @@ from relaxpy.exec.kernel import Unchecked, compile_kernel, runtime
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.script import from_source
 from tests.ir.relax.texts import module
+from tests.ir.relax.transform.before_after import leaves
 
 VECTOR = 'R.Tensor((4,), "float32")'
 X = np.array([1.0, 2.0, 3.0, 4.0], "float32")
@@ -126,10 +127,6 @@ def test_values_that_are_still_referred_to_keep_their_memory(body: str) -> None:
     np.testing.assert_array_equal(stored, X)
     for value, size in zip(kept, (0, 1, 0, 1), strict=False):
         np.testing.assert_allclose(value, np.exp(X + size), rtol=1e-6)
-
-
-def leaves(value: Any) -> list[Any]:
-    return [x for v in value for x in leaves(v)] if isinstance(value, tuple) else [value]
 
 
 def test_branches_reuse_memory_of_their_own() -> None:

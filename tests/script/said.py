@@ -20,6 +20,13 @@ def said(text: str) -> Any:
     return names["builder"].get()
 
 
+def built(build: Callable[[], object]) -> Any:
+    """What a builder is given by these calls."""
+    with IRBuilder() as builder:
+        build()
+    return builder.get()
+
+
 def _frame(function: ast.FunctionDef, builder: str, name: str | None = None) -> Lines:
     kernel = "prim_func" in unparse(function.decorator_list[0])
     module, frame = ("T", "T.prim_func") if kernel else ("R", "R.function")

@@ -21,15 +21,9 @@ from relaxpy.script import from_source, relax as text_R
 from relaxpy.script.ir_builder import IRBuilder, ir as I, relax as R, tir as T
 from tests.rows import sections
 from tests.script.marked import rejected
-from tests.script.said import said
+from tests.script.said import built, said
 
 F32 = relax.TensorStructInfo((4, 4), "float32")
-
-
-def built(build: Callable[[], object]) -> Any:
-    with IRBuilder() as builder:
-        build()
-    return builder.get()
 
 
 def function(build: Callable[[], object], **options: bool) -> relax.Function:

@@ -14,13 +14,7 @@ from relaxpy.script import from_source
 from relaxpy.script.ir_builder import IRBuilder, tir as T
 from tests.rows import sections
 from tests.script.marked import rejected
-from tests.script.said import said
-
-
-def built(build: Callable[[], object]) -> Any:
-    with IRBuilder() as builder:
-        build()
-    return builder.get()
+from tests.script.said import built, said
 
 
 def kernel(build: Callable[[], object], name: str | None = "main") -> tir.PrimFunc:

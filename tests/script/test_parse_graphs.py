@@ -13,6 +13,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source, relax as R, tir as T
+from tests.ir.relax.graphs import bindings
 from tests.script.marked import check_marks
 
 UNIT = TupleStructInfo(())
@@ -23,12 +24,6 @@ def graph(text: str) -> rx.Function:
     assert isinstance(func, rx.Function)
     assert_structural_equal(from_source(func.script()), func)
     return func
-
-
-def bindings(func: rx.Expr) -> list[rx.VarBinding | rx.MatchCast]:
-    body = func.body if isinstance(func, rx.Function) else func
-    assert isinstance(body, rx.SeqExpr)
-    return [binding for block in body.blocks for binding in block.bindings]
 
 
 def names(func: rx.Expr) -> list[str]:

@@ -15,6 +15,7 @@ from relaxpy.ir.relax.nodes import (
     static_type as ty,
 )
 from relaxpy.script import from_source, relax as R
+from tests.ir.relax.graphs import bindings
 from tests.script.marked import check_marks
 
 
@@ -23,11 +24,6 @@ def graph(text: str) -> rx.Function:
     assert isinstance(func, rx.Function)
     assert_structural_equal(from_source(func.script()), func)
     return func
-
-
-def bindings(func: rx.Function) -> list[rx.VarBinding | rx.MatchCast]:
-    assert isinstance(func.body, rx.SeqExpr)
-    return [binding for block in func.body.blocks for binding in block.bindings]
 
 
 def sinfos(*annotations: str) -> list[rx.StructInfo]:

@@ -8,6 +8,7 @@ from relaxpy.errors import MatchCastError, StructInfoError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.script import from_source, relax as R
+from tests.ir.relax.graphs import bindings
 from tests.script.marked import check_marks
 
 CHOICE = """
@@ -21,11 +22,6 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32"), y: R.Tensor(("
             z = R.add(y, y)
     return {result}
 """
-
-
-def bindings(func: rx.Function) -> list[rx.Binding]:
-    assert isinstance(func.body, rx.SeqExpr)
-    return [binding for block in func.body.blocks for binding in block.bindings]
 
 
 @pytest.mark.rule("AST-19", "NF-2")

@@ -1,7 +1,8 @@
-"""The native back end: PrimFuncs that have a native form, the rest as kernels of NumPy."""
+"""The native back end: PrimFuncs that have a faster native form, the rest as kernels of NumPy."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -12,7 +13,9 @@ from typing import Any, Literal
 from relaxpy.dataclass import replace
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, plan_kernel
-from relaxpy.exec.kernel.plan.tree import Plan
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.calls.copies import WithCopies
 from relaxpy.exec.native.calls.entry import Array, emit_entry, empty_builtin, entry_name
@@ -20,22 +23,30 @@ from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
 from relaxpy.exec.native.calls.static_entry import kernel_entry, make_kernel_entry
 from relaxpy.exec.native.emit import KernelEmitter
+from relaxpy.exec.native.llvm.function import Function
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
-from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import EntrySignature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import with_flat_axes
+from relaxpy.exec.native.trees.lanes import with_best_order
+from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, program_of
+from relaxpy.exec.native.trees.repeated import repeated_loads
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FAILURES, FailureTable
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.support import run_kernel
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import Call
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.substitution import mentions
 
 
 def rewritten(program: KernelProgram) -> KernelProgram:
@@ -201,3 +212,67 @@ class NativeBackend:
             return None
         text = self.module.text()
         return text if kind == "llvm" else compile_assembly(text)
+
+
+_SMALL_PRODUCT = 1 << 15
+"""Multiplications up to which a product of matrices takes less time than a call of BLAS."""
+
+_SHORT_SUM = 16
+"""Products of an element up to which BLAS gains less than what it reads has cost to compute."""
+
+_LONGEST_BLOCK = 4000
+"""Instructions between two jumps up to which LLVM takes less than a second."""
+
+
+def check_price(program: KernelProgram) -> None:
+    """Check that native code is expected to be faster than NumPy.
+
+    Errors:
+        RefusedError: it is not.
+    """
+    members = list(runs(program.plan.trees))
+    if host().vector_bits >= 512 and members and all(map(_is_power, members)):
+        raise RefusedError("NumPy has a faster function for powers")
+    for run in members:
+        match run:
+            case Run(accumulation=Assignment(), idiom=Contraction() as product):
+                pass
+            case _:
+                continue
+        if not _reuses(product, run.axes):
+            continue
+        if product_of(with_best_order(run)) or repeated_loads(run, program.plan):
+            continue
+        depth = math.prod((axis.extent for axis in run.over), start=as_poly(1))
+        if depth.constant is not None and depth.constant <= _SHORT_SUM:
+            continue
+        count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
+        if count.constant is None or count.constant > _SMALL_PRODUCT:
+            raise RefusedError("a product of matrices runs on BLAS")
+
+
+def check_length(functions: Iterable[Function]) -> None:
+    """Check that functions of a kernel compile in less than a second.
+
+    The time that LLVM takes grows with the square of the longest basic block.
+
+    Errors:
+        RefusedError: they take longer.
+    """
+    longest = max(function.longest_block() for function in functions)
+    if longest > _LONGEST_BLOCK:
+        raise RefusedError(f"{longest} instructions without a loop take long to compile")
+
+
+def _is_power(run: Run) -> bool:
+    """Whether a run computes powers of single precision from memory, and nothing else."""
+    match run.store:
+        case Assignment(value=Call(op=Op(name="tir.pow"), args=args) as value):
+            return str(value.dtype) == "float32" and all(isinstance(a, BufferLoad) for a in args)
+        case _:
+            return False
+
+
+def _reuses(product: Contraction, axes: Sequence[Axis]) -> bool:
+    """Whether several elements of the target need the same element of a factor."""
+    return any(not mentions(f, {a.var}) for f in product.factors for a in axes)

@@ -28,6 +28,7 @@ from relaxpy.exec.runtime.scalar import (
     lanes_of,
 )
 from relaxpy.exec.runtime.values import Array, Value, describe, empty, prim_value
+from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
@@ -105,14 +106,6 @@ def run_prim_func(
     """
     with np.errstate(all="ignore"):
         return KernelRun(with_checked_counts(func), name, call_global).run(args)
-
-
-def _conjuncts(condition: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
-    if type(condition) is tir.And:
-        yield from _conjuncts(condition.a)
-        yield from _conjuncts(condition.b)
-    else:
-        yield condition
 
 
 class KernelRun(ScalarEvaluator):
@@ -344,7 +337,7 @@ class KernelRun(ScalarEvaluator):
                 self._run_inits(inner.body, conditions)
             self.enclosing_regions = outer
             return
-        tests = (test for condition in conditions for test in _conjuncts(condition))
+        tests = (test for condition in conditions for test in conjuncts(condition))
         decided = [test for test in tests if self.empty_loops.isdisjoint(walk(test))]
         firsts: dict[tir.Var, Scalar] = {}
         others, reduced = {}, _only_reduced(realize)

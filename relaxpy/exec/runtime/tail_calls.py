@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.runtime.signatures import declared_result
+from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.call_graph import strongly_connected
 
 FunctionKey: TypeAlias = tuple[str, rx.Var | None]
 """The name of a global function, and the variable of a local function in it or None."""

@@ -27,6 +27,7 @@ from relaxpy.frontend.shared.names import identifier
 from relaxpy.frontend.shared.tensors import (
     Array,
     Size,
+    as_dtype,
     as_size,
     dtype_of,
     length_known,
@@ -294,7 +295,7 @@ class Context:
         if extents is not None and len(known) == len(extents) and math.prod(known) != count:
             raise UnsupportedError(f"it has {math.prod(known)} sizes, expected {count}")
         joined = self._joined(tensor if like is None else like)
-        vector = tensor if dtype_of(tensor) == "int64" else R.astype(tensor, "int64")
+        vector = as_dtype(tensor, "int64")
         if rank_of(vector) != 1:
             vector = R.reshape(vector, (count,))
         sizes: list[Size] = [

@@ -8,12 +8,13 @@ from typing import Any
 from relaxpy.frontend.shared.place import Place
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_dtype,
     as_size,
-    dtype_of,
     product,
     reshaped,
     shape_of,
     sizes_known,
+    wide_dtype,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import Windows
@@ -26,16 +27,6 @@ from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 
-def wide_dtype(dtype: str) -> str:
-    """The datatype in which images of floats are computed."""
-    return dtype if dtype == "float64" else "float32"
-
-
-def as_dtype(x: Expr, dtype: str) -> Expr:
-    """The tensor in a datatype."""
-    return x if dtype_of(x) == dtype else R.astype(x, dtype)
-
-
 def averaged(
     cx: Place,
     x: Expr,
@@ -46,7 +37,7 @@ def averaged(
     **options: Any,
 ) -> Expr:
     """`topi.regions.averaged`, at least in float32."""
-    dtype = wide_dtype(dtype_of(x))
+    dtype = wide_dtype(x)
     operands = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
     rows, columns = map(as_size, pooled)
     return cx.te(
@@ -60,7 +51,7 @@ def maxima(
     cx: Place, x: Expr, rois: Expr, scale: float, rows: Size, columns: Size
 ) -> tuple[Expr, Expr]:
     """`topi.regions.maxima`, at least in float32."""
-    dtype = wide_dtype(dtype_of(x))
+    dtype = wide_dtype(x)
     operands = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
     both = cx.te(
         lambda x, rois: regions.maxima(x, rois, scale, as_size(rows), as_size(columns)),

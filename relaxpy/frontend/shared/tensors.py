@@ -61,6 +61,16 @@ def is_float(x: Expr) -> bool:
     return "float" in dtype_of(x)
 
 
+def as_dtype(x: Expr, dtype: str) -> Expr:
+    """The tensor in a datatype."""
+    return x if dtype_of(x) == dtype else R.astype(x, dtype)
+
+
+def wide_dtype(x: Expr | str) -> str:
+    """The datatype in which a tensor of floats, or floats of a datatype, are computed."""
+    return "float64" if (x if isinstance(x, str) else dtype_of(x)) == "float64" else "float32"
+
+
 def rank_of(x: Expr) -> int:
     """The rank of a tensor.
 
@@ -180,3 +190,14 @@ def literal(array: Array) -> Constant:
     """A constant of the array's own datatype."""
     data = np.asarray(array)
     return const(data, data.dtype.name)
+
+
+def truncated(a: Expr, b: Expr) -> Expr:
+    """The quotient of tensors of integers, rounded towards zero."""
+    below: Expr = R.floor_divide(a, b)
+    if dtype_of(a).startswith("uint"):
+        return below
+    inexact = R.not_equal(R.multiply(below, b), a)
+    negative = R.logical_xor(R.less(a, scalar(0, a)), R.less(b, scalar(0, b)))
+    quotient: Expr = R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
+    return quotient

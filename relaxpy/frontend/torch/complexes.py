@@ -100,6 +100,11 @@ def joined(re: Any, im: Any) -> Any:
     return Complex(re, im)
 
 
+def as_tensor(cx: Context, value: Any) -> Expr:
+    """A value as one tensor; of complex numbers, the one of their pairs."""
+    return to_pair(value) if isinstance(value, Complex) else cx.tensor(value)
+
+
 def part(value: Any, k: int) -> Any:
     """The real part of a value, or, for k = 1, the imaginary one."""
     match value:

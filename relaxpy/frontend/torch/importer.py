@@ -26,11 +26,11 @@ from relaxpy.frontend.torch import ops as ops
 from relaxpy.frontend.torch.arrays import constant, identity, part_name, real_view, refuse_form
 from relaxpy.frontend.torch.complexes import (
     Complex,
+    as_tensor,
     convert as convert_complex,
     from_pair,
     has_complex_result,
     is_complex,
-    to_pair,
 )
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.decompose import is_decomposed, names_of, traced
@@ -220,7 +220,7 @@ class Importer:
         refuse_nodes(self.unsupported, "PyTorch")
         context = Context(self, self.program.output)
         try:
-            exprs = [_returned(context, value) for value in _flat(values) if value is not None]
+            exprs = [as_tensor(context, value) for value in _flat(values) if value is not None]
         except UnsupportedError as error:
             raise FrontendError(f"a result of the program cannot be imported: {error}") from None
         if len(exprs) == 1 and not self.options.unit_tuple:
@@ -464,10 +464,6 @@ def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:
         return make(item)
     except UnsupportedError as error:
         raise FrontendError(f"the input {item.name!r} cannot be imported: {error}") from None
-
-
-def _returned(cx: Context, value: Any) -> Expr:
-    return to_pair(value) if isinstance(value, Complex) else cx.tensor(value)
 
 
 def _flat(values: Any) -> list[Any]:

@@ -1,8 +1,8 @@
-"""The orders in which trees and graphs are visited, given what lies below each item."""
+"""The orders in which trees and graphs are visited, and cycles, given what lies below each item."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -42,3 +42,40 @@ def postorder(roots: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator
             visited.add(item)
             stack.append((item, True))
             stack += [(inner, False) for inner in below(item)][::-1]
+
+
+def strongly_connected(graph: Mapping[K, Iterable[K]]) -> list[tuple[K, ...]]:
+    """The strongly connected components, each after the components that it points to.
+
+    Rule:
+        Tarjan, SIAM J. Comput. 1(2), 1972, with an explicit stack.
+    """
+    index: dict[K, int] = {}
+    low: dict[K, int] = {}
+    open_nodes: dict[K, None] = {}
+    groups: list[tuple[K, ...]] = []
+    for root in graph:
+        if root in index:
+            continue
+        work = [(root, iter(graph[root]))]
+        index[root] = low[root] = len(index)
+        open_nodes[root] = None
+        while work:
+            node, successors = work[-1]
+            step = next((s for s in successors if s in graph and s not in index), None)
+            if step is not None:
+                index[step] = low[step] = len(index)
+                open_nodes[step] = None
+                work.append((step, iter(graph[step])))
+                continue
+            work.pop()
+            low[node] = min([low[node], *(low[s] for s in graph[node] if s in open_nodes)])
+            if low[node] == index[node]:
+                group = []
+                while True:
+                    member, _ = open_nodes.popitem()
+                    group.append(member)
+                    if member == node:
+                        break
+                groups.append(tuple(reversed(group)))
+    return groups

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
-from relaxpy.ir.core.orders import reached
+from relaxpy.ir.core.orders import reached, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.expect import expect
@@ -59,44 +59,6 @@ def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:
         for var, func in mod.items()
         if isinstance(func, Function)
     }
-
-
-def strongly_connected(graph: Mapping[K, Iterable[K]]) -> list[tuple[K, ...]]:
-    """The strongly connected components, each after the components that it points to.
-
-    Rule:
-        Tarjan, SIAM J. Comput. 1(2), 1972, with an explicit stack.
-    """
-    index: dict[K, int] = {}
-    low: dict[K, int] = {}
-    open_nodes: dict[K, None] = {}
-    groups: list[tuple[K, ...]] = []
-    for root in graph:
-        if root in index:
-            continue
-        work = [(root, iter(graph[root]))]
-        index[root] = low[root] = len(index)
-        open_nodes[root] = None
-        while work:
-            node, successors = work[-1]
-            step = next((s for s in successors if s in graph and s not in index), None)
-            if step is not None:
-                index[step] = low[step] = len(index)
-                open_nodes[step] = None
-                work.append((step, iter(graph[step])))
-                continue
-            work.pop()
-            reached = [low[s] for s in graph[node] if s in open_nodes]
-            low[node] = min([low[node], *reached])
-            if low[node] == index[node]:
-                group = []
-                while True:
-                    member, _ = open_nodes.popitem()
-                    group.append(member)
-                    if member == node:
-                        break
-                groups.append(tuple(reversed(group)))
-    return groups
 
 
 def recursive_groups(mod: IRModule) -> list[tuple[str, ...]]:

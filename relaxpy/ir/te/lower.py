@@ -28,7 +28,7 @@ from relaxpy.ir.te.tensor import (
     compute,
 )
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.analysis.regions import access_regions
+from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer, outside_indices
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -252,7 +252,7 @@ class _Lowering:
                 stage.init,
                 annotations=self._annotations(op),
             )
-            body.append(BlockRealize(values, ops.const(True), _with_regions(block)))
+            body.append(BlockRealize(values, ops.const(True), with_regions(block)))
         nest = stmt_seq(*body)
         if time is not None:
             axes, loops = axes[1:], loops[1:]
@@ -389,11 +389,6 @@ def _where(condition: tir.PrimExpr, source: tir.PrimExpr, identity: tir.PrimExpr
     if isinstance(condition, tir.IntImm) and condition.value:
         return source
     return intrin.if_then_else(condition, source, ops.cast_to(identity, source.dtype))
-
-
-def _with_regions(block: Block) -> Block:
-    reads, writes = access_regions(block)
-    return replace(block, reads=reads, writes=writes)
 
 
 def _fits_index(dtype: DataType) -> bool:

@@ -273,7 +273,7 @@ def vector_index(index: slice, size: PrimExpr) -> PrimExpr:
         raise MisuseError(f"a slice that is a vector has a constant length, found `{lanes}`")
     if isinstance(lanes, IntImm) and lanes.value < 1:
         raise MisuseError("a slice that is a vector has at least one element")
-    return start if _is_one(lanes) else Ramp(start, step, lanes)
+    return start if ops.is_const(lanes, 1) else Ramp(start, step, lanes)
 
 
 def _is_length(lanes: PrimExpr | None) -> TypeIs[PrimExpr]:
@@ -288,10 +288,6 @@ def _constant(value: PrimExpr) -> PrimExpr:
     from relaxpy.ir.arith.prove import simplify
 
     return simplify(value)
-
-
-def _is_one(size: PrimExpr) -> bool:
-    return isinstance(size, IntImm) and size.value == 1
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -314,9 +310,9 @@ class BufferRegion(Node):
         """Return the elements as a vector load, if they are contiguous and constant in number."""
         extents = [rng.extent for rng in self.region]
         lanes = _constant(extents[-1]) if extents else None
-        if _is_length(lanes) and all(map(_is_one, extents[:-1])):
+        if _is_length(lanes) and all(ops.is_const(n, 1) for n in extents[:-1]):
             *indices, start = [rng.min for rng in self.region]
-            last = start if _is_one(lanes) else Ramp(start, 1, lanes)
+            last = start if ops.is_const(lanes, 1) else Ramp(start, 1, lanes)
             return BufferLoad(self.buffer, [*indices, last])
         raise MisuseError(
             f"a slice of buffer {self.buffer.name} is a region, not a value",

@@ -297,17 +297,17 @@ def infinity(dtype: str) -> PrimExpr:
 def call_intrin(dtype: str, func_name: str | Op, *args: ExprLike | Node) -> PrimExpr:
     """Call the intrinsic `func_name` with a result of `dtype`."""
     check_type(func_name, (str, Op), "an intrinsic is an Op or its name")
-    return Call(dtype, func_name, [_argument(a) for a in args])
+    return Call(dtype, func_name, [pointer_or_value(a) for a in args])
 
 
 def call_extern(dtype: str, func_name: str, *args: ExprLike | Node) -> PrimExpr:
     """Call the external function `func_name`, which may have effects."""
-    return Call(dtype, "tir.call_extern", [StringImm(func_name), *map(_argument, args)])
+    return Call(dtype, "tir.call_extern", [StringImm(func_name), *map(pointer_or_value, args)])
 
 
 def call_pure_extern(dtype: str, func_name: str, *args: ExprLike | Node) -> PrimExpr:
     """Call the external function `func_name`, which has no effects."""
-    return Call(dtype, "tir.call_pure_extern", [StringImm(func_name), *map(_argument, args)])
+    return Call(dtype, "tir.call_pure_extern", [StringImm(func_name), *map(pointer_or_value, args)])
 
 
 def call_packed(*args: Any) -> PrimExpr:
@@ -328,10 +328,11 @@ def _with_name(intrinsic: str, args: tuple[Any, ...]) -> list[PrimExpr]:
             f"{intrinsic} takes the name of a packed function first, found {found}",
             about=args[0] if args else None,
         )
-    return [_argument(arg) for arg in args]
+    return [pointer_or_value(arg) for arg in args]
 
 
-def _argument(value: Any) -> PrimExpr:
+def pointer_or_value(value: Any) -> PrimExpr:
+    """Return the data of a buffer, and another value as an expression."""
     return value.data if isinstance(value, Buffer) else ops.convert(value)
 
 

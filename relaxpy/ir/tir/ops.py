@@ -336,6 +336,11 @@ def _overflows(value: float, dtype: DataType) -> bool:
     return dtype == INT64 and not -(1 << 63) <= value < 1 << 63
 
 
+def is_const(size: object, value: int) -> bool:
+    """Return whether `size` is the integer literal `value`."""
+    return isinstance(size, expr.IntImm) and size.value == value
+
+
 def _literal_value(value: expr.PrimExpr) -> float | None:
     """Return the number of a literal or of a broadcast literal, otherwise None."""
     if isinstance(value, expr.Broadcast):

@@ -10,9 +10,9 @@ from typing import Any
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.tir import intrin, ops
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm
+from relaxpy.ir.tir.intrin import pointer_or_value
 from relaxpy.script.language.records import as_dtype
 from relaxpy.script.language.tir_calls import ignoring_dtype
 
@@ -109,16 +109,12 @@ _ALIASES = {
 }
 
 
-def _operand(value: Any) -> PrimExpr:
-    return value.data if isinstance(value, Buffer) else ops.convert(value)
-
-
 def _operands(name: str, args: tuple[Any, ...], count: tuple[int, int]) -> list[PrimExpr]:
     least, most = count
     if not least <= len(args) <= most:
         expected = str(least) if least == most else f"{least} to {most}"
         raise MisuseError(f"{name} takes {expected} operands, found {len(args)}")
-    return [_operand(arg) for arg in args]
+    return [pointer_or_value(arg) for arg in args]
 
 
 def _named(name: str, result: str, function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
@@ -157,7 +153,9 @@ def _with_leading_dtype(name: str, count: tuple[int, int]) -> Callable[..., Prim
 
 def struct_get(arr: Any, index: Any, kind: Any, dtype: object) -> PrimExpr:
     """Return field `kind` of entry `index` of an array of structures, read as `dtype`."""
-    return Call(as_dtype(dtype), "tir.tvm_struct_get", [_operand(v) for v in (arr, index, kind)])
+    return Call(
+        as_dtype(dtype), "tir.tvm_struct_get", [pointer_or_value(v) for v in (arr, index, kind)]
+    )
 
 
 def llvm_lookup_intrinsic_id(name: str) -> PrimExpr:

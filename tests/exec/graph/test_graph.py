@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import sys
+import textwrap
 import traceback
 import weakref
 from collections.abc import Callable
@@ -29,12 +30,8 @@ Y = X[::-1].copy() - 5
 
 def build(body: str, params: str, target: str = "native", **options: Any) -> relaxpy.Executable:
     """The executable of a function `main` with these statements."""
-    lines = "".join(f"        {line}\n" for line in body.splitlines())
-    text = (
-        "from relaxpy.script import ir as I, relax as R, tir as T\n"
-        f"@I.ir_module\nclass M:\n    @R.function\n    def main({params}):\n{lines}"
-    )
-    return relaxpy.compile(from_source(text), target, **options)
+    text = f"def main({params}):\n" + textwrap.indent(body, "    ")
+    return relaxpy.compile(module(text), target, **options)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.native.calls.entry import empty_builtin
 from relaxpy.exec.native.threads.memory import memory
-from relaxpy.script import from_source
+from tests.ir.relax.texts import module
 
 MIB = 1 << 20
 FLOAT = np.dtype(np.float32)
@@ -23,19 +23,14 @@ FLOAT = np.dtype(np.float32)
 
 def chain(size: str) -> Executable:
     """A function whose tensors beside its result need three times the memory of its argument."""
-    return compile(
-        from_source(f"""
-            @I.ir_module
-            class M:
-                @R.function
-                def main(x: R.Tensor(({size},), "float32")):
-                    a = R.cumsum(x, axis=0)
-                    b = R.flip(a, axis=0)
-                    c = R.cumsum(b, axis=0)
-                    return R.subtract(R.flip(c, axis=0), a)
-        """),
-        target="native",
-    )
+    mod = module(f"""
+    def main(x: f32[{size}]):
+        a = R.cumsum(x, axis=0)
+        b = R.flip(a, axis=0)
+        c = R.cumsum(b, axis=0)
+        return R.subtract(R.flip(c, axis=0), a)
+    """)
+    return compile(mod, target="native")
 
 
 def expected(x: np.ndarray) -> np.ndarray:

@@ -28,6 +28,7 @@ from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.iteration import Range
+from tests.counting import depth
 from tests.fuzz.scalars import Expressions
 
 Question = Callable[[], Any]
@@ -84,13 +85,6 @@ def forget() -> None:
 
 def deeper(frames: int, ask: Question) -> Any:
     return ask() if frames <= 0 else deeper(frames - 1, ask)
-
-
-def depth() -> int:
-    frame, found = sys._getframe(), 0
-    while frame.f_back is not None:
-        frame, found = frame.f_back, found + 1
-    return found
 
 
 def near_the_limit(ask: Question, room: int = ROOM) -> Any:

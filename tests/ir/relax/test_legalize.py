@@ -384,17 +384,13 @@ def test_a_fault_of_a_legalisation_stands_where_the_call_does() -> None:
         LegalizeOps({"relax.negative": refuse})(mod)
 
 
-def kernels_of(mod: IRModule) -> list[str]:
-    return sorted(var.name_hint for var, func in mod.items() if isinstance(func, PrimFunc))
-
-
 def test_tensors_like_others_are_filled_by_the_kernels_of_any() -> None:
     def body(x: rx.Var) -> rx.Expr:
         alike = [op.ones_like(x), op.zeros_like(x), op.full_like(x, rx.const(2, "float32"))]
         return rx.Tuple([*alike, op.ones((2, 3), "float32"), op.zeros((2, 3), "float32")])
 
     mod = LegalizeOps()(returning(body, tensor(2, 3)))
-    assert kernels_of(mod) == ["full", "ones", "zeros"]
+    assert kernels(mod) == ["full", "ones", "zeros"]
 
 
 @pytest.mark.parametrize(
@@ -412,7 +408,7 @@ def test_what_is_known_ahead_becomes_a_constant(
     made: Callable[[], rx.Call], constant: rx.Constant
 ) -> None:
     mod = LegalizeOps()(returning(made))
-    assert not kernels_of(mod)
+    assert not kernels(mod)
     (found,) = [node for node in walk(mod["main"]) if isinstance(node, rx.Constant)]
     assert_structural_equal(found, constant)
 
@@ -427,7 +423,7 @@ def test_what_is_known_ahead_becomes_a_constant(
     ],
 )
 def test_what_is_long_or_does_not_fit_is_computed(made: Callable[[], rx.Call]) -> None:
-    assert len(kernels_of(LegalizeOps()(returning(made)))) == 1
+    assert len(kernels(LegalizeOps()(returning(made)))) == 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import base64
-import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -14,7 +13,7 @@ from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
 from relaxpy.exec.kernel.nest.nodes import Nest
 from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.python_ast import Code, assign, call, code, text
-from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.arith.algebra.affine import as_poly, number_of
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
@@ -46,7 +45,7 @@ def allocations(
 def fresh(scope: KernelScope, buffer: Buffer) -> ast.expr:
     """New memory with the shape of `buffer`."""
     shape = tuple(extent(scope, size) for size in buffer.shape)
-    count = math.prod(map(as_poly, buffer.shape), start=as_poly(1)).constant
+    count = number_of(buffer.shape).constant
     is_small = count is not None and count < _SMALL
     return call("np.empty" if is_small else "rt.empty", shape, dtype_name(buffer.dtype))
 
@@ -83,7 +82,7 @@ def uncertain_views(plan: Plan) -> set[Buffer]:
 
 
 def _provably_fits(view: Buffer, root: Buffer) -> bool:
-    counts = [math.prod(map(as_poly, b.shape), start=as_poly(1)).constant for b in (view, root)]
+    counts = [number_of(b.shape).constant for b in (view, root)]
     needed, present = counts
     if needed is None or present is None:
         return False

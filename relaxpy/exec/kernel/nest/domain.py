@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions
@@ -33,15 +33,6 @@ def split(condition: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]) -> 
     if result is None or len(result.holds) + len(result.fails) > MAX_BOXES:
         return None
     return result
-
-
-def conjuncts(condition: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
-    """The conditions whose conjunction is `condition`."""
-    if type(condition) is tir.And:
-        yield from conjuncts(condition.a)
-        yield from conjuncts(condition.b)
-    else:
-        yield condition
 
 
 def _split(condition: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]) -> Split | None:

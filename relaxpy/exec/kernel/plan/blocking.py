@@ -24,7 +24,7 @@ from relaxpy.exec.kernel.plan.tree import (
     runs,
 )
 from relaxpy.exec.kernel.plan.updates import Update
-from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly, number_of
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.op import Op
@@ -196,7 +196,7 @@ def _is_divisible(run: Run, statement: Assignment) -> bool:
     if statement.guards or not _may_start_each_part(statement):
         return False
     elements = math.prod((axis.extent for axis in run.axes), start=as_poly(1))
-    if not elements.same(_product(statement.target.shape)):
+    if not elements.same(number_of(statement.target.shape)):
         return False
     match run.idiom:
         case None:
@@ -296,7 +296,7 @@ def _saves_memory(tile: Tile, plan: Plan) -> bool:
 def _row_size(tile: Tile, buffer: Buffer) -> IndexPoly:
     """The bytes of a row of `buffer`."""
     others = (size for n, size in enumerate(buffer.shape) if n != tile.rows[buffer].axis)
-    return _product(others) * as_poly(buffer.dtype.itemsize)
+    return number_of(others) * as_poly(buffer.dtype.itemsize)
 
 
 def _least_block(tile: Tile, plan: Plan) -> int:
@@ -369,7 +369,7 @@ def _moved(row: Row | None, source: Buffer, target: Buffer) -> Row | None:
 
 def _step(buffer: Buffer, axis: int) -> IndexPoly:
     """The number of elements from one row to the next."""
-    return math.prod(map(as_poly, buffer.shape[axis + 1 :]), start=as_poly(1))
+    return number_of(buffer.shape[axis + 1 :])
 
 
 def _rank(run: Run) -> int:
@@ -459,16 +459,12 @@ def row_bytes(tile: Tile, plan: Plan) -> IndexPoly:
                 continue
             seen.add(memory)
             others = (size for n, size in enumerate(memory.shape) if n not in using)
-            total = total + _product(others) * as_poly(memory.dtype.itemsize)
+            total = total + number_of(others) * as_poly(memory.dtype.itemsize)
     return total
 
 
 def gap_bytes(tile: Tile, plan: Plan) -> Iterator[IndexPoly]:
     """The contiguous bytes of one iteration in each buffer in which a block has gaps."""
     for buffer, row in {_memory(plan, b): row for b, row in tile.rows.items()}.items():
-        if _product(buffer.shape[: row.axis]).constant != 1:
-            yield _product(buffer.shape[row.axis + 1 :]) * as_poly(buffer.dtype.itemsize)
-
-
-def _product(sizes: Iterable[PrimExpr]) -> IndexPoly:
-    return math.prod(map(as_poly, sizes), start=as_poly(1))
+        if number_of(buffer.shape[: row.axis]).constant != 1:
+            yield number_of(buffer.shape[row.axis + 1 :]) * as_poly(buffer.dtype.itemsize)

@@ -7,10 +7,11 @@ from itertools import permutations
 
 from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import may_fail
-from relaxpy.exec.kernel.nest.domain import conjuncts, split
+from relaxpy.exec.kernel.nest.domain import split
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.loops import canonical, coalesced_axis
 from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var

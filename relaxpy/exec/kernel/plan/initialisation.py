@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail
-from relaxpy.exec.kernel.nest.domain import conjuncts, empty_condition, is_implied
+from relaxpy.exec.kernel.nest.domain import empty_condition, is_implied
 from relaxpy.exec.kernel.nest.nodes import (
     Alloc,
     Axis,
@@ -33,6 +33,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     walk_items,
 )
 from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var

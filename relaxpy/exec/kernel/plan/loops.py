@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
-from relaxpy.exec.kernel.nest.domain import conjuncts, split
+from relaxpy.exec.kernel.nest.domain import split
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Branch,
@@ -25,6 +25,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     walk_items,
 )
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, quotient
+from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.fork_lock import late_property

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run, Tree, runs, written_memory
-from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly, number_of
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
 
@@ -62,9 +61,9 @@ def is_reshape(axes: Sequence[Axis], store: Assignment, load: BufferLoad) -> boo
         return False
     extents, variables = [a.extent for a in axes], [a.var for a in axes]
     shapes = store.target.shape, load.buffer.shape
-    position, count = _position(variables, extents), _count(extents)
+    position, count = _position(variables, extents), number_of(extents)
     return all(
-        _position(indices, shape).same(position) and _count(shape).same(count)
+        _position(indices, shape).same(position) and number_of(shape).same(count)
         for indices, shape in zip((store.indices, load.indices), shapes, strict=True)
     )
 
@@ -75,7 +74,3 @@ def _position(indices: Sequence[PrimExpr], shape: Sequence[Size]) -> IndexPoly:
     for index, size in zip(indices, shape, strict=True):
         position = position * as_poly(size) + as_poly(index)
     return position
-
-
-def _count(shape: Sequence[Size]) -> IndexPoly:
-    return math.prod(map(as_poly, shape), start=as_poly(1))

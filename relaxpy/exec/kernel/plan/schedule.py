@@ -7,6 +7,7 @@ Rule:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
@@ -21,6 +22,7 @@ from relaxpy.exec.kernel.plan.scans import scan_of
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Tree
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
+from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
@@ -261,60 +263,25 @@ def _satisfied(edge: Edge, level: int) -> bool:
 
 def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]]:
     """The strongly connected components in topological order, ties in the order of the text."""
-    nodes = sorted(members)
-    after: dict[int, set[int]] = {n: set() for n in nodes}
-    before: dict[int, set[int]] = {n: set() for n in nodes}
+    after: dict[int, set[int]] = {n: set() for n in sorted(members)}
     for edge in orders:
         if edge.source != edge.sink:
             after[edge.source].add(edge.sink)
-            before[edge.sink].add(edge.source)
-    # Kosaraju's algorithm.
-    order: list[int] = []
-    visited: set[int] = set()
-    for node in nodes:
-        order += _postorder(node, after, visited)
-    sccs: dict[int, list[int]] = {}
-    component: dict[int, int] = {}
-    visited.clear()
-    for node in reversed(order):
-        if together := sorted(_postorder(node, before, visited)):
-            sccs[together[0]] = together
-            component |= dict.fromkeys(together, together[0])
-    # Topological sort of the components, each represented by its first member.
-    waits = {
-        first: {component[b] for n in together for b in before[n]} - {first}
-        for first, together in sccs.items()
+    # Each component is represented by its first member.
+    groups = {min(group): sorted(group) for group in strongly_connected(after)}
+    first_of = {n: first for first, group in groups.items() for n in group}
+    follows = {
+        first: {first_of[later] for n in group for later in after[n]} - {first}
+        for first, group in groups.items()
     }
-    follows: dict[int, list[int]] = {first: [] for first in sccs}
-    for first, sources in waits.items():
-        for source in sources:
-            follows[source].append(first)
-    ready = sorted(first for first, sources in waits.items() if not sources)
+    waits = Counter(later for following in follows.values() for later in following)
+    ready = sorted(groups.keys() - waits.keys())
     ordered: list[list[int]] = []
     while ready:
         first = heappop(ready)
-        ordered.append(sccs[first])
+        ordered.append(groups[first])
         for later in follows[first]:
-            waits[later].discard(first)
+            waits[later] -= 1
             if not waits[later]:
                 heappush(ready, later)
     return ordered
-
-
-def _postorder(start: int, following: Mapping[int, set[int]], visited: set[int]) -> list[int]:
-    """The nodes that are reachable from `start` and not in `visited`, in postorder."""
-    if start in visited:
-        return []
-    visited.add(start)
-    order: list[int] = []
-    path = [(start, iter(following[start]))]
-    while path:
-        node, successors = path[-1]
-        following_node = next((n for n in successors if n not in visited), None)
-        if following_node is None:
-            order.append(node)
-            path.pop()
-        else:
-            visited.add(following_node)
-            path.append((following_node, iter(following[following_node])))
-    return order

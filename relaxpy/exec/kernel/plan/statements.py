@@ -10,7 +10,6 @@ from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.domain import (
     Box,
-    conjuncts,
     empty_condition,
     is_empty,
     is_point,
@@ -42,6 +41,7 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.kernel.plan.updates import Combine, Update, update_of
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
+from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite

@@ -105,6 +105,11 @@ class Run(Tree):
         return tuple(s for s in self.statements if isinstance(s, Assignment))
 
     @property
+    def stores(self) -> tuple[Assignment, ...]:
+        """The assignments, and the stores that end each iteration."""
+        return (*self.assignments, *self.after)
+
+    @property
     def accumulations(self) -> tuple[Assignment, ...]:
         """The assignments that accumulate."""
         return tuple(s for s in self.assignments if s.combine is not None)

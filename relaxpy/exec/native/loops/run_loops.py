@@ -54,7 +54,7 @@ class RunLoops(Loops):
 
     def run(self, run: Run) -> None:
         """Emit the loops of a run."""
-        written = {m.target for m in (*run.assignments, *run.after)}
+        written = {m.target for m in run.stores}
         with self.frame.writing(self.aliases(written)):
             self._run(run)
 
@@ -176,7 +176,7 @@ class RunLoops(Loops):
 
     def _ready(self, run: Run) -> list[Add | Max | Min]:
         """Sums of what a run reads, each after its parts, that are known before it stores."""
-        written = self.aliases({m.target for m in (*run.assignments, *run.after)})
+        written = self.aliases({m.target for m in run.stores})
         found: list[Add | Max | Min] = []
         for member in run.assignments:
             if member.guards or not written.isdisjoint(x.buffer for x in loads(member.value)):
@@ -197,7 +197,7 @@ class RunLoops(Loops):
 
     def _repeats(self, run: Run) -> bool:
         """Whether an iteration that runs again stores the same values."""
-        members = (*run.assignments, *run.after)
+        members = run.stores
         elided = self.program.elided
         read = {
             load.buffer

@@ -8,7 +8,6 @@ from typing import Final
 
 from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Row, Run, Tile
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.trees.short_rows import short_rows
@@ -65,13 +64,13 @@ def _rows(
     rows: dict[Buffer, Row | None] = {}
     accessed: dict[Buffer, set[Buffer]] = {}
     for run, axis in zip(members, along, strict=True):
-        for member in (*run.assignments, *run.after):
+        for member in run.stores:
             for buffer, indices in member.elements():
                 accessed.setdefault(root_of(buffer), set()).add(buffer)
                 row = _row(indices, axis)
                 rows[buffer] = row if rows.get(buffer, row) == row else None
     # Buffers with the same memory have to have the same rows of it.
-    memory = {root_of(w.buffer) for run in members for m in _stores(run) for w in m.writes}
+    memory = {root_of(w.buffer) for run in members for m in run.stores for w in m.writes}
     found: dict[Buffer, Row] = {}
     for buffer in (b for owner in memory for b in accessed[owner]):
         row, first = rows[buffer], next(iter(accessed[root_of(buffer)]))
@@ -79,10 +78,6 @@ def _rows(
             return None
         found[buffer] = row
     return found
-
-
-def _stores(run: Run) -> Sequence[Assignment]:
-    return (*run.assignments, *run.after)
 
 
 def _row(indices: Sequence[PrimExpr], axis: Axis) -> Row | None:

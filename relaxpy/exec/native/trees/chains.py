@@ -6,7 +6,6 @@ second one: what is computed between the contractions has memory for one block o
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,7 +17,7 @@ from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.masks import Masked, with_mask
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks, whole_runs
-from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.arith.algebra.affine import as_poly, number_of
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -127,11 +126,11 @@ class _Finder:
 
     def _memory(self, parts: Iterable[Run]) -> set[Buffer]:
         """The buffers whose memory the parts use."""
-        return {self.root(b) for r in parts for m in _members(r) for b, _ in m.elements()}
+        return {self.root(b) for r in parts for m in r.stores for b, _ in m.elements()}
 
     def _may_precede(self, parts: Sequence[Run], others: Sequence[Run]) -> bool:
         """Whether `parts`, which do not read what `others` store, store nothing they use."""
-        written = {self.root(m.target) for r in parts for m in _members(r)}
+        written = {self.root(m.target) for r in parts for m in r.stores}
         return written.isdisjoint(self._memory(others))
 
     def _private(self, parts: Sequence[Run], buffers: set[Buffer]) -> frozenset[Buffer] | None:
@@ -143,7 +142,7 @@ class _Finder:
             return None
         if any(m.initial is None for m in (*first.assignments, *last.assignments)):
             return None
-        members = [m for r in parts for m in _members(r)]
+        members = [m for r in parts for m in r.stores]
         used = Counter(b for m in members for b in {b for b, _ in m.elements()})
         uses = self.program.plan.uses
         private = frozenset(b for b in buffers & self.local if used[b] == uses[b])
@@ -159,7 +158,7 @@ class _Finder:
             b not in others and self.root(b) in stored for b in used
         ):
             return None
-        if any(self.root(m.target) in memory | stored for m in _members(last)):
+        if any(self.root(m.target) in memory | stored for m in last.stores):
             return None
         factors = {self.root(b) for m in last.assignments for b, _ in m.read_elements()}
         if factors.isdisjoint(memory):
@@ -207,10 +206,6 @@ class _Finder:
         return _Chain(tuple(renamed), leading, above, private, tuple(before), count)
 
 
-def _members(run: Run) -> tuple[Assignment, ...]:
-    return (*run.assignments, *run.after)
-
-
 def _leading_of(
     run: Run,
     buffers: set[Buffer],
@@ -223,7 +218,7 @@ def _leading_of(
     """
     axes = {a.var: a for a in run.axes}
     found: dict[Var, Axis] = {}
-    for buffer, there in (access for m in _members(run) for access in m.elements()):
+    for buffer, there in (access for m in run.stores for access in m.elements()):
         if buffer not in buffers:
             continue
         if len(there) < len(indices):
@@ -303,8 +298,7 @@ class _Builder:
 
     def _size(self, row: Axis) -> int:
         """The number of rows of a block, if possible a divisor of all rows."""
-        one = as_poly(1)
-        lengths = (math.prod(map(as_poly, b.shape[1:]), start=one) for b in self.blocks.values())
+        lengths = (number_of(b.shape[1:]) for b in self.blocks.values())
         known = [_UNKNOWN_LENGTH if n.constant is None else n.constant for n in lengths]
         most = _BLOCK_BYTES // (4 * max(1, *known)) // 8 * 8
         most = min(max(most, _LEAST_ROWS), _MOST_ROWS)

@@ -13,6 +13,7 @@ from relaxpy.exec.kernel.plan.tree import Contraction, Run
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
@@ -190,3 +191,9 @@ def shared_axis(run: Run, along: Axis) -> Axis | None:
             four.update(places)
     enough = len(one) >= (2 if run.over else _LEAST_SHARED)
     return axis if enough and len(four) <= 3 * len(one) else None
+
+
+def step_of(element: BufferLoad, axis: Axis) -> int | None:
+    """The distance of the elements of neighbouring rows, if it is known."""
+    linear = affine(position_of(element.buffer, element.indices), {axis.var})
+    return None if linear is None else linear.constant(axis.var)

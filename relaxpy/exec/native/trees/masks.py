@@ -140,7 +140,7 @@ class _Reader:
 
     def _columns_of(self, run: Run) -> Axis | None:
         """The axis of a run that is that of the columns."""
-        indices = (i[-1] for m in _members(run) for b, i in m.elements() if self._is_wide(b))
+        indices = (i[-1] for m in run.stores for b, i in m.elements() if self._is_wide(b))
         axes = (_axis_of(run, index) for index in indices)
         return next((a for a in axes if a is not None and a.has_bounds_of(self.columns)), None)
 
@@ -207,7 +207,7 @@ class _Reader:
         if self.mask is not None:
             mask = substitute(self.mask, {self.column: column})
             return structural_equal(mask, test)
-        stored = {m.target for m in _members(self.two)}
+        stored = {m.target for m in self.two.stores}
         if any(x.buffer in self.buffers or x.buffer in stored for x in loads(test)):
             return False  # it is not known before the chain runs
         if mentions(yes, {column}) == mentions(no, {column}):
@@ -285,10 +285,6 @@ class _Reader:
             infinite=flag("infinite", nan, (Axis(over.var, low, high), *others)),
             lost=flag("lost", lost, (rows,)),
         )
-
-
-def _members(run: Run) -> tuple[Assignment, ...]:
-    return (*run.assignments, *run.after)
 
 
 def _is_in_tiles(product: Product | None, rows: Axis) -> bool:

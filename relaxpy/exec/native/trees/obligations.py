@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import obliged, obliging, unproved
-from relaxpy.exec.kernel.nest.domain import conjuncts
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
+from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op

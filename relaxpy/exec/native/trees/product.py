@@ -153,7 +153,7 @@ def _at_start(position: Affine, run: Run) -> IndexPoly:
 
 def _loads_after(run: Run) -> tuple[BufferLoad, ...]:
     """The elements that the stores after an accumulation read, apart from what they store."""
-    known = {m.target for m in (*run.assignments, *run.after)}
+    known = {m.target for m in run.stores}
     found = dict.fromkeys(x for m in run.after for x in loads(m.value))
     return tuple(x for x in found if x.buffer not in known)
 

@@ -15,6 +15,7 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run
+from relaxpy.exec.native.trees.lanes import step_of
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
@@ -216,20 +217,14 @@ def _digits(
             continue
         size = packed.buffer.dtype.bits
         found = [n * size + place for n, place in zip(offsets[packed], places, strict=True)]
-        steps = {load: _step(load, outer[-1]) for load in dict.fromkeys(loads(scale))}
+        steps = {load: step_of(load, outer[-1]) for load in dict.fromkeys(loads(scale))}
         known = {load: step for load, step in steps.items() if step in {0, 1}}
-        is_adjacent = _step(packed, outer[-1]) == count * bits // size
+        is_adjacent = step_of(packed, outer[-1]) == count * bits // size
         if found != [bits * n for n in range(count)] or len(known) < len(steps):
             continue
-        if is_adjacent and _step(own, outer[-1]) == count:
+        if is_adjacent and step_of(own, outer[-1]) == count:
             return Digits(packed, bits, zero, scale, own, known)
     return None
-
-
-def _step(load: BufferLoad, axis: Axis) -> int | None:
-    """How far an iteration of an axis moves the position of a load, if it is the same in all."""
-    position = affine(position_of(load.buffer, load.indices), {axis.var})
-    return None if position is None else position.constant(axis.var)
 
 
 def _field(value: PrimExpr) -> tuple[tuple[BufferLoad, PrimExpr], int, int] | None:

@@ -18,9 +18,9 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tile
 from relaxpy.exec.kernel.plan.updates import Combine
-from relaxpy.exec.native.trees.lanes import LONGEST_STEP
+from relaxpy.exec.native.trees.lanes import LONGEST_STEP, step_of
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
-from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -257,7 +257,7 @@ class _Finder:
 
     def _note(self, element: BufferLoad) -> None:
         """Note an access of memory, which has to be that of near elements."""
-        step = _step_of(element, self.axis)
+        step = step_of(element, self.axis)
         if step is None or not 0 <= step <= LONGEST_STEP:
             raise _UnsuitedError
         self.has_rows = self.has_rows or step > 1
@@ -291,16 +291,10 @@ def _neighbours(elements: Sequence[BufferLoad], axis: Axis) -> list[tuple[Buffer
         return []
     positions = [position_of(element.buffer, element.indices) for element in elements]
     distances = [(position - positions[0]).constant for position in positions]
-    step, order = _step_of(elements[0], axis), sorted(n for n in distances if n is not None)
+    step, order = step_of(elements[0], axis), sorted(n for n in distances if n is not None)
     if step == len(elements) and order == [*range(order[0], order[0] + step)]:
         return [tuple(elements[distances.index(n)] for n in order)]
     return [(element,) for element in elements]
-
-
-def _step_of(element: BufferLoad, axis: Axis) -> int | None:
-    """The distance of the elements of neighbouring rows, if it is known."""
-    linear = affine(position_of(element.buffer, element.indices), {axis.var})
-    return None if linear is None else linear.constant(axis.var)
 
 
 def _numbers(axes: Sequence[Axis]) -> Iterator[dict[Var, PrimExpr]]:

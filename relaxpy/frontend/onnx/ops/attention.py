@@ -11,6 +11,7 @@ from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_dtype,
     dtype_of,
     normal_axis,
     product,
@@ -131,7 +132,7 @@ def biased(cx: Context, mask: Expr | None, allowed: Expr | None, dtype: str) -> 
     if mask is not None and dtype_of(mask) == "bool":
         allowed = mask if allowed is None else R.logical_and(mask, allowed)
     elif mask is not None:
-        bias = mask if dtype_of(mask) == dtype else R.astype(mask, dtype)
+        bias = as_dtype(mask, dtype)
     if allowed is not None:
         bias = R.where(allowed, zero if bias is None else bias, never)
     if bias is None:

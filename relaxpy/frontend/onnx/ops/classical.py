@@ -14,6 +14,7 @@ from relaxpy.frontend.onnx.lists import PREFIX
 from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.tensors import (
+    as_dtype,
     dtype_of,
     is_float,
     literal,
@@ -30,14 +31,10 @@ DOMAIN = "ai.onnx.ml"
 Array = Any
 
 
-def _floats(x: Expr) -> Expr:
-    return x if dtype_of(x) == "float32" else R.astype(x, "float32")
-
-
 def rows_of(cx: Context, x: Expr) -> Expr:
     """The operand as a matrix of float32 with an observation in each row."""
     matrix = x if rank_of(x) == 2 else R.reshape(x, (1, -1))
-    return cx.emit(_floats(matrix))
+    return cx.emit(as_dtype(matrix, "float32"))
 
 
 def vector(values: Sequence[float]) -> Expr:
@@ -48,12 +45,12 @@ def vector(values: Sequence[float]) -> Expr:
 def scaler(
     cx: Context, x: Expr, *, offset: Sequence[float] = (0.0,), scale: Sequence[float] = (1.0,)
 ) -> Expr:
-    return R.multiply(R.subtract(_floats(x), vector(offset)), vector(scale))
+    return R.multiply(R.subtract(as_dtype(x, "float32"), vector(offset)), vector(scale))
 
 
 @converter("Normalizer", domain=DOMAIN, admitted={"norm": ("MAX", "L1", "L2")})
 def normalizer(cx: Context, x: Expr, *, norm: str = "MAX") -> Expr:
-    data = cx.emit(_floats(x))
+    data = cx.emit(as_dtype(x, "float32"))
     if norm == "MAX":
         size = R.max(data, axis=[-1], keepdims=True)
     elif norm == "L1":

@@ -26,6 +26,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
     tensor_info,
     tensor_of,
+    truncated,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, const
@@ -86,14 +87,7 @@ def _old_binary(op: Any) -> Callable[..., Expr]:
 
 def _quotient(a: Expr, b: Expr) -> Expr:
     """a / b; of integers rounded towards zero."""
-    if is_float(a):
-        return R.divide(a, b)
-    if dtype_of(a).startswith("uint"):
-        return R.floor_divide(a, b)
-    below = R.floor_divide(a, b)
-    inexact = R.not_equal(R.multiply(below, b), a)
-    negative = R.logical_xor(R.less(a, scalar(0, a)), R.less(b, scalar(0, b)))
-    return R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
+    return R.divide(a, b) if is_float(a) else truncated(a, b)
 
 
 def _power(x: Expr, exponent: Expr) -> Expr:
@@ -302,13 +296,6 @@ def elu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
     return R.where(R.less(x, scalar(0, x)), below, x)
 
 
-@converter("Celu")
-def celu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
-    scaled = R.exp(R.divide(R.minimum(x, scalar(0, x)), scalar(alpha, x)))
-    below = R.multiply(scalar(alpha, x), R.subtract(scaled, scalar(1, x)))
-    return R.add(R.maximum(x, scalar(0, x)), below)
-
-
 @converter("Selu")
 def selu(
     cx: Context,
@@ -320,36 +307,16 @@ def selu(
     return R.multiply(scalar(gamma, x), elu(cx, x, alpha=alpha))
 
 
-@converter("ThresholdedRelu")
-def thresholded_relu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
-    return R.where(R.greater(x, scalar(alpha, x)), x, scalar(0, x))
-
-
 @converter("HardSigmoid")
 def hard_sigmoid(cx: Context, x: Expr, *, alpha: float = 0.2, beta: float = 0.5) -> Expr:
     line = R.add(R.multiply(x, scalar(alpha, x)), scalar(beta, x))
     return R.clip(line, 0.0, 1.0)
 
 
-@converter("HardSwish")
-def hard_swish(cx: Context, x: Expr) -> Expr:
-    return R.multiply(x, hard_sigmoid(cx, x, alpha=1 / 6, beta=0.5))
-
-
 @converter("Softplus")
 def softplus(cx: Context, x: Expr) -> Expr:
     tail = R.log(R.add(R.exp(R.negative(R.abs(x))), scalar(1, x)))
     return R.add(R.maximum(x, scalar(0, x)), tail)
-
-
-@converter("Softsign")
-def softsign(cx: Context, x: Expr) -> Expr:
-    return R.divide(x, R.add(R.abs(x), scalar(1, x)))
-
-
-@converter("Mish")
-def mish(cx: Context, x: Expr) -> Expr:
-    return R.multiply(x, R.tanh(softplus(cx, x)))
 
 
 @converter("Swish")

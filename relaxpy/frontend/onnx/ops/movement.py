@@ -14,6 +14,7 @@ from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_dtype,
     as_size,
     dtype_of,
     is_size,
@@ -105,7 +106,7 @@ def _run_time_shape(
 ) -> Sequence[Size]:
     """Variables for a shape that is computed, after 0 and -1 in it have their meaning."""
     old, given = shape_of(data), vector
-    vector = R.astype(vector, "int64") if dtype_of(vector) != "int64" else vector
+    vector = as_dtype(vector, "int64")
     if not allowzero:
         padded = [*old[:count], *[0] * (count - len(old))]
         copied = cx.tensor(cx.contents(padded, [count], "int64"))
@@ -452,7 +453,7 @@ def _positive(cx: Context, indices: Expr, size: Size) -> Expr:
         return literal(np.where(array < 0, array + size, array).astype(np.int64))
     if array is not None and (array >= 0).all():
         return const(array.astype(np.int64))
-    whole = indices if dtype_of(indices) == "int64" else R.astype(indices, "int64")
+    whole = as_dtype(indices, "int64")
     return wrapped(whole, size)
 
 
@@ -485,7 +486,7 @@ def sizes_known_last(indices: Expr) -> int:
 
 def _tuples(cx: Context, indices: Expr, sizes: Sequence[Size]) -> Expr:
     """Tuples of indices, those below zero counted from the end."""
-    whole = indices if dtype_of(indices) == "int64" else R.astype(indices, "int64")
+    whole = as_dtype(indices, "int64")
     array = cx.array(indices)
     if array is not None and (array >= 0).all():
         return whole

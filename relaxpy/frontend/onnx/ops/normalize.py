@@ -9,6 +9,7 @@ from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_dtype,
     dtype_of,
     normal_axes,
     normal_axis,
@@ -19,10 +20,6 @@ from relaxpy.frontend.shared.tensors import (
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem
 from relaxpy.ir.relax.op.definition.registry import R
-
-
-def _in(dtype: str, x: Expr) -> Expr:
-    return x if dtype_of(x) == dtype else R.astype(x, dtype)
 
 
 def _along_channels(vector: Expr, rank: int) -> Expr:
@@ -58,11 +55,11 @@ def _normalized_by(
 ) -> Expr:
     """The batch normalised by statistics that are given."""
     dtype, statistics = dtype_of(x), dtype_of(mean)
-    data, gamma, beta = (_in(statistics, part) for part in (x, scale, bias))
+    data, gamma, beta = (as_dtype(part, statistics) for part in (x, scale, bias))
     if rank_of(x) == 1:
-        return _in(dtype, _scaled(data, mean, var, gamma, beta, epsilon))
+        return as_dtype(_scaled(data, mean, var, gamma, beta, epsilon), dtype)
     y = cx.emit(R.nn.batch_norm(data, gamma, beta, mean, var, 1, epsilon, training=False))
-    return _in(dtype, TupleGetItem(y, 0))
+    return as_dtype(TupleGetItem(y, 0), dtype)
 
 
 def _scaled(x: Expr, mean: Expr, var: Expr, scale: Expr, bias: Expr, epsilon: float) -> Expr:
@@ -88,20 +85,20 @@ def batch_normalization(
         return [_normalized_by(cx, x, scale, bias, mean, var, epsilon)]
     rank, statistics = rank_of(x), dtype_of(mean)
     axes = [0, *_behind(rank, 2)]
-    wide = _in(statistics, x)
+    wide = as_dtype(x, statistics)
     batch_mean = cx.emit(R.mean(wide, axes))
     batch_var = cx.emit(R.variance(wide, axes))
     centre, spread, gamma, beta = (
-        _along_channels(_in(statistics, part), rank)
+        _along_channels(as_dtype(part, statistics), rank)
         for part in (batch_mean, batch_var, scale, bias)
     )
     y = _scaled(wide, centre, spread, gamma, beta, epsilon)
     old, new = scalar(momentum, mean), scalar(1 - momentum, mean)
     running = [
-        R.add(R.multiply(before, old), R.multiply(_in(dtype_of(before), now), new))
+        R.add(R.multiply(before, old), R.multiply(as_dtype(now, dtype_of(before)), new))
         for before, now in ((mean, batch_mean), (var, batch_var))
     ]
-    return [_in(dtype_of(x), y), *running]
+    return [as_dtype(y, dtype_of(x)), *running]
 
 
 @converter("InstanceNormalization")
@@ -156,12 +153,12 @@ def layer_normalization(
     if simple and max(wanted, default=0) == 0:
         zeros = bias if bias is not None else R.zeros_like(scale)
         return [R.nn.layer_norm(x, scale, zeros, axes, epsilon)]
-    wide = _in(stash, x)
+    wide = as_dtype(x, stash)
     mean = cx.emit(R.mean(wide, axes, keepdims=True))
     centred = cx.emit(R.subtract(wide, mean))
     var = R.mean(R.square(centred), axes, keepdims=True)
     inverse = cx.emit(R.divide(scalar(1, wide), R.sqrt(R.add(var, scalar(epsilon, wide)))))
-    normal = _in(dtype, R.multiply(centred, inverse))
+    normal = as_dtype(R.multiply(centred, inverse), dtype)
     y = R.multiply(normal, scale)
     return [y if bias is None else R.add(y, bias), mean, inverse]
 
@@ -181,10 +178,10 @@ def rms_normalization(
     axes = _behind(rank, first)
     if dtype == dtype_of(scale) == stash and _fits(scale, shape_of(x)[first:]):
         return R.nn.rms_norm(x, scale, axes, epsilon)
-    wide = _in(stash, x)
+    wide = as_dtype(x, stash)
     square = R.mean(R.square(wide), axes, keepdims=True)
     normal = R.divide(wide, R.sqrt(R.add(square, scalar(epsilon, wide))))
-    return R.multiply(_in(dtype_of(scale), normal), scale)
+    return R.multiply(as_dtype(normal, dtype_of(scale)), scale)
 
 
 @converter("MeanVarianceNormalization")

@@ -22,6 +22,7 @@ from relaxpy.frontend.shared.pooling import (
 )
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_dtype,
     dtype_of,
     product,
     rank_of,
@@ -165,7 +166,7 @@ def max_roi_pool(
     cx: Context, x: Expr, rois: Expr, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
 ) -> Expr:
     found, _ = regions.maxima(cx, x, rois, spatial_scale, *pooled_shape)
-    return regions.as_dtype(found, dtype_of(x))
+    return as_dtype(found, dtype_of(x))
 
 
 _MODE = {"mode": ("avg", "max")}
@@ -209,7 +210,7 @@ def roi_align(
     spatial_scale: float = 1.0,
 ) -> Expr:
     shift, least = (0.5, None) if coordinate_transformation_mode == "half_pixel" else (0.0, 1.0)
-    numbers = R.expand_dims(regions.as_dtype(batch_indices, dtype_of(rois)), 1)
+    numbers = R.expand_dims(as_dtype(batch_indices, dtype_of(rois)), 1)
     found = regions.averaged(
         cx,
         x,
@@ -221,4 +222,4 @@ def roi_align(
         least=least,
         greatest="terms" if mode == "max" else "",
     )
-    return regions.as_dtype(found, dtype_of(x))
+    return as_dtype(found, dtype_of(x))

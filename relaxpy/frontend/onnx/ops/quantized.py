@@ -20,6 +20,7 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     scalar,
     shape_of,
+    wide_dtype,
 )
 from relaxpy.frontend.shared.windows import FilterAttributes, WindowAttributes, Windows
 from relaxpy.ir.relax.nodes import Expr
@@ -129,7 +130,7 @@ def dequantize_linear(
 
 def dequantized(x: Expr, scale: Expr, zero: Expr | None, dtype: str) -> Expr:
     """(x - zero) * scale, computed in float32 at least."""
-    wide = "float64" if dtype == "float64" else "float32"
+    wide = wide_dtype(dtype)
     value = x
     if zero is not None:
         exact = wide if is_float(x) else "int32"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from relaxpy.frontend.torch.complexes import Complex, as_complex, complex_converter
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.ops.complex_numbers import quotient, size_of, times
+from relaxpy.frontend.torch.ops.complex_numbers import reciprocal, size_of, times
 from relaxpy.frontend.torch.ops.elementwise import expm1, log1p
 from relaxpy.frontend.torch.ops.prims import is_negative
 from relaxpy.frontend.torch.registry import Value
@@ -167,12 +167,8 @@ def _about(function: Function) -> Function:
     return lambda cx, z: _turned_right(function(cx, _turned_left(z)))
 
 
-def _one_over(cx: Context, z: Complex) -> Complex:
-    return quotient(cx, Complex(R.ones_like(z.re), R.zeros_like(z.re)), z)
-
-
 def _sigmoid(cx: Context, z: Complex) -> Complex:
-    return _one_over(cx, _moved(exp(cx, _scaled(z, -1.0)), 1.0))
+    return reciprocal(cx, _moved(exp(cx, _scaled(z, -1.0)), 1.0))
 
 
 _FUNCTIONS: dict[str, Function] = {
@@ -184,7 +180,7 @@ _FUNCTIONS: dict[str, Function] = {
     "log2": lambda cx, z: _scaled(log(cx, z), 1 / math.log(2)),
     "log10": lambda cx, z: _scaled(log(cx, z), 1 / math.log(10)),
     "sqrt": sqrt,
-    "rsqrt": lambda cx, z: _one_over(cx, sqrt(cx, z)),
+    "rsqrt": lambda cx, z: reciprocal(cx, sqrt(cx, z)),
     "sin": _about(sinh),
     "cos": lambda cx, z: cosh(cx, _turned_left(z)),
     "tan": _about(tanh),

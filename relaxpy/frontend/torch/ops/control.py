@@ -18,7 +18,12 @@ from relaxpy.frontend.shared.tensors import (
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
-from relaxpy.frontend.torch.complexes import Complex, from_pair, has_complex_result, to_pair
+from relaxpy.frontend.torch.complexes import (
+    Complex,
+    as_tensor,
+    from_pair,
+    has_complex_result,
+)
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value
 from relaxpy.ir.relax.nodes import (
@@ -72,13 +77,8 @@ def _scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
 def _closed(cx: Context, body: Callable[[], Sequence[Any]]) -> SeqExpr:
     """What a function emits, as a sequence of its own whose result is a tuple."""
     with _scope(cx):
-        exprs = tuple(cx.builder.normalize(_plain(cx, value)) for value in body())
+        exprs = tuple(cx.builder.normalize(as_tensor(cx, value)) for value in body())
         return cx.builder.end_scope(Tuple(exprs))
-
-
-def _plain(cx: Context, value: Any) -> Expr:
-    """A value as one tensor; of complex numbers, the one of their pairs."""
-    return to_pair(value) if isinstance(value, Complex) else cx.tensor(value)
 
 
 def _items(cx: Context, result: Expr) -> tuple[Any, ...]:
@@ -124,7 +124,7 @@ def _loop(
         with _scope(cx, params):
             goes_on = cx.emit(_test(cx, test(params)))
             with _scope(cx):
-                following = tuple(cx.emit(_plain(cx, value)) for value in step(params))
+                following = tuple(cx.emit(as_tensor(cx, value)) for value in step(params))
                 then = cx.builder.end_scope(cx.builder.emit(Call(itself, following)))
             with _scope(cx):
                 otherwise = cx.builder.end_scope(Tuple(tuple(params)))
@@ -150,7 +150,7 @@ def _while_loop(
         found = inlined(test, states)
         return found[0] if isinstance(found, (tuple, list)) else found
 
-    initial = [cx.emit(_plain(cx, value)) for value in carried]
+    initial = [cx.emit(as_tensor(cx, value)) for value in carried]
     return _items(cx, _loop(cx, initial, goes_on, partial(inlined, body)))
 
 
@@ -165,12 +165,12 @@ def _scan(
     xs: Sequence[Value],
     more: Sequence[Value] = (),
 ) -> Any:
-    states, wholes = ([cx.emit(_plain(cx, value)) for value in part] for part in (carried, xs))
+    states, wholes = ([cx.emit(as_tensor(cx, value)) for value in part] for part in (carried, xs))
     count = shape_of(wholes[0])[0]
 
     def inlined(current: Sequence[Expr], rows: Sequence[Expr]) -> list[Expr]:
         values = _as_before(cx, [*current, *rows], [*carried, *xs])
-        return [_plain(cx, value) for value in cx.importer.inlined(body, [*values, *more])]
+        return [as_tensor(cx, value) for value in cx.importer.inlined(body, [*values, *more])]
 
     if isinstance(count, int) and 0 < count <= _UNROLLED:
         return _fields(cx, _unrolled(inlined, states, wholes, count, cx))

@@ -6,7 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from relaxpy.frontend.shared.tensors import dtype_of, is_float, rank_of, reshaped, scalar
+from relaxpy.frontend.shared import tensors
+from relaxpy.frontend.shared.tensors import (
+    as_dtype,
+    dtype_of,
+    is_float,
+    scalar,
+    wide_dtype,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
 from relaxpy.frontend.torch.context import Context
@@ -149,13 +156,6 @@ def truth(cx: Context, x: Value) -> Expr:
     return tensor if dtype_of(tensor) == "bool" else R.not_equal(tensor, scalar(0, tensor))
 
 
-@converter("rsub")
-def rsub(cx: Context, x: Value, y: Value, *, alpha: Value = 1) -> Expr:
-    a, b = operands(cx, x, y)
-    scaled = a if alpha == 1 else R.multiply(a, cx.tensor(alpha, dtype_of(a)))
-    return R.subtract(b, scaled)
-
-
 @converter("logical_not")
 def logical_not(cx: Context, x: Expr) -> Expr:
     return R.logical_not(truth(cx, x))
@@ -178,14 +178,7 @@ def floor_divide(cx: Context, x: Value, y: Value) -> Expr:
 
 def truncated(a: Expr, b: Expr) -> Expr:
     """a / b rounded towards zero."""
-    if is_float(a):
-        return R.trunc(R.divide(a, b))
-    if dtype_of(a).startswith("uint"):
-        return R.floor_divide(a, b)
-    below = R.floor_divide(a, b)
-    inexact = R.not_equal(R.multiply(below, b), a)
-    negative = R.logical_xor(R.less(a, scalar(0, a)), R.less(b, scalar(0, b)))
-    return R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
+    return R.trunc(R.divide(a, b)) if is_float(a) else tensors.truncated(a, b)
 
 
 @converter("fmod")
@@ -238,7 +231,7 @@ converter("log10")(_log_of_base(10))
 @converter("log1p")
 def log1p(cx: Context, x: Expr) -> Expr:
     y = floated(cx, x)
-    wide = _at_least_single(y)
+    wide = as_dtype(y, wide_dtype(y))
     one = scalar(1.0, wide)
     above = R.add(one, wide)
     # Goldberg 1991, theorem 4: exact where 1 + x loses digits of x
@@ -252,14 +245,9 @@ def log1p(cx: Context, x: Expr) -> Expr:
 def expm1(cx: Context, x: Expr) -> Expr:
     """exp(x) - 1 = tanh(x / 2) (exp(x) + 1), which loses no digits."""
     y = floated(cx, x)
-    wide = _at_least_single(y)
+    wide = as_dtype(y, wide_dtype(y))
     half = R.tanh(R.multiply(wide, scalar(0.5, wide)))
     return R.astype(R.multiply(half, R.add(R.exp(wide), scalar(1.0, wide))), dtype_of(y))
-
-
-def _at_least_single(x: Expr) -> Expr:
-    """A tensor of floats in the datatype in which functions of it are computed."""
-    return x if dtype_of(x) == "float64" else R.astype(x, "float32")
 
 
 @converter("round", "round.decimals")
@@ -358,40 +346,6 @@ def softplus(cx: Context, x: Expr, beta: float = 1.0, threshold: float = 20.0) -
 def hardsigmoid(cx: Context, x: Expr) -> Expr:
     raised = clamp(cx, R.add(x, scalar(3.0, x)), 0.0, 6.0)
     return R.divide(raised, scalar(6.0, x))
-
-
-@converter("hardswish")
-def hardswish(cx: Context, x: Expr) -> Expr:
-    return R.multiply(x, hardsigmoid(cx, x))
-
-
-@converter("_prelu_kernel")
-def prelu_kernel(cx: Context, x: Expr, weight: Expr) -> Expr:
-    return R.where(R.greater(x, scalar(0.0, x)), x, R.multiply(x, weight))
-
-
-@converter("prelu")
-def prelu(cx: Context, x: Expr, weight: Expr) -> Expr:
-    rank = rank_of(x)
-    shape = [-1 if k == 1 else 1 for k in range(max(rank, 1))]
-    slope = R.reshape(weight, shape) if rank > 1 else weight
-    return prelu_kernel(cx, x, slope) if rank else reshaped(prelu_kernel(cx, x, slope), [])
-
-
-@converter("addcmul")
-def addcmul(cx: Context, x: Expr, a: Expr, b: Expr, *, value: Value = 1) -> Expr:
-    dtype = cx.result_dtype()
-    product = R.multiply(cx.tensor(a, dtype), cx.tensor(b, dtype))
-    scaled = product if value == 1 else R.multiply(product, cx.tensor(value, dtype))
-    return R.add(cx.tensor(x, dtype), scaled)
-
-
-@converter("addcdiv")
-def addcdiv(cx: Context, x: Expr, a: Expr, b: Expr, *, value: Value = 1) -> Expr:
-    dtype = cx.result_dtype()
-    above = cx.tensor(a, dtype)
-    above = above if value == 1 else R.multiply(above, cx.tensor(value, dtype))
-    return R.add(cx.tensor(x, dtype), R.divide(above, cx.tensor(b, dtype)))
 
 
 @converter("_to_copy", "to.dtype_layout")

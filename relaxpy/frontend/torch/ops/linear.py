@@ -14,7 +14,7 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     scalar,
     shape_of,
-    sizes_known,
+    wide_dtype,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
@@ -171,29 +171,6 @@ def conv_tbc(cx: Context, x: Expr, weight: Expr, bias: Expr, pad: int = 0) -> Ex
     return R.permute_dims(y, [2, 0, 1])
 
 
-@converter("conv1d.padding", "conv2d.padding", "conv3d.padding")
-def conv_padding(
-    cx: Context,
-    x: Expr,
-    weight: Expr,
-    bias: Expr | None = None,
-    stride: Any = 1,
-    padding: str = "valid",
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Expr:
-    count = rank_of(weight) - 2
-    if padding == "valid":
-        return convolution(cx, x, weight, bias, stride, [0], dilation, False, [0], groups)
-    dilations = each(dilation, count)
-    sizes = sizes_known(weight)[2:]
-    totals = [d * (size - 1) for d, size in zip(dilations, sizes, strict=True)]
-    pads = [[total // 2, total - total // 2] for total in totals]
-    before = [0] * (rank_of(x) - count)
-    x = R.nn.pad(x, [0] * (2 * len(before)) + [side for pair in pads for side in pair])
-    return convolution(cx, x, weight, bias, stride, [0], dilation, False, [0], groups)
-
-
 @converter("_int_mm")
 def matmul_of_int8(cx: Context, a: Expr, b: Expr) -> Expr:
     return R.matmul(a, b, "int32")
@@ -252,11 +229,6 @@ def grouped_matmul(
     return cx.tensor(product, cx.result_dtype())
 
 
-def _summed(x: Expr) -> str:
-    """The datatype in which products are added."""
-    return "float64" if dtype_of(x) == "float64" else "float32"
-
-
 def _grouped_rows(cx: Context, x: Expr, matrices: Expr, ends: Expr) -> Expr:
     """Each row times the matrix of its group; rows after the last group are zeros."""
     rows, inner = shape_of(x)
@@ -264,7 +236,7 @@ def _grouped_rows(cx: Context, x: Expr, matrices: Expr, ends: Expr) -> Expr:
     numbers = R.expand_dims(R.arange(0, rows, 1, "int64"), 1)
     before = R.less_equal(R.expand_dims(cx.tensor(ends, "int64"), 0), numbers)
     group = cx.emit(R.sum(R.astype(before, "int64"), [1]))
-    wide = _summed(x)
+    wide = wide_dtype(x)
 
     def grouped_mm(x: Any, matrices: Any, group: Any) -> Tensor:
         k = reduce_axis((0, as_size(inner)), "k")
@@ -298,7 +270,7 @@ def _summed_in_groups(cx: Context, x: Expr, y: Expr, ends: Expr) -> Expr:
                 k.store(out, at, out[at] + left * right)
 
     shape = [groups, shape_of(x)[0], shape_of(y)[1]]
-    (out,) = kernel(cx, "grouped_mm", [(shape, _summed(x))], [x, y, bounds], write)
+    (out,) = kernel(cx, "grouped_mm", [(shape, wide_dtype(x))], [x, y, bounds], write)
     return out
 
 

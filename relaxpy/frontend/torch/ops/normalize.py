@@ -9,12 +9,14 @@ import torch
 
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_dtype,
     dtype_of,
     product,
     rank_of,
     reshaped,
     scalar,
     shape_of,
+    wide_dtype,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
@@ -35,18 +37,9 @@ def softmax(
     return op(y, cx.axis(axis, x))
 
 
-def _cast(x: Expr, like: Expr) -> Expr:
-    return x if dtype_of(x) == dtype_of(like) else R.astype(x, dtype_of(like))
-
-
-def _computed(x: Expr) -> str:
-    """The datatype in which statistics are computed."""
-    return "float64" if dtype_of(x) == "float64" else "float32"
-
-
 def _moments(x: Expr, axes: Sequence[int]) -> tuple[Expr, Expr]:
     """The mean and the variance, with their axes kept, in the datatype of statistics."""
-    y = R.astype(x, _computed(x))
+    y = R.astype(x, wide_dtype(x))
     mean = R.mean(y, list(axes), True)
     centred = R.subtract(y, mean)
     return mean, R.mean(R.multiply(centred, centred), list(axes), True)
@@ -99,7 +92,7 @@ def rms_norm(
     y = R.nn.rms_norm(x, gamma, axes, epsilon)
     if "_fused" not in str(cx.node.target):
         return y
-    wide = R.astype(x, _computed(x))
+    wide = R.astype(x, wide_dtype(x))
     squares = R.mean(R.multiply(wide, wide), axes, True)
     return y, R.rsqrt(R.add(squares, scalar(epsilon, squares)))
 
@@ -171,16 +164,16 @@ def _by_statistics(
     x: Expr, mean: Expr, variance: Expr, weight: Expr | None, bias: Expr | None, eps: float
 ) -> Expr:
     """x normalised by a mean and a variance of its channels."""
-    wide = _computed(x)
+    wide = wide_dtype(x)
     factor = R.rsqrt(R.add(R.astype(variance, wide), scalar(eps, R.zeros((), wide))))
     centred = R.subtract(R.astype(x, wide), _channels(x, R.astype(mean, wide)))
     y = R.multiply(centred, _channels(x, factor))
     shape: list[Size] = [1, -1, *[1] * (rank_of(x) - 2)]
     if weight is not None:
-        y = R.multiply(y, R.reshape(_cast(weight, y), shape))
+        y = R.multiply(y, R.reshape(as_dtype(weight, dtype_of(y)), shape))
     if bias is not None:
-        y = R.add(y, R.reshape(_cast(bias, y), shape))
-    return _cast(y, x)
+        y = R.add(y, R.reshape(as_dtype(bias, dtype_of(y)), shape))
+    return as_dtype(y, dtype_of(x))
 
 
 @converter("batch_norm")
@@ -240,5 +233,5 @@ def batch_norm_inference(
     momentum: float,
     eps: float,
 ) -> tuple[Expr, Expr, Expr]:
-    empty = R.zeros((0,), _computed(x))
+    empty = R.zeros((0,), wide_dtype(x))
     return inference_norm(x, weight, bias, mean, variance, eps), empty, empty

@@ -17,6 +17,7 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     scalar,
     shape_of,
+    wide_dtype,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
@@ -89,7 +90,7 @@ def is_negative(cx: Context, x: Expr) -> Expr:
     """Whether the sign bit of elements is set."""
     if not is_float(x):
         return R.less(x, scalar(0, x)) if dtype_of(x) != "bool" else R.logical_xor(x, x)
-    wide = "float64" if dtype_of(x) == "float64" else "float32"
+    wide = wide_dtype(x)
     integer = wide.replace("float", "int")
     y = cx.emit(reshaped(cx.tensor(x, wide), [product(shape_of(x))]))
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from relaxpy.frontend.shared import regions
 from relaxpy.frontend.shared.loops import Loops, kernel
-from relaxpy.frontend.shared.regions import averaged, wide_dtype
-from relaxpy.frontend.shared.tensors import Size, dtype_of, reshaped, shape_of
+from relaxpy.frontend.shared.regions import averaged
+from relaxpy.frontend.shared.tensors import Size, reshaped, shape_of, wide_dtype
 from relaxpy.frontend.shared.windows import Windows
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import converter
@@ -58,7 +58,7 @@ def roi_pool(
 def ps_roi_pool(
     cx: Context, x: Expr, rois: Expr, scale: float, rows: Size, columns: Size
 ) -> tuple[Expr, Expr]:
-    dtype = wide_dtype(dtype_of(x))
+    dtype = wide_dtype(x)
     image, boxes = (cx.emit(cx.tensor(item, dtype)) for item in (x, rois))
 
     def write(k: Loops, x: Any, rois: Any, out: Any) -> None:
@@ -78,7 +78,7 @@ def ps_roi_pool(
 @converter("nms", namespace="torchvision")
 def nms(cx: Context, boxes: Expr, scores: Expr, threshold: float) -> Expr:
     """The boxes that overlap no better one by more than the threshold, the best one first."""
-    dtype = wide_dtype(dtype_of(boxes))
+    dtype = wide_dtype(boxes)
     corners = cx.emit(cx.tensor(boxes, dtype))
     order = cx.emit(R.argsort(scores, 0, descending=True, dtype="int64"))
     count = shape_of(boxes)[0]
@@ -123,7 +123,7 @@ def deform_conv2d(
 ) -> Expr:
     stride, pad, dilation = (numbers[k : k + 2] for k in (0, 2, 4))
     groups, moved, is_masked = numbers[6:9]
-    dtype = wide_dtype(dtype_of(x))
+    dtype = wide_dtype(x)
     data, filters, moves, factors, added = (
         cx.emit(cx.tensor(item, dtype)) for item in (x, weight, offset, mask, bias)
     )

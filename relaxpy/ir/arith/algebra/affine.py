@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -162,6 +163,11 @@ def as_poly(value: IndexPoly | PrimExpr | int) -> IndexPoly:
     if type(value) is IndexPoly:
         return value
     return IndexPoly(poly.constant(value)) if isinstance(value, int) else _read(value)
+
+
+def number_of(sizes: Iterable[IndexPoly | PrimExpr | int]) -> IndexPoly:
+    """The product of `sizes`, the number of elements of a buffer that has them."""
+    return math.prod(map(as_poly, sizes), start=as_poly(1))
 
 
 @lru_cache(maxsize=1 << 10)

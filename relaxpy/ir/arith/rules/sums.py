@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from relaxpy.ir.arith.algebra import folding, poly, rounded_halves, writer
-from relaxpy.ir.arith.algebra.atoms import Quotient
-from relaxpy.ir.arith.algebra.poly import Monomial, Poly
+from collections.abc import Sequence
+
+from relaxpy.ir.arith.algebra import folding, poly, writer
+from relaxpy.ir.arith.algebra.atoms import Quotient, divisor, quotient_atom
+from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly
 from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import expr as tir
@@ -25,7 +27,7 @@ def _shortened(engine: Engine, p: Poly, dtype: DataType) -> Poly:
             has_halves = has_halves or isinstance(monomial[0], Quotient)
             has_choices = has_choices or isinstance(monomial[0], _CHOICES)
     if has_halves:
-        p = rounded_halves.with_halves(p)
+        p = _with_halves(p)
     return _joined(engine, p, dtype) if has_choices and len(p) > 1 else p
 
 
@@ -67,3 +69,48 @@ def _joined(engine: Engine, p: Poly, dtype: DataType) -> Poly:
         value = engine.poly(joined) if again is None else poly.atom(joined)
         out = dict(value) if takes_all else {**poly.add(remaining, value)}
     return out
+
+
+def _with_halves(p: Poly) -> Poly:
+    """p with halves that are rounded down and up put together.
+
+    Rule:
+        r // 2 + (r + 1) // 2 = r; what is left of it as r - r // 2 is (r + 1) // 2.
+    """
+    halves = [m for m in p if len(m) == 1 and isinstance(m[0], Quotient) and _is_half(m[0])]
+    if not halves:
+        return p
+    out = dict(p)
+    for monomial in halves:
+        [atom] = monomial
+        assert isinstance(atom, Quotient)
+        num = dict(atom.num)
+        lower = _half(halves, {m: c for m, c in num.items() if m})
+        if num.get(ONE) != 1 or lower is None or not {monomial, lower} <= out.keys():
+            continue
+        factor = out.pop(monomial)
+        num.pop(ONE)
+        poly.accumulate(out, num, factor)
+        poly.accumulate(out, {lower: 1}, -factor)
+    for monomial in halves:
+        [atom] = monomial
+        assert isinstance(atom, Quotient)
+        num, factor = dict(atom.num), -out.get(monomial, 0)
+        if factor > 0 and ONE not in num and all(out.get(m) == factor * c for m, c in num.items()):
+            poly.accumulate(out, num, -factor)
+            del out[monomial]
+            up = quotient_atom(poly.add(num, poly.constant(1)), poly.constant(2), floor=True)
+            poly.accumulate(out, {(up,): 1}, factor)
+    return out
+
+
+def _is_half(atom: Quotient) -> bool:
+    return atom.floor and divisor(atom) == 2
+
+
+def _half(halves: Sequence[Monomial], num: Poly) -> Monomial | None:
+    for monomial in halves:
+        [atom] = monomial
+        if isinstance(atom, Quotient) and dict(atom.num) == num:
+            return monomial
+    return None

@@ -8,10 +8,10 @@ from types import NoneType
 
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.iter_expr import is_number
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import is_const
 
 
 def analyzer_of(iters: Mapping[Var, Range], known: Analyzer | None = None) -> Analyzer:
@@ -57,7 +57,7 @@ class Extents:
 
     def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
         """Whether `value` is known to be a multiple of `divisor`."""
-        return not is_number(divisor, 0) and is_number(self.remainder(value, divisor), 0)
+        return not is_const(divisor, 0) and is_const(self.remainder(value, divisor), 0)
 
     def same(self, a: PrimExpr, b: PrimExpr) -> bool:
         """Whether the two are known to be equal."""

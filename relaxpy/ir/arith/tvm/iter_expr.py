@@ -12,7 +12,8 @@ from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.orders import postorder
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.ops import is_const
 
 
 class IterMapLevel(IntEnum):
@@ -119,10 +120,10 @@ def normalize_iter_map_to_expr(expr: PrimExpr) -> PrimExpr:
         case IterMark(source=source):
             return normalize_iter_map_to_expr(source)
         case IterSplitExpr(source=mark, lower_factor=factor, extent=extent, scale=scale):
-            if is_number(extent, 1) and not is_number(mark.extent, 1):
+            if is_const(extent, 1) and not is_const(mark.extent, 1):
                 return ops.const(0, expr.dtype)
             value = normalize_iter_map_to_expr(mark)
-            if not is_number(factor, 1):
+            if not is_const(factor, 1):
                 value = ops.floordiv(value, factor)
             if not prove_equal(ops.mul(factor, extent), mark.extent):
                 value = ops.floormod(value, extent)
@@ -146,8 +147,3 @@ def marks_of(indices: Sequence[IterSumExpr]) -> list[IterMark]:
 
     roots = [arg.source for index in indices for arg in index.args]
     return [*postorder(roots[::-1], fused)][::-1]
-
-
-def is_number(value: PrimExpr, number: int) -> bool:
-    """Whether `value` is the literal `number`."""
-    return isinstance(value, IntImm) and value.value == number

@@ -16,7 +16,6 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     IterMark,
     IterSplitExpr,
     IterSumExpr,
-    is_number,
     marks_of,
     normalize_iter_map_to_expr,
 )
@@ -32,6 +31,7 @@ from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import is_const
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def iter_map_simplify(
     )
     known = input_iters
     if not simplify_trivial_iterators:
-        known = {v: domain for v, domain in input_iters.items() if not is_number(domain.extent, 1)}
+        known = {v: domain for v, domain in input_iters.items() if not is_const(domain.extent, 1)}
     simplify = analyzer_of(known, analyzer).simplify
     if result.errors:
         return [simplify(index) for index in indices]
@@ -200,7 +200,7 @@ class _Check:
         self.collect(arg for index in self.indices for arg in index.args)
         if self.level == IterMapLevel.Bijective:
             for var, mark in self.reader.leaves.items():
-                if mark not in self.used and not is_number(mark.extent, 1):
+                if mark not in self.used and not is_const(mark.extent, 1):
                     raise RefusedError(f"the iterator {var.name} is not used")
         constrained = {id(split.mark): split.mark for split in self.reader.constrained}
         unused = [mark for mark in constrained.values() if mark not in self.used]
@@ -216,7 +216,7 @@ class _Check:
         while waiting:
             split = waiting.pop()
             mark = split.source
-            if is_number(split.extent, 1) and not is_number(mark.extent, 1):
+            if is_const(split.extent, 1) and not is_const(mark.extent, 1):
                 continue
             if mark not in self.used and isinstance(mark.source, IterSumExpr):
                 waiting += mark.source.args

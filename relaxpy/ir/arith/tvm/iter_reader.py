@@ -17,7 +17,6 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     IterMark,
     IterSplitExpr,
     IterSumExpr,
-    is_number,
     normalize_iter_map_to_expr,
 )
 from relaxpy.ir.core.node import Node
@@ -25,6 +24,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.substitution import mentions
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Padded:
     def is_padding(self, value: PrimExpr) -> PrimExpr:
         """Whether a value of the iterator is padding."""
         after = ops.compare(tir.GE, value, self.end)
-        return after if is_number(self.begin, 0) else ops.any_of(value < self.begin, after)
+        return after if is_const(self.begin, 0) else ops.any_of(value < self.begin, after)
 
 
 class RefusedError(Exception):
@@ -99,7 +99,7 @@ class Reader(Extents):
         for var, domain in self.iters.items():
             if mentions(domain.min, self.iters) or mentions(domain.extent, self.iters):
                 raise RefusedError(f"the range of {var.name} depends on other iterators")
-            if not is_number(domain.extent, 1) or not self.simplify_trivial:
+            if not is_const(domain.extent, 1) or not self.simplify_trivial:
                 start = ops.cast_to(domain.min, var.dtype)
                 self.leaves[var] = IterMark(ops.sub(var, start), domain.extent)
 
@@ -112,12 +112,12 @@ class Reader(Extents):
             step = ops.mul(scale, sign)
             terms[split] = self.simple(ops.add(terms[split], step)) if split in terms else step
         base = self.simple(ops.add(a.base, ops.mul(b.base, sign)))
-        return self.tidy({s: k for s, k in terms.items() if not is_number(k, 0)}, base)
+        return self.tidy({s: k for s, k in terms.items() if not is_const(k, 0)}, base)
 
     def multiply(self, total: Sum, factor: PrimExpr) -> Sum:
         """`total` times a factor without iterators."""
         terms = {split: self.times(scale, factor) for split, scale in total.terms.items()}
-        nonzero = {s: k for s, k in terms.items() if not is_number(k, 0)}
+        nonzero = {s: k for s, k in terms.items() if not is_const(k, 0)}
         return Sum(nonzero, self.times(total.base, factor))
 
     # --- from expressions to sums
@@ -205,7 +205,7 @@ class Reader(Extents):
     def fused(self, total: Sum) -> tuple[IterSplitExpr, PrimExpr, PrimExpr]:
         """A sum as one split, its positive factor, and an addend."""
         every = list(total.terms.items())
-        items = [(s, k) for s, k in every if not is_number(s.extent, 1)]
+        items = [(s, k) for s, k in every if not is_const(s.extent, 1)]
         if not items:
             items = every[:1]  # every split is 0
         if not self.simplify_trivial and len(items) < len(every):
@@ -223,7 +223,7 @@ class Reader(Extents):
     ) -> tuple[IterSplitExpr, PrimExpr, PrimExpr] | None:
         """Some splits of a sum as one split, its positive factor, and an addend."""
         zero = ops.const(0, total.base.dtype)
-        finest = sorted(items, key=lambda i: (size_of(i[1]), not is_number(i[0].extent, 1)))
+        finest = sorted(items, key=lambda i: (size_of(i[1]), not is_const(i[0].extent, 1)))
         for first, scale in finest:
             chain = self.chain(items, first)
             if chain is None:
@@ -255,7 +255,7 @@ class Reader(Extents):
         while scales:
             expected = self.times(unit, factor)
             fitting = [s for s, k in scales.items() if self.same(k, expected)]
-            units = (s for s in fitting if is_number(s.extent, 1))
+            units = (s for s in fitting if is_const(s.extent, 1))
             coarser = next(units, fitting[0] if fitting else None)
             if coarser is None and self.level == IterMapLevel.NoCheck:
                 coarser, factor = self.beyond(scales, unit, expected) or (None, factor)
@@ -325,7 +325,7 @@ class Reader(Extents):
         over = self.remainder(shift, divisor)
         if not self.whole and self.holds(ops.compare(tir.LE, ops.add(over, split.extent), divisor)):
             return Sum({}, self.quotient(shift, divisor)), Sum({split: one}, over)
-        even = is_number(over, 0) and self.divides(divisor, split.extent)
+        even = is_const(over, 0) and self.divides(divisor, split.extent)
         if even and split not in self.pads:
             mark, step = split.source, split.lower_factor
             high = IterSplitExpr(

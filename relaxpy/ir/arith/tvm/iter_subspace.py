@@ -13,7 +13,6 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     IterMark,
     IterSplitExpr,
     IterSumExpr,
-    is_number,
     normalize_iter_map_to_expr,
 )
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
@@ -23,6 +22,7 @@ from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.substitution import mentions
 
 
@@ -77,11 +77,11 @@ class _Divided:
 
     @property
     def is_outer(self) -> bool:
-        return is_number(self.inner_extent, 1)
+        return is_const(self.inner_extent, 1)
 
     @property
     def is_inner(self) -> bool:
-        return is_number(self.outer_extent, 1) and not self.is_outer
+        return is_const(self.outer_extent, 1) and not self.is_outer
 
 
 class _Divider(Extents):
@@ -139,7 +139,7 @@ class _Divider(Extents):
         zero, one = ops.const(0, mark.dtype), ops.const(1, mark.dtype)
         if self.divides(high, border):
             digits = IterSplitExpr(IterMark(divided.inner, border), low, split.extent)
-            unit = is_number(divided.outer_extent, 1) and self.divides(border, high)
+            unit = is_const(divided.outer_extent, 1) and self.divides(border, high)
             outer_value = divided.outer if unit else zero
             return _Divided(outer_value, one, normalize_iter_map_to_expr(digits), split.extent)
         outer = IterMark(divided.outer, divided.outer_extent)
@@ -178,7 +178,7 @@ class _Divider(Extents):
             if mark not in self.padded:
                 self.limit(mark, value, inner=undivided.is_inner)
             return undivided
-        if not is_number(source.base, 0) or not self.is_full(mark):
+        if not is_const(source.base, 0) or not self.is_full(mark):
             raise RefusedError  # a bound on both kinds together divides neither
         return self.joined(source, operands)
 
@@ -193,7 +193,7 @@ class _Divider(Extents):
     def limit(self, mark: IterMark, value: PrimExpr, *, inner: bool) -> None:
         """Enter the condition of a predicate on an iterator of one kind."""
         assert isinstance(mark.source, IterSumExpr)
-        if is_number(mark.source.base, 0) and self.is_full(mark):
+        if is_const(mark.source.base, 0) and self.is_full(mark):
             return
         conditions = [ops.compare(tir.LT, value, mark.extent)]
         if not self.analyzer.can_prove(ops.compare(tir.GE, value, 0)):
@@ -213,7 +213,7 @@ class _Divider(Extents):
                 border = self.times(scale, operand.inner_extent)
             elif border is not None and not operand.is_inner:
                 raise RefusedError
-            if not is_number(operand.outer_extent, 1):
+            if not is_const(operand.outer_extent, 1):
                 outer_extent = self.times(outer_extent, operand.outer_extent)
             if not operand.is_outer:
                 inner.append(ops.mul(operand.inner, scale))
@@ -228,8 +228,8 @@ class _Divider(Extents):
         terms = []
         for arg, operand in zip(source.args, operands, strict=True):
             scale = self.times(arg.scale, operand.inner_extent)
-            unit = is_number(operand.outer_extent, 1)
-            if is_number(operand.outer, 0) or (unit and not self.divides(border, scale)):
+            unit = is_const(operand.outer_extent, 1)
+            if is_const(operand.outer, 0) or (unit and not self.divides(border, scale)):
                 continue
             terms.append(ops.mul(operand.outer, self.exact_quotient(scale, border)))
         return _total(terms, source.dtype)

@@ -9,12 +9,13 @@ from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.arith.tvm.intset import IntervalSet
-from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr, is_number
+from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Stretch = tuple[PrimExpr, PrimExpr]
@@ -114,7 +115,7 @@ class _Estimate:
             return None
         first = last = index.base
         for split in index.args:
-            if is_number(split.extent, 1):
+            if is_const(split.extent, 1):
                 continue
             if not isinstance(split.scale, tir.IntImm):
                 return None
@@ -140,7 +141,7 @@ class _Estimate:
         result = []
         for dimension in self.region:
             variables = {v for v in walk(dimension.min) if isinstance(v, Var) and v in self.iters}
-            if used & variables or not is_number(self.predicate, 1):
+            if used & variables or not is_const(self.predicate, 1):
                 return None
             used |= variables
             indices = self.indices([dimension])

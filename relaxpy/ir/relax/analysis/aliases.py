@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from relaxpy.entry import user_facing
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind, Memory
 from relaxpy.ir.relax import nodes as rx
@@ -56,14 +57,7 @@ class Aliases:
 
     def reachable(self, memories: Iterable[int]) -> Iterator[int]:
         """The numbers, and those of the fields of tuples among them."""
-        waiting = list(memories)
-        seen = set(waiting)
-        while waiting:
-            number = waiting.pop()
-            yield number
-            for field in self.fields.get(number, ()):
-                waiting += field - seen
-                seen |= field
+        return reached(memories, lambda n: (m for field in self.fields.get(n, ()) for m in field))
 
     def _new(self, sinfo: rx.StructInfo | None) -> Memories:
         """A new value, with new fields if it is a tuple."""

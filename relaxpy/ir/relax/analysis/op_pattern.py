@@ -13,6 +13,7 @@ from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt
 
@@ -177,15 +178,11 @@ def _is_broadcast(store: BufferStore, load: BufferLoad) -> bool:
     """Whether the indices of a load are among those of a store, in order."""
     rest = iter(store.indices)
     for size, index in zip(load.buffer.shape, load.indices, strict=True):
-        if _is_number(size, 1) and _is_number(index, 0):
+        if is_const(size, 1) and is_const(index, 0):
             continue
         if not any(other is index for other in rest):
             return False
     return True
-
-
-def _is_number(expr: tir.PrimExpr, value: int) -> bool:
-    return isinstance(expr, tir.IntImm) and expr.value == value
 
 
 def _is_whole(index: tir.PrimExpr, reduced: Sequence[tir.Var]) -> bool:

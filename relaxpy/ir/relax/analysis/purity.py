@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
@@ -39,17 +40,12 @@ def makes_impure_call(expr: Expr, functions: Mapping[str, BaseFunc] | None = Non
 
 def calls_made(expr: Expr) -> Iterator[Call]:
     """The calls that the evaluation of `expr` makes, which exclude those in nested functions."""
-    seen: set[int] = set()
-    waiting: list[Node] = [expr]
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen or isinstance(node, Function):
-            continue
-        seen.add(id(node))
-        if isinstance(node, Call):
-            yield node
-        if not node._variable:
-            waiting += children(node)
+
+    def operands(node: Node) -> Iterable[Node]:
+        return () if node._variable or isinstance(node, Function) else children(node)
+
+    root: Node = expr
+    return (node for node in reached([root], operands) if isinstance(node, Call))
 
 
 def is_pure_in(

@@ -73,6 +73,16 @@ def binding_operands(binding: rx.Binding) -> list[Node]:
     return operands
 
 
+def binding_vars(binding: rx.Binding) -> dict[rx.Var, None]:
+    """The variables that a binding uses, each once, in order."""
+    return {var: None for node in binding_operands(binding) for var in occurring_vars(node)}
+
+
+def binding_key(binding: rx.Binding) -> rx.Var | rx.Binding:
+    """What identifies a binding: its variable, or else the cast itself."""
+    return binding if binding.var is None else binding.var
+
+
 def _shapes(var: rx.Var) -> tuple[rx.Var, ...]:
     """The variables that are shapes in the struct info of `var`."""
     return () if var.struct_info is None else _shapes_of(var.struct_info)

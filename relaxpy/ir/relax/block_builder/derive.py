@@ -9,6 +9,7 @@ from typing import Final
 from relaxpy.errors import RelaxpyError
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.memo import NodeTable
+from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -20,7 +21,7 @@ from relaxpy.ir.relax.block_builder.signatures import (
     known_signature,
 )
 from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
-from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals, strongly_connected
+from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function, StructInfo
 
 _NORMAL: Final[NodeTable[dict[str, object]]] = NodeTable()

@@ -12,8 +12,9 @@ from relaxpy.ir.relax.op.definition.gradients import of_operand, tuple_fields
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.grid_derivatives import second_gradients
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.topi.shapes import is_const, shape_text
+from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.ops import is_const
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

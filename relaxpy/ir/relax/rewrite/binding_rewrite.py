@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from typing_extensions import override
@@ -13,7 +12,11 @@ from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import binding_operands, bound_vars, occurring_vars
+from relaxpy.ir.relax.analysis.variables import (
+    binding_vars,
+    bound_vars,
+    occurring_vars,
+)
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.rewrite.map_bindings import joined
@@ -129,7 +132,7 @@ class DataflowBlockRewrite:
         self._insert((binding,))
 
     def _insert(self, new: tuple[rx.Binding, ...]) -> None:
-        used = {var for binding in new for var in _uses(binding)}
+        used = {var for binding in new for var in binding_vars(binding)}
         bound = {binding.var for binding in new if binding.var is not None}
         self._names.update(var.name_hint for var in bound)
         self._bound.update(bound)
@@ -157,7 +160,7 @@ class DataflowBlockRewrite:
         if users:
             raise TransformError(f"variable {var.name_hint} is used by {', '.join(users.values())}")
         binding = self._bindings.pop(at)
-        for used in _uses(binding):
+        for used in binding_vars(binding):
             self._users[used].pop(binding, None)
         self._bound.discard(var)
         self._changed = True
@@ -194,14 +197,8 @@ class DataflowBlockRewrite:
 
 def _add_uses(binding: rx.Binding, users: dict[rx.Var, dict[object, str]]) -> None:
     name = binding.var.name_hint if binding.var is not None else "a cast"
-    for var in _uses(binding):
+    for var in binding_vars(binding):
         users.setdefault(var, {})[binding] = name
-
-
-def _uses(binding: rx.Binding) -> Iterator[rx.Var]:
-    """The variables that a binding uses."""
-    for part in binding_operands(binding):
-        yield from occurring_vars(part)
 
 
 class _Redirect(PyExprMutator):

@@ -11,7 +11,11 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
-from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
+from relaxpy.ir.relax.analysis.variables import (
+    binding_key,
+    binding_operands,
+    occurring_vars,
+)
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
@@ -38,12 +42,7 @@ def without_unused(
 ) -> E:
     """`expr` without bindings that nothing uses, except for impure calls and those to `keep`."""
     needed = needed_bindings(expr, keep, has_effect)
-    return map_bindings(expr, lambda binding, _: None if _key(binding) in needed else ())
-
-
-def _key(binding: rx.Binding) -> rx.Var | rx.Binding:
-    """What identifies a binding: its variable, or else the cast itself."""
-    return binding if binding.var is None else binding.var
+    return map_bindings(expr, lambda binding, _: None if binding_key(binding) in needed else ())
 
 
 def needed_bindings(
@@ -68,8 +67,8 @@ def needed_bindings(
                     used.add(node)
                     waiting += (*occurring_vars(node), *binders.get(node, ()))
             case rx.VarBinding() | rx.MatchCast():
-                if _key(node) not in needed:
-                    needed.add(_key(node))
+                if binding_key(node) not in needed:
+                    needed.add(binding_key(node))
                     waiting += binding_operands(node)
             case rx.SeqExpr(blocks=blocks, body=body):
                 waiting.append(body)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.relay.expr import Constructor, Function, Let, PatternVar, Var
 from relaxpy.ir.relay.ty import FuncType, Type, TypeData, TypeVar
@@ -63,7 +62,7 @@ def free_vars_of_functions(root: Node) -> dict[int, dict[Var, None]]:
 def bound_vars(expr: Node) -> list[Var]:
     """Return the variables that parameters, lets and patterns in an expression bind."""
     bound: dict[Var, None] = {}
-    for node in _in_order(expr):
+    for node in reached([expr], children):
         match node:
             case Function(params=params):
                 bound.update(dict.fromkeys(params))
@@ -88,7 +87,7 @@ def free_type_vars(node: Node) -> list[TypeVar]:
 def bound_type_vars(node: Node) -> list[TypeVar]:
     """Return the type parameters that functions, function types and data types bind."""
     bound: dict[TypeVar, None] = {}
-    for part in _in_order(node):
+    for part in reached([node], children):
         match part:
             case Function(type_params=params) | FuncType(type_params=params):
                 bound.update(dict.fromkeys(params))
@@ -101,21 +100,8 @@ def bound_type_vars(node: Node) -> list[TypeVar]:
 
 def all_type_vars(node: Node) -> list[TypeVar]:
     """Return all type parameters in an expression or a type."""
-    return [part for part in _in_order(node) if isinstance(part, TypeVar)]
+    return [part for part in reached([node], children) if isinstance(part, TypeVar)]
 
 
 def _variables(expr: Node) -> list[Var]:
-    return [node for node in _in_order(expr) if isinstance(node, Var)]
-
-
-def _in_order(root: Node) -> Iterator[Node]:
-    """Visit each node once, parents before children, in the order of the text."""
-    visited: set[int] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if id(node) in visited:
-            continue
-        visited.add(id(node))
-        yield node
-        stack += reversed(list(children(node)))
+    return [node for node in reached([expr], children) if isinstance(node, Var)]

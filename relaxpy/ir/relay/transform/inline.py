@@ -6,8 +6,8 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.core.traverse import rename, walk
-from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import is_atom
 from relaxpy.ir.relay.analysis.variables import all_type_vars, bound_vars

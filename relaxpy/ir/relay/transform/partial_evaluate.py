@@ -10,9 +10,9 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
+from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.core.traverse import children, rename, walk
-from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.variables import all_type_vars, free_vars_of_functions
 from relaxpy.ir.relay.infer.module import infer_module

@@ -14,12 +14,13 @@ from relaxpy.ir.te.topi import pooling, reduction
 from relaxpy.ir.te.topi.elementwise import as_dtype, computed
 from relaxpy.ir.te.topi.indexing import load, loops, stored
 from relaxpy.ir.te.topi.reduction import least
-from relaxpy.ir.te.topi.shapes import as_sizes, is_const
+from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.te.topi.windows import number, whole_shape
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.layout import Layout
+from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt, stmt_seq
 
 __all__ = [

@@ -13,9 +13,10 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
-from relaxpy.ir.te.topi.shapes import is_const, normal_axis, shape_text
+from relaxpy.ir.te.topi.shapes import normal_axis, shape_text
 from relaxpy.ir.tir import ops, reduce
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.ops import is_const
 
 __all__ = ["einsum", "tensordot"]
 

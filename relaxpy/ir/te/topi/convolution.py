@@ -12,7 +12,6 @@ from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
 from relaxpy.ir.te.topi.padding import pad
-from relaxpy.ir.te.topi.shapes import is_const
 from relaxpy.ir.te.topi.windows import (
     AXIS_NAMES,
     WINDOW_NAMES,
@@ -35,6 +34,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.layout import Layout
+from relaxpy.ir.tir.ops import is_const
 
 __all__ = [
     "conv",

@@ -45,15 +45,11 @@ def inverse_index_map(index_map: IndexMap, shape: Sequence[PrimExpr]) -> IndexMa
     """The inverse of a map on the indices of a shape; None if it is not known."""
     if index_map.inverse_index_map is not None:
         return index_map.inverse_index_map
-    sizes = [tir.IntImm(n.dtype, 1) if _is_zero(n) else n for n in shape]
+    sizes = [tir.IntImm(n.dtype, 1) if ops.is_const(n, 0) else n for n in shape]
     try:
         return index_map.non_surjective_inverse(sizes)[0]
     except MisuseError:
         return None
-
-
-def _is_zero(size: PrimExpr) -> bool:
-    return isinstance(size, tir.IntImm) and not size.value
 
 
 def transform_layout(
@@ -69,7 +65,7 @@ def transform_layout(
         raise MisuseError(f"the inverse of {index_map} is not known", about=index_map)
     shape = index_map.map_shape(data.shape)
     fill = ops.cast_to(pad_value, data.dtype)
-    if any(map(_is_zero, data.shape)):
+    if any(ops.is_const(n, 0) for n in data.shape):
         return injective(shape, lambda *i: fill, name)
     data = _with_padding(data, index_map, inverse, shape, fill)
 

@@ -35,11 +35,12 @@ from relaxpy.ir.te.topi.normalization import *
 from relaxpy.ir.te.topi.padding import *
 from relaxpy.ir.te.topi.pooling import *
 from relaxpy.ir.te.topi.recurrent import *
-from relaxpy.ir.te.topi.shapes import as_sizes, is_const, normal_axis, product, shape_text, tidy
+from relaxpy.ir.te.topi.shapes import as_sizes, normal_axis, product, shape_text, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.layout import Layout
+from relaxpy.ir.tir.ops import is_const
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 
@@ -331,6 +332,10 @@ def _exp_sum(
     return elementwise.computed(shape, element, name)
 
 
+def _without(axis: int, index: Sequence[PrimExpr]) -> list[PrimExpr]:
+    return [i for k, i in enumerate(index) if k != axis]
+
+
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """exp(x - m) / sum(exp(x - m)) with m = max(x), where sum and max are along the axis.
 
@@ -339,18 +344,15 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     axis, wide = normal_axis(axis, x.ndim), _single(x)
     largest = _largest(wide, axis)
 
-    def outer(index: Sequence[PrimExpr]) -> list[PrimExpr]:
-        return [i for k, i in enumerate(index) if k != axis]
-
     powers = elementwise.computed(
         x.shape,
-        lambda *i: intrin.exp(ops.sub(wide(*i), largest(*outer(i)))),
+        lambda *i: intrin.exp(ops.sub(wide(*i), largest(*_without(axis, i)))),
         "T_softmax_exp",
     )
     total = _exp_sum(wide, axis, "T_softmax_expsum", lambda i: powers(*i))
     result: Tensor = te.compute(
         x.shape,
-        lambda *i: ops.div(powers(*i), total(*outer(i))),
+        lambda *i: ops.div(powers(*i), total(*_without(axis, i))),
         name="T_softmax_norm",
         attrs={"axis": axis},
     )
@@ -370,15 +372,12 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     axis, wide = normal_axis(axis, x.ndim), _single(x)
     largest = _largest(wide, axis)
 
-    def outer(index: Sequence[PrimExpr]) -> list[PrimExpr]:
-        return [i for k, i in enumerate(index) if k != axis]
-
     total = _exp_sum(
-        wide, axis, "compute", lambda i: intrin.exp(ops.sub(wide(*i), largest(*outer(i))))
+        wide, axis, "compute", lambda i: intrin.exp(ops.sub(wide(*i), largest(*_without(axis, i))))
     )
 
     def element(*index: PrimExpr) -> PrimExpr:
-        outer_index = outer(index)
+        outer_index = _without(axis, index)
         return ops.sub(
             ops.sub(wide(*index), largest(*outer_index)), intrin.log(total(*outer_index))
         )

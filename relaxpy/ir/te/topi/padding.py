@@ -8,9 +8,10 @@ from typing import TypeAlias
 from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import injective
-from relaxpy.ir.te.topi.shapes import as_sizes, is_const, tidy
+from relaxpy.ir.te.topi.shapes import as_sizes, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.ops import is_const
 
 __all__ = ["circular_pad", "dilate", "mirror_pad", "pad", "reflect_pad", "replicate_pad"]
 

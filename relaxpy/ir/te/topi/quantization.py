@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT32, DataType
+from relaxpy.ir.core.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.te.topi.shapes import is_const, normal_axis
+from relaxpy.ir.te.topi.interpolation import sum_dtype
+from relaxpy.ir.te.topi.shapes import normal_axis
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.ops import is_const
 
 __all__ = ["dequantize", "quantize"]
-
-
-def _wide(*dtypes: DataType) -> DataType:
-    """float32 if it represents sums of all numbers of these datatypes but float32, else float64."""
-    is_exact = all(d.bits <= (FLOAT32.bits if d.is_float else 16) for d in dtypes)
-    return FLOAT32 if is_exact else FLOAT64
 
 
 def _parameter(
@@ -51,7 +47,7 @@ def quantize(
     index along the axis.
     """
     dtype = DataType(out_dtype)
-    wide = _wide(data.dtype, scale.dtype, zero_point.dtype)
+    wide = sum_dtype(data.dtype, scale.dtype, zero_point.dtype)
 
     def element(*index: PrimExpr) -> PrimExpr:
         value = ops.cast_to(data(*index), wide) / _parameter(scale, index, axis, wide)
@@ -73,7 +69,7 @@ def dequantize(
     A parameter is a scalar, or has one number for each index along the axis.
     """
     dtype = DataType(out_dtype)
-    wide = _wide(data.dtype, scale.dtype, zero_point.dtype, dtype)
+    wide = sum_dtype(data.dtype, scale.dtype, zero_point.dtype, dtype)
 
     is_narrow = all(d.is_int and d.bits <= 16 for d in (data.dtype, zero_point.dtype))
     exact = INT32 if is_narrow else wide

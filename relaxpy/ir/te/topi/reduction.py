@@ -9,11 +9,12 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise
-from relaxpy.ir.te.topi.shapes import Axes, is_const, normal_axes, product, ravel, reduced_sizes
+from relaxpy.ir.te.topi.shapes import Axes, normal_axes, product, ravel, reduced_sizes
 from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.iteration import IterVar
+from relaxpy.ir.tir.ops import is_const
 
 __all__ = [
     "all",

@@ -8,10 +8,11 @@ from typing import Literal
 from relaxpy.errors import MisuseError
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import injective
-from relaxpy.ir.te.topi.shapes import is_const, normal_axis, product, tidy
+from relaxpy.ir.te.topi.shapes import normal_axis, product, tidy
 from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.ops import is_const
 
 __all__ = ["flip", "meshgrid", "one_hot", "repeat", "roll", "tile", "trilu"]
 

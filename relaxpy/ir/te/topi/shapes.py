@@ -13,16 +13,12 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import BinaryOpExpr, ExprLike, IntImm, PrimExpr
+from relaxpy.ir.tir.ops import is_const
 
 Sizes: TypeAlias = Sequence[PrimExpr]
 Axes: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
 Refuse: TypeAlias = Callable[..., RelaxpyError]
 T = TypeVar("T")
-
-
-def is_const(size: PrimExpr, value: int) -> bool:
-    """Whether `size` is the literal `value`."""
-    return isinstance(size, IntImm) and size.value == value
 
 
 def as_sizes(shape: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:

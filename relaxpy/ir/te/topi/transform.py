@@ -47,7 +47,7 @@ def reshape(a: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
         )
 
     def element(*index: PrimExpr) -> PrimExpr:
-        if any(shapes.is_const(s, 0) for s in (*shape, *a.shape)):
+        if any(ops.is_const(s, 0) for s in (*shape, *a.shape)):
             return ops.const(0, a.dtype)
         return a(*shapes.unravel(shapes.ravel(index, shape), a.shape))
 
@@ -89,7 +89,7 @@ def expand_dims(
 def squeeze(a: Tensor, axis: shapes.Axes = None) -> Tensor:
     """Remove these axes of size 1; by default, all axes that are known to have size 1."""
     if axis is None:
-        removed: tuple[int, ...] = tuple(k for k, s in enumerate(a.shape) if shapes.is_const(s, 1))
+        removed: tuple[int, ...] = tuple(k for k, s in enumerate(a.shape) if ops.is_const(s, 1))
     else:
         removed = shapes.normal_axes(axis, a.ndim)
 
@@ -262,7 +262,7 @@ def slice_bounds(
     step = abs(stride)
     rounded = ops.sub(ops.add(high, ops.const(step - 1, "int64")), low)
     length = shapes.tidy(ops.floordiv(rounded, ops.const(step, "int64")))
-    to_the_end = shapes.is_const(last, -1) if backwards else shapes.is_const(first, 0)
+    to_the_end = ops.is_const(last, -1) if backwards else ops.is_const(first, 0)
     ordered = to_the_end or inbound or (not backwards and _are_ordered_literals(begin, end))
     if isinstance(length, tir.IntImm) or not ordered:
         length = shapes.tidy(ops.maximum(length, ops.const(0, "int64")))
@@ -281,7 +281,7 @@ def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: b
     if inbound or index is high:
         return index
     is_from_end = simplify(ops.compare(tir.LT, index, ops.const(0, index.dtype)))
-    if not shapes.is_const(is_from_end, 0):
+    if not ops.is_const(is_from_end, 0):
         index = intrin.if_then_else(is_from_end, ops.add(index, size), index)
     return ops.minimum(ops.maximum(index, low), high)
 
@@ -439,7 +439,7 @@ def matmul(
             *shapes.broadcast_index(lead_b, lead, batch), *_turned((k.var, *remaining), transp_b)
         )
         term = ops.mul(ops.cast_to(left, wide), ops.cast_to(right, wide))
-        if shapes.is_const(extent, 0):
+        if ops.is_const(extent, 0):
             return ops.const(0, term.dtype)
         return (reduce.any if term.dtype.is_bool else reduce.sum)(term, axis=k)
 

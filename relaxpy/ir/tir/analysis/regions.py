@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
@@ -46,6 +47,12 @@ def access_regions(
     initialised = set(accesses.writes) if block.init is not None else set()
     reads = {buffer: sets for buffer, sets in accesses.reads.items() if buffer not in initialised}
     return regions_of(reads), regions_of(accesses.writes)
+
+
+def with_regions(block: stmt.Block) -> stmt.Block:
+    """Return `block` with the reads and writes that its body has."""
+    reads, writes = access_regions(block)
+    return replace(block, reads=reads, writes=writes)
 
 
 class Accesses:

@@ -10,6 +10,7 @@ from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
 from relaxpy.ir.arith.tvm.iter_subspace import subspace_divide
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.nests import copied_block, nested, open_tests
@@ -22,14 +23,7 @@ from relaxpy.ir.tir.schedule.stages import (
     check_pure_stage,
     stage_in_scope,
 )
-from relaxpy.ir.tir.schedule.state import (
-    State,
-    domains_of,
-    only_block,
-    refused,
-    substituted,
-    with_regions,
-)
+from relaxpy.ir.tir.schedule.state import State, domains_of, only_block, refused, substituted
 from relaxpy.ir.tir.stmt import Block, BlockRealize, For, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 

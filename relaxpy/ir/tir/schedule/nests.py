@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from relaxpy.dataclass import replace
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.schedule.state import with_regions
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
 from relaxpy.ir.tir.substitution import substitute
 

@@ -12,6 +12,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer, outside_indices
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
@@ -27,7 +28,7 @@ from relaxpy.ir.tir.schedule.stages import (
     shared_loops,
     stage_in_scope,
 )
-from relaxpy.ir.tir.schedule.state import State, refused, with_regions
+from relaxpy.ir.tir.schedule.state import State, refused
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import substitute
 

@@ -10,6 +10,7 @@ from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar
@@ -23,7 +24,7 @@ from relaxpy.ir.tir.schedule.stages import (
     shared_loops,
     stage_in_scope,
 )
-from relaxpy.ir.tir.schedule.state import State, domains_of, only_block, refused, with_regions
+from relaxpy.ir.tir.schedule.state import State, domains_of, only_block, refused
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import mentions, substitute
 

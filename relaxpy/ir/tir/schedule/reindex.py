@@ -11,6 +11,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
@@ -35,7 +36,7 @@ from relaxpy.ir.tir.schedule.stages import (
     is_unit,
     stage_in_scope,
 )
-from relaxpy.ir.tir.schedule.state import State, below, iter_domains, refused, with_regions
+from relaxpy.ir.tir.schedule.state import State, below, iter_domains, refused
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 

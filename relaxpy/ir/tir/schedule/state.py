@@ -13,7 +13,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.core.traverse import children, map_children
 from relaxpy.ir.tir import ops, substitution
-from relaxpy.ir.tir.analysis.regions import access_regions
+from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
@@ -286,12 +286,6 @@ def mapped(
 def refreshed(block: Block) -> Block:
     """Return `block` with the reads and writes that its body has; a root keeps its own."""
     return with_regions(block) if block.reads or block.writes or block.iter_vars else block
-
-
-def with_regions(block: Block) -> Block:
-    """Return `block` with the reads and writes that its body has."""
-    reads, writes = access_regions(block)
-    return replace(block, reads=reads, writes=writes)
 
 
 def substituted(node: Stmt, values: Mapping[Var, PrimExpr], renewed: dict[Block, Block]) -> Stmt:

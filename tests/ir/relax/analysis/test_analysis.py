@@ -6,6 +6,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
@@ -22,7 +23,7 @@ from relaxpy.ir.relax.analysis.variables import (
     udchain,
     used_vars,
 )
-from relaxpy.ir.relax.call_graph import call_graph, detect_recursion, strongly_connected
+from relaxpy.ir.relax.call_graph import call_graph, detect_recursion
 from relaxpy.relax import analysis
 from tests.ir.relax.graphs import (
     BOOL,

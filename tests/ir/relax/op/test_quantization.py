@@ -7,8 +7,8 @@ import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import Gradient
-from relaxpy.script import from_source, relax as R
-from tests.ir.relax.texts import module
+from relaxpy.script import relax as R
+from tests.ir.relax.texts import graph, module
 
 Open = module("""
 def main(x: R.Tensor("float32"), s: R.Tensor("float32"), z: R.Tensor("int8")):
@@ -113,23 +113,13 @@ def test_a_literal_scale_of_zero_is_an_operand() -> None:
 
 
 def dequantized(dtype: str) -> IRModule:
-    return from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(
-        x: R.Tensor((4,), "int32"),
-        s: R.Tensor((), "float32"),
-        z: R.Tensor((), "float32"),
-        g: R.Tensor((4,), "{dtype}"),
-    ):
-        with R.dataflow():
-            y = R.dequantize(x, s, z, out_dtype="{dtype}")
-            w = R.multiply(y, g)
-            t = R.sum(w)
-            R.output(t)
+    return graph(f"""
+    def main(x: i32[4], s: f32, z: f32, g: R.Tensor((4,), "{dtype}")):
+        y = R.dequantize(x, s, z, out_dtype="{dtype}")
+        w = R.multiply(y, g)
+        t = R.sum(w)
         return t
-""")  # type: ignore[return-value]
+    """)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -7,7 +7,7 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import TransformError
 from relaxpy.relax.transform import AllocateWorkspace
-from tests.ir.relax.texts import pair
+from tests.ir.relax.texts import module, pair
 from tests.ir.relax.transform.before_after import check, stays
 
 
@@ -86,23 +86,17 @@ def test_a_wrapper_passes_its_workspace_on_to_a_global_function() -> None:
 
 
 def function(attr: str) -> IRModule:
-    mod = relaxpy.script.from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def compiled(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+    return module(f"""
+    def compiled(x: f32[4]) -> f32[4]:
         R.func_attr({attr})
         y = R.abs(x)
         return y
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        f = Module.compiled
+    def main(x: f32[4]):
+        f = cls.compiled
         y = f(x)
         return y
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+    """)
 
 
 def test_functions_that_need_none_and_those_that_are_not_for_back_ends_stay() -> None:

@@ -7,35 +7,26 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import AttachAttrLayoutFreeBuffers
-from relaxpy.script import from_source
+from tests.ir.relax.texts import module
 
 
 def program(
     *lines: str, num_input: str = '{"num_input": 1}', private: str = "private=True"
 ) -> IRModule:
     body = "\n            ".join(lines)
-    mod = from_source(f"""
-@I.ir_module
-class Module:
+    return module(f"""
     @T.prim_func({private})
-    def scale(
-        x: T.Buffer((4,), "float32"), w: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")
-    ):
+    def scale(x: f32[4], w: f32[4], y: f32[4]):
         for i in range(4):
             y[i] = x[i] * w[i]
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+    def main(x: f32[4], w: f32[4]):
         R.func_attr({num_input})
-        cls = Module
         out = R.Tensor((4,), "float32")
         with R.dataflow():
             {body}
-            R.output(y)
         return y
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+    """)
 
 
 def listed(mod: IRModule) -> dict[str, list[int]]:

@@ -8,31 +8,27 @@ from relaxpy import IRModule, relax
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.relax.transform.layout.channels_last import ChannelsLast
 from relaxpy.script import from_source
+from tests.ir.relax.texts import module
 
 
 def network(body: str, *, groups: int = 1, channels: int = 32, spatial: str = "20, 20") -> IRModule:
     """A function of an image; three filters are constants, one of them with a channel each."""
-    text = f"""
-@I.ir_module
-class Module:
-    @R.function
+    mod = module(f"""
     def main(
-        x: R.Tensor((1, 32, {spatial}), "float32"),
-        w: R.Tensor(({channels}, {32 // groups}, 3, 3), "float32"),
-        v: R.Tensor((32, 1, 3, 3), "float32"),
-        u: R.Tensor((32, 32, 3, 3), "float32"),
+        x: f32[1, 32, {spatial}],
+        w: f32[{channels}, {32 // groups}, 3, 3],
+        v: f32[32, 1, 3, 3],
+        u: f32[32, 32, 3, 3],
     ):
         with R.dataflow():
             {body}
-            R.output(y)
         return y
-"""
-    module = from_source(text)
+    """)
     rng = np.random.default_rng(0)
     shapes = {"w": (channels, 32 // groups, 3, 3), "v": (32, 1, 3, 3), "u": (32, 32, 3, 3)}
     weights = {n: rng.integers(-3, 4, s).astype("float32") for n, s in shapes.items()}
-    module["main"] = module["main"].bind_params(weights)
-    return module
+    mod["main"] = mod["main"].bind_params(weights)
+    return mod
 
 
 def layouts(module: IRModule) -> tuple[int, int]:

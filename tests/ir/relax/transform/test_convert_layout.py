@@ -18,6 +18,7 @@ from tests.fuzz.images import Images
 from tests.fuzz.seed import COUNT, SEED
 from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import leaves
 from tests.rows import sections
 
@@ -27,20 +28,15 @@ BLOCKS: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}
 
 def main(params: str, *lines: str, output: str = "gv", after: str = "") -> IRModule:
     """A module whose function `main` has one dataflow block."""
-    indent = "\n            "
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
+    body = "\n            ".join(lines)
+    return module(f"""
     def main({params}):
         with R.dataflow():
-            {indent.join(lines)}
+            {body}
             R.output({output})
         {after}
         return {output}
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+    """)
 
 
 def inputs(mod: IRModule) -> list[Any]:

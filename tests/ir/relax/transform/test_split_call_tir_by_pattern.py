@@ -15,7 +15,6 @@ from relaxpy.relax.transform import (
     LegalizeOps,
     SplitCallTIRByPattern,
 )
-from relaxpy.script import from_source
 from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import agree, stays
 
@@ -55,26 +54,18 @@ def kernel(*lines: str, head: str = "", loop: str = "range(4)") -> IRModule:
                 {line}"""
         for k, line in enumerate(lines)
     )
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @T.prim_func(private=True)
-    def kernel(
-        x: T.Buffer((4,), "float32"), w: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")
-    ):
+    return module(f"""
+    @kernel
+    def kernel(x: f32[4], w: f32[4], y: f32[4]):
         t = T.alloc_buffer((4,), "float32")
         u = T.alloc_buffer((4,), "float32")
         {head}{nests}
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+    def main(x: f32[4], w: f32[4]):
         with R.dataflow():
-            y = R.call_tir(Module.kernel, (x, w), R.Tensor((4,), "float32"))
-            R.output(y)
+            y = R.call_tir(cls.kernel, (x, w), R.Tensor((4,), "float32"))
         return y
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+    """)
 
 
 def lines_of(matches: list[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ import pytest
 from relaxpy import IRModule, relax
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import SplitLayoutRewritePreproc
-from relaxpy.script import from_source
+from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import agree
 
 REWRITE = """
@@ -29,25 +29,18 @@ READ = "{}[vi // 2, vj, vi % 2]"
 def program(body: str, *, call: str = "y = R.call_tir(cls.kernel, (x, w, v), out)") -> IRModule:
     buffers = ", ".join(f'{name}: T.Buffer((4, 6), "float32")' for name in "xwvy")
     tensors = ", ".join(f'{name}: R.Tensor((4, 6), "float32")' for name in "xwv")
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @T.prim_func(private=True)
+    return module(f"""
+    @kernel
     def kernel({buffers}):
         T.func_attr({{"layout_free_buffers": [1, 2]}})
 {ALLOC}{body}
 
-    @R.function
     def main({tensors}):
-        cls = Module
         out = R.Tensor((4, 6), "float32")
         with R.dataflow():
             {call}
-            R.output(y)
         return y
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+    """)
 
 
 def check_values(mod: IRModule, after: IRModule) -> None:

@@ -1,5 +1,7 @@
 """StaticPlanBlockMemory, LowerAllocTensor and KillAfterLastUse on modules written by hand."""
 
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -18,9 +20,8 @@ from relaxpy.relax.transform import (
     StaticPlanBlockMemory,
     ToNonDataflow,
 )
-from relaxpy.script import from_source
 from relaxpy.transform import Sequential
-from tests.ir.relax.texts import graph
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import check, stays
 
 PREPARE = Sequential([LegalizeOps(), ToNonDataflow(), RemovePurityChecking(), CallTIRRewrite()])
@@ -29,10 +30,8 @@ DATA = np.arange(-4, 4, dtype="float32")
 
 def parse(body: str, params: str, attrs: str = '{"relax.force_pure": True}') -> IRModule:
     """A module of a kernel `exp` over a vector, and `main`."""
-    lines = "\n".join("        " + line for line in body.strip().splitlines())
-    return from_source(f"""
-@I.ir_module
-class Module:
+    lines = textwrap.indent(body.strip(), "        ")
+    return module(f"""
     @T.prim_func
     def exp(a: T.handle, b: T.handle):
         n = T.int64()
@@ -43,12 +42,10 @@ class Module:
                 vi = T.axis.spatial(n, i)
                 B[vi] = T.exp(A[vi])
 
-    @R.function
     def main({params}):
         R.func_attr({attrs})
-        cls = Module
 {lines}
-""")
+    """)
 
 
 X = 'x: R.Tensor((8,), "float32")'

@@ -19,11 +19,11 @@ from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import (
     broadcast_sizes as te_broadcast_sizes,
-    is_const,
     normal_axis as te_normal_axis,
 )
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.ops import is_const
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -21,9 +21,10 @@ from relaxpy.ir.relax.nodes.distributed import (
     Placement,
     PlacementSpec,
 )
-from relaxpy.ir.te.topi.shapes import is_const, product
+from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.ops import is_const
 
 if TYPE_CHECKING:
     from relaxpy.ir.op_record import ShardingRule

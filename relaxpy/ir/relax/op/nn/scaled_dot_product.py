@@ -55,7 +55,7 @@ def check_operands(
                 named[second],
             )
     if q is not None and k is not None:
-        remainder = q[2] if is_zero(k[2]) else ops.floormod(q[2], k[2])
+        remainder = q[2] if ops.is_const(k[2], 0) else ops.floormod(q[2], k[2])
         if isinstance(remainder, IntImm) and remainder.value:
             raise rules.refuse(
                 f"the heads of key divide those of query, found {rules.shown(k[2])} and "
@@ -68,21 +68,16 @@ def check_operands(
     return rules.tensor((*q[:3], v[3]), query.dtype, vdevice)
 
 
-def is_zero(size: Any) -> bool:
-    """Whether a size is the literal 0."""
-    return isinstance(size, IntImm) and size.value == 0
-
-
 def _divides(key_heads: PrimExpr, heads: PrimExpr) -> bool:
     """Whether the heads of keys are known to divide those of queries."""
-    if is_zero(key_heads):
-        return is_zero(heads)
-    return rules.same(heads, key_heads) or is_zero(tidy(ops.floormod(heads, key_heads)))
+    if ops.is_const(key_heads, 0):
+        return ops.is_const(heads, 0)
+    return rules.same(heads, key_heads) or ops.is_const(tidy(ops.floormod(heads, key_heads)), 0)
 
 
 def group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
     """How many heads of queries share a head of keys."""
-    if is_zero(key_heads) or not _divides(key_heads, heads):
+    if ops.is_const(key_heads, 0) or not _divides(key_heads, heads):
         key_heads = ops.maximum(key_heads, ops.const(1, "int64"))
     return tidy(ops.floordiv(heads, key_heads))
 

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -17,7 +18,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, may_fail, mutates
 from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
+from relaxpy.ir.relax.call_graph import call_graph
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined
 from relaxpy.ir.relax.rewrite.unused import needed_bindings

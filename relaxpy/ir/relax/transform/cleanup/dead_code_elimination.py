@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import UnknownNameError, close_names
+from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, may_fail
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.call_graph import mentioned_globals, reachable
+from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals, reachable, recursive_groups
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Expr, Function, MatchCast
+from relaxpy.ir.relax.rewrite.arguments import fit_parameters
+from relaxpy.ir.relax.rewrite.inline import unproved_result
 from relaxpy.ir.relax.rewrite.unused import without_unused
-from relaxpy.ir.relax.transform.cleanup.returning_calls import ReturningCalls
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -88,3 +91,52 @@ def without_dead_code(
         if fails(binding)
     }
     return without_unused(func, kept.__contains__, has_effect)
+
+
+class ReturningCalls:
+    """Decides which bindings may fail, where calls of known functions fail as their bodies do.
+
+    A function returns if it is not recursive, and no binding outside its dataflow blocks may fail.
+    """
+
+    def __init__(self, mod: IRModule) -> None:
+        self._returning: dict[str | rx.Var, rx.Function] = {}
+        recursive = {name for group in recursive_groups(mod) for name in group}
+        for group in strongly_connected(call_graph(mod)):
+            for name in group:
+                func = mod.functions_by_name[name]
+                assert isinstance(func, rx.Function)
+                if self._returns(func) and name not in recursive:
+                    self._returning[name] = func
+
+    def may_fail(self, binding: rx.Binding) -> bool:
+        """Whether a pure binding may raise an error or not terminate."""
+        value = binding.value
+        if isinstance(binding, rx.MatchCast):
+            return cast_may_fail(binding)
+        if isinstance(value, rx.If):
+            one = self._blocks_may_fail(value.true_branch.blocks)
+            return self._blocks_may_fail(value.false_branch.blocks) or one
+        if isinstance(value, rx.Call) and isinstance(value.op, (rx.GlobalVar, rx.Var)):
+            name = value.op.name_hint if isinstance(value.op, rx.GlobalVar) else value.op
+            callee = self._returning.get(name)
+            return callee is None or not fit_parameters(callee.params, value.args)
+        return may_fail(binding)
+
+    def _returns(self, func: rx.Function) -> bool:
+        """Whether calls of a function return; enters the local functions in it that do."""
+        fails = self._blocks_may_fail(func.body.blocks)
+        return func.is_pure and not fails and unproved_result(func) is None
+
+    def _blocks_may_fail(self, blocks: Iterable[rx.BindingBlock]) -> bool:
+        result = False
+        for block in blocks:
+            is_ordinary = not isinstance(block, rx.DataflowBlock)
+            for binding in block.bindings:
+                value = binding.value
+                if isinstance(value, rx.Function) and binding.var is not None:
+                    if self._returns(value):
+                        self._returning[binding.var] = value
+                elif self.may_fail(binding) and is_ordinary:
+                    result = True
+        return result

@@ -8,15 +8,11 @@ from typing import Final, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.call_graph import (
-    call_graph,
-    reachable,
-    recursive_groups,
-    strongly_connected,
-)
+from relaxpy.ir.relax.call_graph import call_graph, reachable, recursive_groups
 from relaxpy.ir.relax.nodes import Function, GlobalVar
 from relaxpy.ir.relax.rewrite.inline import inline_functions
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings

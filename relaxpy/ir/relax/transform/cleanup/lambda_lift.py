@@ -15,7 +15,10 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
-from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
+from relaxpy.ir.relax.analysis.variables import (
+    binding_vars,
+    free_vars,
+)
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import detect_recursion
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
@@ -327,7 +330,7 @@ class _Divider(BindingRewriter):
         home = {binding.var: k for k, (_, run) in enumerate(runs) for binding in run}
         for k, (is_ordinary, run) in enumerate(runs):
             visible = {b.var for b in run} if is_ordinary else set()
-            used = {v for b in run for node in binding_operands(b) for v in occurring_vars(node)}
+            used = {v for b in run for v in binding_vars(b)}
             for var in visible | {v for v in used if home.get(v, k) != k}:
                 if isinstance(var, rx.DataflowVar):
                     self._remap[var] = rx.Var(var.name_hint, var.struct_info, var.span)

@@ -22,10 +22,11 @@ from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.te.topi.shapes import broadcast_index, is_const
+from relaxpy.ir.te.topi.shapes import broadcast_index
 from relaxpy.ir.te.topi.windows import Windows
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.ops import is_const
 
 _BYTE = 8
 _SCALE = 2.0**40

@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Attr, Attrs, Node
-from relaxpy.ir.core.orders import postorder
+from relaxpy.ir.core.orders import postorder, strongly_connected
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -20,10 +20,12 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.dependencies import Dependencies
 from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
-from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
+from relaxpy.ir.relax.analysis.variables import (
+    binding_vars,
+    free_vars,
+)
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
-from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 
 MAX_NAMES: Final = 16
@@ -237,7 +239,7 @@ def _outputs(
         if not isinstance(var, rx.DataflowVar):
             outputs[group][var] = None
     for binding in block.bindings:
-        for used in (v for node in binding_operands(binding) for v in occurring_vars(node)):
+        for used in binding_vars(binding):
             if used in group_of and group_of[used] is not groups.get(binding):
                 outputs[group_of[used]][used] = None
     return {group: list(variables) for group, variables in outputs.items()}

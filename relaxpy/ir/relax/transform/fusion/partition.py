@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
 from relaxpy.dataclass import dataclass
+from relaxpy.ir.core.orders import reached
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind
 
 _ELEMWISE = OpPatternKind.ELEMWISE
@@ -217,13 +218,7 @@ class _Fusion:
 
     def _between(self, index: int, sink: int) -> Iterator[int]:
         """The node and all nodes on paths from it to the sink."""
-        seen, waiting = {index}, [index]
-        while waiting:
-            node = waiting.pop()
-            yield node
-            new = {user for user in self.nodes[node].users if user not in seen and user != sink}
-            seen |= new
-            waiting += sorted(new)
+        return reached([index], lambda n: (u for u in sorted(self.nodes[n].users) if u != sink))
 
     def _size_with(self, index: int, sink: int) -> int:
         """The size of the sink's group with the nodes before it; large numbers are not exact."""

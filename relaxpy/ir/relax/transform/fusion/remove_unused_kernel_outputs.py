@@ -17,9 +17,10 @@ from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.fusion.cost import may_fail
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.analysis.facts import stored_buffers
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, SeqStmt, Stmt
+from relaxpy.ir.tir.stmt import BlockRealize, SeqStmt, Stmt
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,11 @@ def _without(kernel: PrimFunc, dropped: Collection[int]) -> PrimFunc | None:
     is_root = isinstance(realize, BlockRealize) and not realize.block.iter_vars
     body = realize.block.body if isinstance(realize, BlockRealize) and is_root else realize
     statements = body.seq if isinstance(body, SeqStmt) else (body,)
-    kept = [stmt for stmt in statements if not _stores(stmt) or not _stores(stmt) <= outputs]
+    kept = [
+        stmt
+        for stmt in statements
+        if not stored_buffers(stmt) or not stored_buffers(stmt) <= outputs
+    ]
     mentioned = {node for stmt in kept for node in walk(stmt)}
     if not kept or mentioned & {x for b in outputs for x in (b, b.data)}:
         return None
@@ -161,10 +166,6 @@ def _without(kernel: PrimFunc, dropped: Collection[int]) -> PrimFunc | None:
     map_ = {p: b for p, b in kernel.buffer_map.items() if p in params}
     attrs = {key: value for key, value in kernel.attrs.items() if key != "global_symbol"}
     return PrimFunc(params, new, buffer_map=map_, attrs=Attrs(attrs))
-
-
-def _stores(stmt: Stmt) -> set[Buffer]:
-    return {node.buffer for node in walk(stmt) if isinstance(node, BufferStore)}
 
 
 def _are_bound_without(kernel: PrimFunc, outputs: Collection[Buffer]) -> bool:

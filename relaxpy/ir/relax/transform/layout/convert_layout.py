@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -347,14 +348,8 @@ def _of_one_kind(layouts: Layouts, initial: Layouts) -> bool:
 
 def _has_unknown_rank(expr: rx.Expr) -> bool:
     """Whether an operand is a tensor of unknown rank, or a tuple with one."""
-    pending = [expr.struct_info]
-    while pending:
-        sinfo = pending.pop()
-        if isinstance(sinfo, rx.TensorStructInfo) and initial_layouts(sinfo) is None:
-            return True
-        if isinstance(sinfo, rx.TupleStructInfo):
-            pending += sinfo.fields
-    return False
+    infos = preorder([expr.struct_info], lambda s: getattr(s, "fields", ()))
+    return any(isinstance(s, rx.TensorStructInfo) and initial_layouts(s) is None for s in infos)
 
 
 def _with(expr: rx.Expr, **fields: rx.Expr | Iterable[rx.Expr]) -> rx.Expr:

@@ -21,6 +21,7 @@ from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import LAYOUT_FREE
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.analysis.facts import loaded_buffers, stored_buffers
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt
@@ -115,7 +116,7 @@ def _divided(func: PrimFunc) -> _Kernels | None:
     rewritten: dict[int, Buffer] = {}
     buffers = func.buffer_map_items
     for stmt in preproc:
-        [read], [written] = _loaded(stmt), _stored(stmt)
+        [read], [written] = loaded_buffers(stmt), stored_buffers(stmt)
         if read not in buffers or written not in root.alloc_buffers:
             return None
         rewritten[buffers.index(read)] = written
@@ -123,7 +124,7 @@ def _divided(func: PrimFunc) -> _Kernels | None:
     sources = {*originals, *(buffer.data for buffer in originals)}
     constant = all(isinstance(n, tir.IntImm) for b in rewritten.values() for n in b.shape)
     is_private = all(_mentioned(s).isdisjoint(sources) for s in rest) and all(
-        _stored(s).isdisjoint(rewritten.values()) for s in rest
+        stored_buffers(s).isdisjoint(rewritten.values()) for s in rest
     )
     if len(rewritten) < len(preproc) or not constant or not is_private:
         return None
@@ -170,18 +171,8 @@ def _is_preproc(stmt: Stmt) -> bool:
         len(blocks) == 1
         and bool(blocks[0].annotations.get(PREPROC))
         and not blocks[0].alloc_buffers
-        and len(_loaded(stmt)) == len(_stored(stmt)) == 1
+        and len(loaded_buffers(stmt)) == len(stored_buffers(stmt)) == 1
     )
-
-
-def _loaded(stmt: Stmt) -> set[Buffer]:
-    """The buffers that a statement loads from."""
-    return {node.buffer for node in walk(stmt) if isinstance(node, BufferLoad)}
-
-
-def _stored(stmt: Stmt) -> set[Buffer]:
-    """The buffers that a statement stores to."""
-    return {node.buffer for node in walk(stmt) if isinstance(node, BufferStore)}
 
 
 def _mentioned(stmt: Stmt) -> set[Buffer | tir.Var]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from typing_extensions import override
 
@@ -11,7 +11,11 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
+from relaxpy.ir.relax.analysis.variables import (
+    binding_key,
+    binding_vars,
+    occurring_vars,
+)
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten, with_bindings
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
@@ -53,17 +57,12 @@ class _Kills(LoweringRewriter):
             kills: list[rx.Binding] = []
             for binding in block.bindings:
                 bindings.append(binding)
-                here = killers.get(_key(binding), ())
+                here = killers.get(binding_key(binding), ())
                 (kills if isinstance(block, rx.DataflowBlock) else bindings).extend(here)
             blocks.append(with_bindings(block, bindings))
             if kills:
                 blocks.append(rx.BindingBlock(tuple(kills)))
         return rebuild(seq, blocks=tuple(blocks))
-
-
-def _key(binding: rx.Binding) -> object:
-    """What identifies a binding: its variable, or else the cast itself."""
-    return binding if binding.var is None else binding.var
 
 
 def _killers(seq: rx.SeqExpr) -> dict[object, list[rx.VarBinding]]:
@@ -72,12 +71,12 @@ def _killers(seq: rx.SeqExpr) -> dict[object, list[rx.VarBinding]]:
     last: dict[rx.Var, object] = {}
     for block in seq.blocks:
         for binding in block.bindings:
-            for var in _used(binding):
+            for var in binding_vars(binding):
                 if var in bound:
-                    last[var] = _key(binding)
+                    last[var] = binding_key(binding)
             value = binding.value
             if isinstance(value, rx.Call) and isinstance(value.op, Op) and value.op.record.releases:
-                for var in _used(binding):
+                for var in binding_vars(binding):
                     bound.pop(var, None)
             killer = _killer(binding)
             if killer and type(binding.var) is rx.Var:
@@ -90,10 +89,6 @@ def _killers(seq: rx.SeqExpr) -> dict[object, list[rx.VarBinding]]:
             call = rx.Call(Op.get(bound[var]), (var,), span=var.span)
             result.setdefault(key, []).append(rx.VarBinding(rx.Var("_"), call, var.span))
     return result
-
-
-def _used(binding: rx.Binding) -> Iterable[rx.Var]:
-    return {var: None for node in binding_operands(binding) for var in occurring_vars(node)}
 
 
 def _killer(binding: rx.Binding) -> str | None:
