@@ -16,6 +16,7 @@ from typing import (
     Self,
     TypeAlias,
     TypeVar,
+    cast,
     overload,
 )
 
@@ -75,7 +76,7 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         key = None if bound is None or kind.decides else self._key(kind.name, bound.arguments)
         if before is not None and key in before.later:
             self._step = before.later[key]
-            result: Any = self._repeat(self._step)
+            result = cast("R", self._repeat(self._step))
         else:
             try:
                 result = changed(self, args, kwargs)
@@ -96,7 +97,7 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         outputs = result if isinstance(result, list) else () if result is None else (result,)
         inst = Instruction(kind, *kind.packed(arguments), tuple(outputs))  # type: ignore[arg-type]
         self.trace.append(inst, self._decided)
-        return result  # type: ignore[no-any-return]
+        return result
 
     def changed(self: S, args: Any, kwargs: Any) -> R:
         saved = {name: state.copy() for name, state in self._states.items()}
@@ -336,7 +337,8 @@ class ScheduledKernels:
                     return type(value), value
                 case tuple() | list():
                     return tuple(map(plain, value))
-            raise KeyError
+                case _:
+                    raise KeyError
 
         try:
             return kind, tuple(plain(v) for name, v in arguments.items() if name != "self")
@@ -347,7 +349,8 @@ class ScheduledKernels:
         """Return the step that a primitive with this result has made, if there is room for it."""
         if len(known) == _MOST_STEPS:
             return None
-        state, items = self._state("main"), None
+        state = self._state("main")
+        items: list[_Item] | _Item | None = None
         if isinstance(result, list):
             items = [self._items[rv][1] for rv in result]
         elif result is not None:
@@ -362,7 +365,9 @@ class ScheduledKernels:
             state.become(step.func, step.renewed)
 
         def named(item: _Item) -> BlockRV | LoopRV:
-            return self._enter(state, BlockRV() if isinstance(item, Block) else LoopRV(), item)
+            if isinstance(item, Block):
+                return self._block_rv(state, item)
+            return self._enter(state, LoopRV(), item)
 
         items = step.items
         if isinstance(items, list):
