@@ -373,6 +373,39 @@ DECISIONS = """
             X[i, k + 1] = X[i, k] * 2 + 1
 => X: scalar loop | loop k carries a dependence on X
 
+# a table of literals is filled before the loops
+    W = T.alloc_buffer((2,), "int32")
+    for i, j in T.grid(3, 4):
+        W[0] = 5
+        if j > 1:
+            W[1] = -2
+        X[i, j] = Y[i, j] * W[j // 2]
+=> root: single element
+=> root: single element
+=> root: elementwise
+
+# an element with two values is no table
+    W = T.alloc_buffer((1,), "int32")
+    for i in range(4):
+        W[0] = 5
+        if i > 1:
+            W[0] = 6
+        A[i] = B[i] * W[0]
+=> root: scalar loop
+=> root: scalar loop
+=> root: scalar loop
+
+# a table that is filled where memory says
+    W = T.alloc_buffer((1,), "int32")
+    for i in range(4):
+        W[0] = 5
+        if P[i] > 1:
+            W[0] = 5
+        A[i] = B[i] * W[0]
+=> root: scalar loop
+=> root: scalar loop
+=> root: scalar loop
+
 # a group runs in its loops
     for i in range(4):
         while A[i] < 3:

@@ -16,6 +16,7 @@ from relaxpy.exec.kernel.plan.memory import shared_memory
 from relaxpy.exec.kernel.plan.reshapes import reshaped_parameters, reshapes_first
 from relaxpy.exec.kernel.plan.schedule import schedule
 from relaxpy.exec.kernel.plan.statements import statements_of
+from relaxpy.exec.kernel.plan.tables import fill_tables_first
 from relaxpy.exec.kernel.plan.tree import Plan, accesses, runs
 from relaxpy.exec.runtime.counts import with_checked_counts
 from relaxpy.ir.arith.algebra.affine import as_poly
@@ -35,7 +36,8 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     func = with_checked_counts(with_float_intrinsics(inline_shared(func)))
     buffers = list(func.buffer_map.values())
     shape_vars = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
-    nest = with_initialisation(expand_locals(read(func, shape_vars), buffers), shape_vars)
+    nest = fill_tables_first(read(func, shape_vars))
+    nest = with_initialisation(expand_locals(nest, buffers), shape_vars)
     nest = normalise_loops(nest, shape_vars)
     aliased = {*nest.views, *nest.views.values()}
     local = [entry.buffer for entry in nest.local]

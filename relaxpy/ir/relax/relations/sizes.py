@@ -115,7 +115,4 @@ def _without_large_shapes(
         return cast("I", replace(info, shape=None)) if large - known else info
     if isinstance(info, rx.FuncStructInfo):
         return cast("I", info)
-    return cast(
-        "I",
-        shape_vars.map_nested(lambda part: _without_large_shapes(part, sizes, operands), info),
-    )
+    return shape_vars.map_nested(lambda part: _without_large_shapes(part, sizes, operands), info)
