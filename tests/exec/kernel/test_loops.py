@@ -162,8 +162,11 @@ def test_a_local_buffer_belongs_to_one_thread(target: str) -> None:
     written_again = in_two_loops((1,), "0", "own[0] = A[v]")
     relaxpy.compile(written_again, target)["staged"](a, b)
     np.testing.assert_array_equal(b, a + 1)
-    with pytest.raises(CompileError, match=r"each thread of threadIdx\.x has a local buffer own"):
-        relaxpy.compile(in_two_loops((1,), "0"), target)
+    for index in ("0", "v // 4", "(v + 4) // 4 - 1"):
+        with pytest.raises(CompileError, match=r"each thread of threadIdx\.x has a local buffer"):
+            relaxpy.compile(in_two_loops((1,), index), target)
+    relaxpy.compile(in_two_loops((2, 2), "v // 2, v % 2"), target)["staged"](a, b)
+    np.testing.assert_array_equal(b, a * 2 + 1)
 
 
 @T.prim_func

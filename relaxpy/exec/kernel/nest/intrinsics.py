@@ -11,7 +11,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call, Cast, PrimExpr, Var
+from relaxpy.ir.tir.expr import Call, Cast, Div, FloorDiv, PrimExpr, Var
 from relaxpy.ir.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
@@ -90,7 +90,7 @@ def _check_local_buffers(func: PrimFunc, name: str, threads: Sequence[For]) -> N
         own = _depends(loop)
         for access in occurrences(loop.body, BufferLoad, BufferStore):
             assert isinstance(access, BufferLoad | BufferStore)
-            used = {var for index in access.indices for var in occurrences(index, Var)}
+            used = {var for index in access.indices for var in _distinguished(index)}
             if access.buffer in shared and own.isdisjoint(used):
                 first.setdefault(access.buffer, access)
                 if isinstance(access, BufferStore):
@@ -114,7 +114,7 @@ def _thread(loop: For) -> str:
 
 
 def _depends(loop: For) -> set[Var]:
-    """The variables in `loop` whose values differ between its iterations."""
+    """The variables in `loop` whose values tell its iterations apart, perhaps with others."""
     found = {loop.loop_var}
     for node in reversed(list(occurrences(loop.body, BlockRealize, For, LetStmt))):  # outer first
         assert isinstance(node, BlockRealize | For | LetStmt)
@@ -122,8 +122,16 @@ def _depends(loop: For) -> set[Var]:
             bound = list(zip((v.var for v in node.block.iter_vars), node.iter_values, strict=True))
         else:
             bound = [(node.loop_var, node.min) if isinstance(node, For) else (node.var, node.value)]
-        found.update(v for v, x in bound if not found.isdisjoint(occurrences(x, Var)))
+        found.update(v for v, x in bound if not found.isdisjoint(_distinguished(x)))
     return found
+
+
+def _distinguished(value: Node) -> set[Var]:
+    """The variables of an expression, but not of quotients, which several of their values share."""
+    if isinstance(value, FloorDiv | Div):
+        return set()
+    own = {value} if isinstance(value, Var) else set()
+    return own.union(*map(_distinguished, value._children()))
 
 
 def with_float_intrinsics(func: PrimFunc) -> PrimFunc:

@@ -10,13 +10,12 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.dtype import INT32, INT64
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import map_children, rebuild
+from relaxpy.ir.core.traverse import map_children, rebuild, rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -56,14 +55,14 @@ class ForceNarrowIndexToInt32(Pass):
         if narrow is mod:
             return mod
 
-        def fitted(binding: rx.Binding, block: rx.BindingBlock) -> rx.Expr | None:
-            return _fitted(binding.value, narrow)
+        def fitted(func: rx.Function) -> Node:
+            return rewrite(func, lambda node: _fitted(node, narrow))
 
-        result = map_functions(narrow, rx.Function, lambda func: map_bindings(func, fitted))
+        result = map_functions(narrow, rx.Function, fitted)
         return normalize_module(result)
 
 
-def _fitted(call: rx.Expr, mod: IRModule) -> rx.Expr | None:
+def _fitted(call: Node, mod: IRModule) -> Node | None:
     """A call of a kernel with its scalars in the datatypes that the kernel takes."""
     match call:
         case rx.Call(args=(rx.GlobalVar() as kernel, operands, rx.ShapeExpr(values=values))):
