@@ -275,7 +275,8 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         """
         check_type(expr, BaseFunc, "expected a function", hint=_hint_for(expr))
         check_type(functions, Mapping | None, "functions of a module are in a dict")
-        entries = dict[GlobalVar | str, BaseFunc](functions or {})
+        entries: dict[GlobalVar | str, BaseFunc] = {}
+        entries.update(cast("dict[GlobalVar | str, BaseFunc]", functions or {}))
         known = {key.name_hint if isinstance(key, GlobalVar) else key: key for key in entries}
         names = chain(("main",), map("main_{}".format, count(1)))
         name = expr.attrs.get("global_symbol") or next(n for n in names if n not in known)
