@@ -274,10 +274,14 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
         one.
         """
         check_type(expr, BaseFunc, "expected a function", hint=_hint_for(expr))
-        module, symbol = IRModule(functions), expr.attrs.get("global_symbol")
+        check_type(functions, Mapping | None, "functions of a module are in a dict")
+        entries: dict[GlobalVar | str, BaseFunc] = {}
+        entries.update(cast("dict[GlobalVar | str, BaseFunc]", functions or {}))
+        known = {key.name_hint if isinstance(key, GlobalVar) else key: key for key in entries}
         names = chain(("main",), map("main_{}".format, count(1)))
-        module[str(symbol or next(name for name in names if name not in module))] = expr
-        return module
+        name = expr.attrs.get("global_symbol") or next(n for n in names if n not in known)
+        entries[known.get(str(name), str(name))] = expr
+        return IRModule(cast("Mapping[str, BaseFunc]", entries))
 
 
 def _hint_for(func: object) -> str | None:

@@ -348,7 +348,7 @@ def f(n: T.int32):
 @R.function
 def main(x: Tensor((3,), "float32")):
 #           ^^^^^^ unknown name 'Tensor' [WF-2a]
-# hint: did you mean `R.Tensor`?
+# hint: did you mean `R.Tensor` or `T.Tensor`?
     return x
 --- names without their namespace or in another get it, 2
 @R.function
