@@ -48,10 +48,14 @@ def _as_params(params: rx.Var | Sequence[rx.Var]) -> tuple[rx.Var, ...]:
 
 
 def _add_callee(
-    table: FunctionTable, out: Emitter, opened: Sequence[_OpenFunction], *callee: Any
+    table: FunctionTable,
+    out: Emitter,
+    functions: Sequence[_OpenFunction],
+    func: rx.BaseFunc,
+    symbol: str,
 ) -> rx.GlobalVar:
-    reserved = {*out.ctx.signatures, *(func.name for func in opened)}
-    return table.add_with_callees(*callee, reserved)
+    reserved = {*out.ctx.signatures, *(opened.name for opened in functions)}
+    return table.add_with_callees(func, symbol, reserved)
 
 
 _active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", default=())
