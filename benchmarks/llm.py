@@ -264,7 +264,7 @@ def main() -> int:
     )
     for width in options.widths:
         contestants: dict[str, Callable[[], Any]] = {
-            "relaxpy": lambda width=width: Ours(config, weights, width),  # type: ignore[misc]
+            "relaxpy": lambda width=width: Ours(config, weights, width)  # type: ignore[misc]
         }
         if width in GGUF_TYPES:
             contestants["llama.cpp"] = lambda width=width: LlamaCpp(config, weights, width)  # type: ignore[misc]

@@ -281,8 +281,7 @@ def rows() -> Iterator[Row]:
     yield Row("ResNet-18", network, (image,), experts.ResidualNetwork(weights), 1)
     values = (floats(4096, 1024),)
     moments = model(
-        lambda emit, x: tuple(emit(f(x, 1)) for f in (op.sum, op.mean, op.variance, op.max)),
-        values,
+        lambda emit, x: tuple(emit(f(x, 1)) for f in (op.sum, op.mean, op.variance, op.max)), values
     )
     yield Row("sum, mean, variance, max", moments, values, experts.moments, 1)
 

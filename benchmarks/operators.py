@@ -315,11 +315,7 @@ def movements() -> Iterator[Row]:
     copy = np.ascontiguousarray
     yield Row("movements", "permute_dims", op.permute_dims, (x,), lambda v: copy(v.T))
     yield Row(
-        "movements",
-        "concat",
-        lambda *v: op.concat(v, 1),
-        (x, x),
-        lambda *v: np.concatenate(v, 1),
+        "movements", "concat", lambda *v: op.concat(v, 1), (x, x), lambda *v: np.concatenate(v, 1)
     )
     yield Row(
         "movements",

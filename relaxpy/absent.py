@@ -38,11 +38,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "cache_read, cache_write, reindex and compute_at stage data, and sample_perfect_tile draws "
         "factors",
     ),
-    (
-        "Schedule",
-        "unsafe_hide_buffer_access",
-        "blocks have the regions that their bodies access",
-    ),
+    ("Schedule", "unsafe_hide_buffer_access", "blocks have the regions that their bodies access"),
     ("te", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "meta_schedule auto_scheduler autotvm", _NOT_TUNED),

@@ -23,9 +23,7 @@ def main() -> None:
 
 
 def parameter(
-    *values: object,
-    ids: Sequence[str] | None = None,
-    by_dict: Mapping[str, object] | None = None,
+    *values: object, ids: Sequence[str] | None = None, by_dict: Mapping[str, object] | None = None
 ) -> Any:
     """A fixture that runs every test that uses it once for each of `values`.
 

@@ -351,10 +351,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST]]]:
         case ast.Raise(exc=ast.expr()):
             yield "raise -> pass", lambda n: ast.Pass()
         case ast.AugAssign():
-            yield (
-                "x op= y -> x = y",
-                lambda n: ast.Assign([n.target], n.value, lineno=n.lineno),
-            )
+            yield ("x op= y -> x = y", lambda n: ast.Assign([n.target], n.value, lineno=n.lineno))
         case ast.Expr(value=ast.Call() | ast.Yield() | ast.YieldFrom() as value):
             kept = isinstance(value, ast.Yield | ast.YieldFrom)
             # A generator stays one without its last yield.

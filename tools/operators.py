@@ -24,14 +24,7 @@ from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from docstrings import (  # noqa: E402
-    entries,
-    escaped,
-    sections,
-    sentence,
-    toctree,
-    written_or_checked,
-)
+from docstrings import entries, escaped, sections, sentence, toctree, written_or_checked  # noqa: E402
 
 from tests.ir.relax.op.cases import CASES, Case  # noqa: E402
 

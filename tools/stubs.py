@@ -26,8 +26,7 @@ def signature(function: Any) -> str:
     """Return the parameters for the stub: names, kinds, and whether they have defaults."""
     plain = [
         p.replace(
-            annotation=Any,
-            default=p.default if p.default is inspect.Parameter.empty else ...,
+            annotation=Any, default=p.default if p.default is inspect.Parameter.empty else ...
         )
         for p in inspect.signature(function).parameters.values()
         if p.name != "span"

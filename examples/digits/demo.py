@@ -115,10 +115,7 @@ def speed(
     for batch in BATCHES:
         pictures = np.resize(x, (batch, 64))
         ours, theirs = interleaved(
-            [
-                partial(main, pictures, *weights),
-                partial(numpy_model.main, pictures, *weights),
-            ],
+            [partial(main, pictures, *weights), partial(numpy_model.main, pictures, *weights)],
             samples=samples,
         )
         table.add_row(str(batch), str(ours), str(theirs), f"{ours.ratio(theirs):.2f}")

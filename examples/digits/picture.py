@@ -39,9 +39,7 @@ def draw(pixels: NDArray[np.floating[Any]], console: Console) -> Text:
 
 
 def gallery(
-    pictures: NDArray[np.floating[Any]],
-    captions: Sequence[str | Text],
-    console: Console,
+    pictures: NDArray[np.floating[Any]], captions: Sequence[str | Text], console: Console
 ) -> Table:
     """Pictures of 8 x 8 pixels side by side, each over its caption."""
     table = Table.grid(padding=(0, 2, 0, 0))

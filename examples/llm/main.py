@@ -67,9 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.seed,
     )
     model = LanguageModel.from_folder(
-        arguments.folder,
-        quantization=arguments.quantization,
-        cache_dtype=arguments.cache_dtype,
+        arguments.folder, quantization=arguments.quantization, cache_dtype=arguments.cache_dtype
     )
     if tokenizer is None:
         try:

@@ -8,9 +8,7 @@ from relaxpy.script import ir as I, relax as R, tir as T
 class Before:
     @T.prim_func(private=True)
     def scale(
-        x: T.Buffer((4,), "float32"),
-        w: T.Buffer((4,), "float32"),
-        y: T.Buffer((4,), "float32"),
+        x: T.Buffer((4,), "float32"), w: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")
     ):
         for i in range(4):
             y[i] = x[i] * w[i]
@@ -28,9 +26,7 @@ class Before:
 class After:
     @T.prim_func(private=True)
     def scale1(
-        x: T.Buffer((4,), "float32"),
-        w: T.Buffer((4,), "float32"),
-        y: T.Buffer((4,), "float32"),
+        x: T.Buffer((4,), "float32"), w: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")
     ):
         T.func_attr({"layout_free_buffers": [1]})
         for i in range(4):

@@ -8,9 +8,7 @@ from relaxpy.script import ir as I, relax as R
 class Before:
     @R.function
     def main(
-        x: R.Tensor((4,), "float32"),
-        v: R.Tensor((4,), "float32"),
-        w: R.Tensor((4,), "float32"),
+        x: R.Tensor((4,), "float32"), v: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")
     ):
         R.func_attr({"num_input": 1})
         y = R.multiply(x, v)

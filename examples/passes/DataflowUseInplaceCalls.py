@@ -36,10 +36,7 @@ class After:
         with R.dataflow():
             y = R.exp(x)
             z = R.call_tir_inplace(
-                cls.add_inplace,
-                (y, x),
-                inplace_indices=[0],
-                out_sinfo=R.Tensor((4,), "float32"),
+                cls.add_inplace, (y, x), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
             )
             R.output(z)
         return z

@@ -39,9 +39,7 @@ class After:
                 y[vi, vj] = T.min(
                     y[vi, vj],
                     T.if_then_else(
-                        T.Cast("float64", sample[vi, vj]) < sums[rows[vi, vj], vk],
-                        vk,
-                        c - 1,
+                        T.Cast("float64", sample[vi, vj]) < sums[rows[vi, vj], vk], vk, c - 1
                     ),
                 )
 

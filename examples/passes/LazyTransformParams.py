@@ -7,9 +7,7 @@ from relaxpy.script import ir as I, relax as R
 @I.ir_module
 class Before:
     @R.function
-    def transform_params(
-        params: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")),
-    ):
+    def transform_params(params: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
         w = params[1]
         y = R.exp(w)
         result = (y,)

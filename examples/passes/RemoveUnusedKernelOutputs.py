@@ -8,9 +8,7 @@ from relaxpy.script import ir as I, relax as R, tir as T
 class Before:
     @T.prim_func(private=True)
     def both(
-        a: T.Buffer((4,), "float32"),
-        b: T.Buffer((4,), "float32"),
-        c: T.Buffer((4,), "float32"),
+        a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")
     ):
         for i in range(4):
             with T.block("b"):
@@ -37,9 +35,7 @@ class Before:
 class After:
     @T.prim_func(private=True)
     def both(
-        a: T.Buffer((4,), "float32"),
-        b: T.Buffer((4,), "float32"),
-        c: T.Buffer((4,), "float32"),
+        a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")
     ):
         for i in range(4):
             with T.block("b"):

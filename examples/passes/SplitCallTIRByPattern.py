@@ -18,9 +18,7 @@ class Patterns:
 class Before:
     @T.prim_func(private=True)
     def kernel(
-        a: T.Buffer((4,), "float32"),
-        b: T.Buffer((4,), "float32"),
-        c: T.Buffer((4,), "float32"),
+        a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")
     ):
         t = T.alloc_buffer((4,), "float32")
         for i in range(4):
@@ -42,9 +40,7 @@ class Before:
 class After:
     @T.prim_func(private=True)
     def unfused_epilogue(
-        t: T.Buffer((4,), "float32"),
-        b: T.Buffer((4,), "float32"),
-        c: T.Buffer((4,), "float32"),
+        t: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")
     ):
         for i in range(4):
             with T.block("c"):

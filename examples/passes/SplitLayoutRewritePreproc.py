@@ -8,9 +8,7 @@ from relaxpy.script import ir as I, relax as R, tir as T
 class Before:
     @T.prim_func(private=True)
     def kernel(
-        x: T.Buffer((4,), "float32"),
-        w: T.Buffer((4,), "float32"),
-        y: T.Buffer((4,), "float32"),
+        x: T.Buffer((4,), "float32"), w: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")
     ):
         T.func_attr({"layout_free_buffers": [1]})
         rows = T.alloc_buffer((2, 2), "float32")

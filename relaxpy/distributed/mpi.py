@@ -67,13 +67,7 @@ def _of_arrays(combine: np.ufunc) -> MPI.Op:
 
 _INTEGERS = {"sum": MPI.SUM, "avg": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
 _FLOATS = _INTEGERS | {"max": _of_arrays(np.maximum), "min": _of_arrays(np.minimum)}
-_BOOLEANS = {
-    "sum": MPI.LOR,
-    "max": MPI.LOR,
-    "prod": MPI.LAND,
-    "min": MPI.LAND,
-    "avg": MPI.LAND,
-}
+_BOOLEANS = {"sum": MPI.LOR, "max": MPI.LOR, "prod": MPI.LAND, "min": MPI.LAND, "avg": MPI.LAND}
 
 
 _MOVED = frozenset("?bhilqBHILQfd")

@@ -51,10 +51,7 @@ def as_module(mod: object, taker: str) -> IRModule:
             f"decorate it: @I.ir_module class {mod.__name__}",
         )
     elif callable(mod) and hasattr(mod, "__code__"):
-        found, hint = (
-            "a plain Python function",
-            "decorate it with @R.function or @T.prim_func",
-        )
+        found, hint = ("a plain Python function", "decorate it with @R.function or @T.prim_func")
     elif isinstance(mod, str) and not mod.endswith(tuple(_READERS)):
         found, hint = "a string", "relaxpy.script.from_source(text) reads a program"
     elif isinstance(mod, (str, PathLike)):

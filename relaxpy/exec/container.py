@@ -92,9 +92,7 @@ class Container:
     def of(cls, content: Mapping[str, Any], sections: Sections) -> Self:
         """The container of a table, in which arrays are numbers of sections."""
         table = json.dumps(
-            {"content": content, "sections": sections.rows},
-            separators=(",", ":"),
-            allow_nan=False,
+            {"content": content, "sections": sections.rows}, separators=(",", ":"), allow_nan=False
         )
         return cls(table, content, sections)
 

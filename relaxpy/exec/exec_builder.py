@@ -320,10 +320,7 @@ class _Machine:
     """Runs instructions, one after the other."""
 
     def __init__(
-        self,
-        functions: Mapping[str, Code],
-        constants: Sequence[Any],
-        instrument: Instrument | None,
+        self, functions: Mapping[str, Code], constants: Sequence[Any], instrument: Instrument | None
     ) -> None:
         self._functions = functions
         self._constants = constants

@@ -95,10 +95,7 @@ def without_callees(func: BaseFunc) -> BaseFunc:
 
 
 def link_function(
-    func: BaseFunc,
-    name: str,
-    present: Mapping[str, BaseFunc],
-    taken: Container[str],
+    func: BaseFunc, name: str, present: Mapping[str, BaseFunc], taken: Container[str]
 ) -> tuple[str, dict[str, BaseFunc]]:
     """Return the name that `func`, added as `name`, gets in a module, and all new entries by name.
 

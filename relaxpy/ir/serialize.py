@@ -59,10 +59,7 @@ _MAX_PRIM_EXPR = 100_000
 #: that contain them but do not count themselves, such as calls.
 _COUNTED = (tir.PrimExpr, tir_stmt.Stmt, ty.Type, rx.If, rx.SeqExpr, rx.BaseFunc)
 _CONTAINERS = (rx.Call, rx.Tuple, rx.TupleGetItem, rx.VarBinding, rx.MatchCast, rx.BindingBlock)
-_ENUMS: dict[str, type[IntEnum]] = {
-    "ForKind": tir_stmt.ForKind,
-    "IterVarKind": tir.IterVarKind,
-}
+_ENUMS: dict[str, type[IntEnum]] = {"ForKind": tir_stmt.ForKind, "IterVarKind": tir.IterVarKind}
 _ABSTRACT = (
     Node,
     *(rx.Expr, rx.StructInfo, rx.BaseFunc, ty.Type, tir.PrimExpr, tir_stmt.Stmt),

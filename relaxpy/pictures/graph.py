@@ -68,10 +68,7 @@ class Graph:
         """
         target = Path(fspath(path)) if isinstance(path, (str, PathLike)) else None
         if target is None or target.suffix not in _FORMATS:
-            raise unexpected(
-                path,
-                f"expected the path of a file {', '.join(_FORMATS)}",
-            )
+            raise unexpected(path, f"expected the path of a file {', '.join(_FORMATS)}")
         target.write_text(_FORMATS[target.suffix](self), encoding="utf-8")
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:

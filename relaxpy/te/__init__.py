@@ -21,20 +21,10 @@ from relaxpy.ir.te.tensor import (
     var as var,
 )
 from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
-from relaxpy.ir.tir.intrin import (
-    pow as _pow,
-)
+from relaxpy.ir.tir.intrin import pow as _pow
 from relaxpy.ir.tir.maths import *
-from relaxpy.ir.tir.ops import (
-    floordiv as floordiv,
-    floormod as floormod,
-    mul as _mul,
-    sub as _sub,
-)
-from relaxpy.ir.tir.reduce import (
-    all as all,
-    any as any,
-)
+from relaxpy.ir.tir.ops import floordiv as floordiv, floormod as floormod, mul as _mul, sub as _sub
+from relaxpy.ir.tir.reduce import all as all, any as any
 from relaxpy.missing import hint_at_absent as _hint_at_absent
 
 AXIS_SEPARATOR = _IndexMap.AXIS_SEPARATOR

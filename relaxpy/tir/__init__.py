@@ -107,10 +107,7 @@ from relaxpy.ir.tir.ops import (
     sub as _sub,
 )
 from relaxpy.ir.tir.prim_func.function import PrimFunc as PrimFunc
-from relaxpy.ir.tir.reduce import (
-    CommReducer as CommReducer,
-    Reduce as Reduce,
-)
+from relaxpy.ir.tir.reduce import CommReducer as CommReducer, Reduce as Reduce
 from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
 from relaxpy.ir.tir.schedule.scheduled import StmtSRef as StmtSRef
 from relaxpy.ir.tir.stmt import (

@@ -13,9 +13,7 @@ from relaxpy.ir.tir.transform.lower_blocks import (
     LowerInitBlock as LowerInitBlock,
     UnrollLoop as UnrollLoop,
 )
-from relaxpy.ir.tir.transform.narrow_index import (
-    ForceNarrowIndexToInt32 as ForceNarrowIndexToInt32,
-)
+from relaxpy.ir.tir.transform.narrow_index import ForceNarrowIndexToInt32 as ForceNarrowIndexToInt32
 from relaxpy.ir.tir.transform.remove_no_op import (
     RemoveAssume as RemoveAssume,
     RemoveNoOp as RemoveNoOp,

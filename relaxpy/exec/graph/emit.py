@@ -11,14 +11,7 @@ from relaxpy.exec.graph.regions import RegionEmitter, conjunction, constants_nam
 from relaxpy.exec.native.calls.entry import Integer, call_kernel, emit_entry, size_names
 from relaxpy.exec.native.calls.interpreter import call_python, data_of, new_array
 from relaxpy.exec.native.calls.static_entry import StaticEntry, is_static
-from relaxpy.exec.native.llvm.function import (
-    I32,
-    I64,
-    POINTER,
-    VOID,
-    Function,
-    Value,
-)
+from relaxpy.exec.native.llvm.function import I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.tir.expr import IntImm
@@ -184,12 +177,7 @@ class GraphEmitter:
         return f.branch(f.compare("eq", status, 0), build, lambda: [null])[0]
 
     def _built(
-        self,
-        f: Function,
-        value: Result,
-        objects: Value,
-        arrays: Sequence[Value],
-        used: set[int],
+        self, f: Function, value: Result, objects: Value, arrays: Sequence[Value], used: set[int]
     ) -> Value:
         """A new reference to the result; the first use of an output takes over its reference."""
         if isinstance(value, tuple):

@@ -132,8 +132,7 @@ def rollback(title: str, *arrays: Array) -> Iterator[None]:
         for array, copy in copies:
             array[...] = copy
         raise RuntimeCheckError(
-            f"{kernel}: the memory of buffer {' or '.join(frozen)} is read-only",
-            hint="pass a copy",
+            f"{kernel}: the memory of buffer {' or '.join(frozen)} is read-only", hint="pass a copy"
         ).with_traceback(error.__traceback__) from None
 
 

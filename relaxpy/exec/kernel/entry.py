@@ -111,10 +111,7 @@ def _decorator(kinds: tuple[Kind, ...], exclusions: tuple[Exclusion, ...]) -> Ke
     handler = ast.ExceptHandler(py.path("Exception"), None, [py.assign("fits", False)])
     body += [
         ast.Try([py.assign("fits", py.compare(forms, ast.Eq, last))], [handler], [], []),
-        py.when(
-            py.negated("fits"),
-            [py.do(py.call("bind", tuple(names))), py.assign(last, forms)],
-        ),
+        py.when(py.negated("fits"), [py.do(py.call("bind", tuple(names))), py.assign(last, forms)]),
     ]
     tests = [
         py.call("overlap", names[e.target], tuple(names[n] for n in e.others), e.same)

@@ -11,12 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.kernel.arguments import (
-    Array,
-    fail,
-    small,
-    strided_view,
-)
+from relaxpy.exec.kernel.arguments import Array, fail, small, strided_view
 from relaxpy.exec.kernel.foreign import OutOfMemory, call_external, constant, overlay
 from relaxpy.exec.kernel.products import contract, dot, matmul, stays_finite
 from relaxpy.exec.kernel.row_blocks import blocks, combine

@@ -9,13 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.kernel.arguments import (
-    Array,
-    check_layout,
-    conversion,
-    described,
-    scalar,
-)
+from relaxpy.exec.kernel.arguments import Array, check_layout, conversion, described, scalar
 from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.dtype import INT64

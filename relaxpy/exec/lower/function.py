@@ -435,13 +435,7 @@ class FunctionLowering(CallLowering):
         return frozenset(used_vars(self._func))
 
     def _declared_result(
-        self,
-        sinfo: rx.StructInfo,
-        title: str,
-        value: ast.expr,
-        span: Span | None,
-        *,
-        always: bool,
+        self, sinfo: rx.StructInfo, title: str, value: ast.expr, span: Span | None, *, always: bool
     ) -> None:
         """DER-29; the null object passes, unless the value is `always` checked."""
         captured = self._captured_vars([sinfo], self._scope)

@@ -15,13 +15,7 @@ from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.kernel import (
-    Kernel,
-    NativeUnchecked,
-    Unchecked,
-    compile_kernel,
-    runtime,
-)
+from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked, compile_kernel, runtime
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
@@ -292,9 +286,7 @@ class ModuleLowering:
 
 
 def lower_module(
-    module: IRModule,
-    new_backend: Callable[[], Backend],
-    instrument: Instrument | None = None,
+    module: IRModule, new_backend: Callable[[], Backend], instrument: Instrument | None = None
 ) -> LoweredModule:
     """Compile every function of `module`, to Python if not natively.
 
@@ -327,10 +319,7 @@ class LoweredModule:
     """
 
     def __init__(
-        self,
-        lowering: ModuleLowering,
-        backend: Backend,
-        instrument: Instrument | None,
+        self, lowering: ModuleLowering, backend: Backend, instrument: Instrument | None
     ) -> None:
         self._lowering, self.backend = lowering, backend
         self._instrument = instrument

@@ -11,22 +11,12 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import (
-    CompileError,
-    MisuseError,
-    RuntimeCheckError,
-    UnknownPackedFuncError,
-)
+from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.exec.kernel.arguments import reinterpreted, rollback
 from relaxpy.exec.kernel.signature import KernelSignature, layout_of
 from relaxpy.exec.runtime.counts import with_checked_counts
 from relaxpy.exec.runtime.registry import call_packed
-from relaxpy.exec.runtime.scalar import (
-    Scalar,
-    ScalarEvaluator,
-    cast,
-    lanes_of,
-)
+from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator, cast, lanes_of
 from relaxpy.exec.runtime.values import Array, Value, describe, empty, prim_value
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.dtype import VOID, DataType

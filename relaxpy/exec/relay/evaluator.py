@@ -394,11 +394,7 @@ def _key(value: Any) -> _Key:
 
 @lru_cache(maxsize=1024)
 def _compiled(
-    op: Op,
-    record: OpRecord,
-    attrs: Attrs,
-    key: tuple[_Key, ...],
-    ty: Type | None,
+    op: Op, record: OpRecord, attrs: Attrs, key: tuple[_Key, ...], ty: Type | None
 ) -> Callable[..., Any]:
     """Return the compiled function of a call; `record` makes it outdated when it changes."""
     operands = record.operands or tuple(f"arg{i}" for i in range(len(key)))

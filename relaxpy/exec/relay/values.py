@@ -241,12 +241,7 @@ def _tensor_mismatch(value: Any, ty: TensorType, type_args: TypeArgs) -> str | N
 
 
 def check_value(
-    value: Any,
-    ty: Type,
-    what: str,
-    rule: str,
-    span: Span | None,
-    type_args: TypeArgs | None = None,
+    value: Any, ty: Type, what: str, rule: str, span: Span | None, type_args: TypeArgs | None = None
 ) -> None:
     """Check that a value has a type, whose parameters are those of `type_args`.
 

@@ -185,9 +185,7 @@ class Matcher:
                 self._category(value, at, Category.TUPLE)
                 if len(value) != len(fields):
                     raise self._fail(
-                        at,
-                        f"it has {counted(len(value), 'field')}, not {len(fields)}",
-                        "MC-13",
+                        at, f"it has {counted(len(value), 'field')}, not {len(fields)}", "MC-13"
                     )
                 for i, (nested, nested_sinfo) in enumerate(zip(value, fields, strict=True)):
                     self._structure(nested, nested_sinfo, at.field(i, nested, nested_sinfo))
@@ -231,17 +229,11 @@ class Matcher:
             self._size(value, sinfo.value, at, "its value", "MC-10")
 
     def _sizes(
-        self,
-        actual: Sequence[int],
-        expected: Sequence[tir.PrimExpr],
-        at: _Location,
-        rule: str,
+        self, actual: Sequence[int], expected: Sequence[tir.PrimExpr], at: _Location, rule: str
     ) -> None:
         if len(actual) != len(expected):
             raise self._fail(
-                at,
-                f"it has {counted(len(actual), 'dimension')}, not {len(expected)}",
-                "MC-5",
+                at, f"it has {counted(len(actual), 'dimension')}, not {len(expected)}", "MC-5"
             )
         for axis, (size, expr) in enumerate(zip(actual, expected, strict=True)):
             self._size(size, expr, at, f"dimension {axis}", rule)

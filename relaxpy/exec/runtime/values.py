@@ -17,13 +17,7 @@ from typing_extensions import TypeIs, override
 
 from relaxpy.description import digits
 from relaxpy.entry import user_facing
-from relaxpy.errors import (
-    FunctionSignatureError,
-    MisuseError,
-    RuntimeCheckError,
-    Span,
-    counted,
-)
+from relaxpy.errors import FunctionSignatureError, MisuseError, RuntimeCheckError, Span, counted
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
 from relaxpy.ir.core.foreign_arrays import read_array

@@ -123,9 +123,7 @@ def assert_prim_expr_equal(lhs: tir.PrimExpr, rhs: tir.PrimExpr) -> None:
 
 
 def check_bool_expr_is_true(
-    bool_expr: tir.PrimExpr,
-    vranges: Mapping[tir.Var, Range],
-    cond: tir.PrimExpr | None = None,
+    bool_expr: tir.PrimExpr, vranges: Mapping[tir.Var, Range], cond: tir.PrimExpr | None = None
 ) -> None:
     """Assert that a condition holds for all values of variables in ranges, where `cond` holds.
 

@@ -23,10 +23,7 @@ from relaxpy.ir.relax.nodes import Expr, ObjectStructInfo, TensorStructInfo
 
 
 def schema_body(
-    node: Node,
-    operands: Sequence[Value],
-    version: int,
-    items: Mapping[Expr, TensorStructInfo],
+    node: Node, operands: Sequence[Value], version: int, items: Mapping[Expr, TensorStructInfo]
 ) -> Graph | None:
     """The body of an operator; None if its schema has none, or there is no schema.
 

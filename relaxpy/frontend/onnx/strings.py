@@ -138,11 +138,9 @@ def tf_idf(x: Any, settings: str) -> Array:
     scale = np.ones(counts.shape[1], np.float32)
     if weights:
         scale[indexes] = weights
-    result = {
-        "TF": counts,
-        "IDF": np.where(counts > 0, scale, 0),
-        "TFIDF": counts * scale,
-    }[known["mode"]].astype(np.float32)
+    result = {"TF": counts, "IDF": np.where(counts > 0, scale, 0), "TFIDF": counts * scale}[
+        known["mode"]
+    ].astype(np.float32)
     return result[0] if rows.ndim == 1 else result
 
 

@@ -74,10 +74,7 @@ def transform_matrix(
         size, total, columns = as_sizes([length, count, outputs])
 
         def element(row: PrimExpr, column: PrimExpr) -> PrimExpr:
-            n, source = (
-                ops.floordiv(row, as_size(parts[0])),
-                ops.floormod(row, as_size(parts[0])),
-            )
+            n, source = (ops.floordiv(row, as_size(parts[0])), ops.floormod(row, as_size(parts[0])))
             k, target = (
                 ops.floordiv(column, as_size(parts[1])),
                 ops.floormod(column, as_size(parts[1])),

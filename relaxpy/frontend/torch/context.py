@@ -10,27 +10,13 @@ import torch
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.shared.contents import number
-from relaxpy.frontend.shared.tensors import (
-    Size,
-    as_size,
-    dtype_of,
-    rank_of,
-    reshaped,
-    tensor_of,
-)
+from relaxpy.frontend.shared.tensors import Size, as_size, dtype_of, rank_of, reshaped, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name, part_name
 from relaxpy.frontend.torch.registry import Value
 from relaxpy.frontend.torch.symbols import is_symbolic
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Constant,
-    Expr,
-    ShapeExpr,
-    ShapeStructInfo,
-    Var,
-    const,
-)
+from relaxpy.ir.relax.nodes import Constant, Expr, ShapeExpr, ShapeStructInfo, Var, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import compute
 from relaxpy.ir.tir.prim_expr import PrimExpr

@@ -25,12 +25,7 @@ from relaxpy.frontend.torch import (
     sampled as sampled,
 )
 from relaxpy.frontend.torch.backward import DECOMPOSITIONS
-from relaxpy.frontend.torch.mutation import (
-    changes_argument,
-    changes_of,
-    given_inputs,
-    is_overload,
-)
+from relaxpy.frontend.torch.mutation import changes_argument, changes_of, given_inputs, is_overload
 from relaxpy.frontend.torch.registry import found, is_converted
 
 #: The kernels of operators that call others, and have no gradient of their own or need none.

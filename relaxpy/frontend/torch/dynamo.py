@@ -106,12 +106,7 @@ class _Graph:
     """
 
     def __init__(
-        self,
-        module: Any,
-        pipeline: Any,
-        target: Any,
-        count: int = 0,
-        fixed: Set[int] = frozenset(),
+        self, module: Any, pipeline: Any, target: Any, count: int = 0, fixed: Set[int] = frozenset()
     ) -> None:
         self._boxed_call = True
         graph = of_graph(module)

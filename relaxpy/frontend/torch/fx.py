@@ -70,9 +70,7 @@ def from_fx(
     return import_exported(exported, options, "main")
 
 
-def _examples(
-    input_info: Sequence[Any],
-) -> tuple[list[Any], Any, dict[tuple[int, int], str]]:
+def _examples(input_info: Sequence[Any]) -> tuple[list[Any], Any, dict[tuple[int, int], str]]:
     """Tensors of these shapes, which of their sizes are symbolic, and the names of these."""
     names: dict[tuple[int, int], str] = {}
     inputs: list[Any] = []

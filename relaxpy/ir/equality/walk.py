@@ -130,11 +130,7 @@ class Walk:
     """
 
     def __init__(
-        self,
-        *,
-        map_free_vars: bool,
-        skip_tensor_content: bool = False,
-        whole_arrays: bool = True,
+        self, *, map_free_vars: bool, skip_tensor_content: bool = False, whole_arrays: bool = True
     ) -> None:
         self.map_free_vars = map_free_vars
         self.skip_tensor_content = skip_tensor_content

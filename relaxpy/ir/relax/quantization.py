@@ -205,11 +205,7 @@ def rounded_rows(x: Tensor) -> list[Tensor]:
     top = compute(
         rows, lambda *row: reduce.max(magnitude(x(*row, k).astype("float32")), k), name="top"
     )
-    scale = compute(
-        (*rows, 1),
-        lambda *at: ops.div(top(*at[:-1]), _MOST),
-        name="scale",
-    )
+    scale = compute((*rows, 1), lambda *at: ops.div(top(*at[:-1]), _MOST), name="scale")
 
     def integer(*at: PrimExpr) -> PrimExpr:
         ratio = ops.div(x(*at).astype("float32"), scale(*at[:-1], 0))

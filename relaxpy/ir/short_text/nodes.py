@@ -127,10 +127,7 @@ class ShortText:
                 return None
 
     def access_doc(
-        self,
-        buffer: Buffer,
-        indices: Iterable[tir.PrimExpr],
-        predicate: tir.PrimExpr | None = None,
+        self, buffer: Buffer, indices: Iterable[tir.PrimExpr], predicate: tir.PrimExpr | None = None
     ) -> Doc:
         """Return `buffer[indices]`."""
         if predicate is not None:

@@ -140,16 +140,11 @@ class Buffer(Node):
 
     def __prim_expr__(self) -> PrimExpr:
         raise MisuseError(
-            f"expected a scalar expression, found buffer {self.name}",
-            about=self,
-            hint=BY_ELEMENT,
+            f"expected a scalar expression, found buffer {self.name}", about=self, hint=BY_ELEMENT
         )
 
     def vload(
-        self,
-        begin: Sequence[ExprLike],
-        dtype: str | None = None,
-        predicate: PrimExpr | None = None,
+        self, begin: Sequence[ExprLike], dtype: str | None = None, predicate: PrimExpr | None = None
     ) -> BufferLoad:
         """Return a load at `begin` with the lanes of `dtype`.
 

@@ -529,11 +529,7 @@ class Call(PrimExpr):
     args: tuple[PrimExpr, ...]
 
     def __new__(
-        cls,
-        dtype: str,
-        op: Node | str,
-        args: Sequence[ExprLike | Node],
-        span: Span | None = None,
+        cls, dtype: str, op: Node | str, args: Sequence[ExprLike | Node], span: Span | None = None
     ) -> Self:
         """`op` is an Op, its name, which begins with `tir.`, or a GlobalVar."""
         if isinstance(op, str):

@@ -205,11 +205,7 @@ def _by_axis(values: Sequence[ExprLike], layout: Layout, noun: str) -> dict[str,
     return dict(zip(layout.names, exprs, strict=True))
 
 
-def _convert_index(
-    values: Sequence[ExprLike],
-    src: Layout,
-    dst: Layout,
-) -> list[PrimExpr]:
+def _convert_index(values: Sequence[ExprLike], src: Layout, dst: Layout) -> list[PrimExpr]:
     by_axis = _by_axis(values, src, "indices")
     converted = []
     for axis in dst.names:

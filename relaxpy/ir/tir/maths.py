@@ -43,9 +43,4 @@ from relaxpy.ir.tir.ops import (
     truncdiv as truncdiv,
     truncmod as truncmod,
 )
-from relaxpy.ir.tir.reduce import (
-    comm_reducer as comm_reducer,
-    max as max,
-    min as min,
-    sum as sum,
-)
+from relaxpy.ir.tir.reduce import comm_reducer as comm_reducer, max as max, min as min, sum as sum

@@ -20,9 +20,7 @@ def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
 
 
 def substitute(
-    node: N,
-    values: Mapping[Var, PrimExpr],
-    after: Callable[[Node], Node | None] | None = None,
+    node: N, values: Mapping[Var, PrimExpr], after: Callable[[Node], Node | None] | None = None
 ) -> N:
     """Replace the TIR variables in `values` at every use in `node`.
 

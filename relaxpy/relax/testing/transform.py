@@ -1,9 +1,7 @@
 """Analyses and passes that tests of passes use."""
 
 from relaxpy.ir.relax.analysis.aliases import dataflow_alias_analysis as dataflow_alias_analysis
-from relaxpy.ir.relax.analysis.inplace import (
-    dataflow_inplace_analysis as dataflow_inplace_analysis,
-)
+from relaxpy.ir.relax.analysis.inplace import dataflow_inplace_analysis as dataflow_inplace_analysis
 from relaxpy.ir.relax.analysis.variables import (
     dataflow_liveness_analysis as dataflow_liveness_analysis,
 )

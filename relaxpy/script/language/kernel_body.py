@@ -37,9 +37,7 @@ class Block:
             return block
         reads, writes = access_regions(block, pointers)
         return replace(
-            block,
-            reads=self.regions.get("reads", reads),
-            writes=self.regions.get("writes", writes),
+            block, reads=self.regions.get("reads", reads), writes=self.regions.get("writes", writes)
         )
 
 

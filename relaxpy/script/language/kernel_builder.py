@@ -146,12 +146,7 @@ class KernelBuilder:
             name = f" {private_as!r}" if private_as else ""
             raise self.error(at, f"private kernel{name} has a global_symbol")
         return PrimFunc(
-            tuple(self.params),
-            result,
-            self.ret_type,
-            self.buffer_map,
-            Attrs(self.attrs),
-            span=span,
+            tuple(self.params), result, self.ret_type, self.buffer_map, Attrs(self.attrs), span=span
         )
 
     def new_var(self, name: str, dtype: str | PointerType) -> Var:

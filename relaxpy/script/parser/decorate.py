@@ -13,13 +13,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import attach_position
-from relaxpy.errors import (
-    MisuseError,
-    ParseError,
-    RelaxpyError,
-    check_type,
-    close_names,
-)
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, check_type, close_names
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -162,12 +156,7 @@ class ModuleDecorator(records.ModuleOptions):
     """`I.ir_module`, bare or with options."""
 
     def __call__(
-        self,
-        cls: type | None = None,
-        /,
-        *,
-        check_well_formed: bool | None = None,
-        **others: object,
+        self, cls: type | None = None, /, *, check_well_formed: bool | None = None, **others: object
     ) -> Any:
         """Parse the module in class `cls`; without an argument, return a decorator.
 
@@ -248,9 +237,7 @@ def is_class_body(frame: FrameType) -> bool:
 
 @gc_paused
 def parse_function(
-    options: records.FunctionOptions,
-    function: FunctionType,
-    scopes: Sequence[Mapping[str, object]],
+    options: records.FunctionOptions, function: FunctionType, scopes: Sequence[Mapping[str, object]]
 ) -> BaseFunc:
     """Parse the text of `function` to IR."""
     node, program = definition_of(function.__code__)

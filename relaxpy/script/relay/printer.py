@@ -45,10 +45,7 @@ Annotate = Callable[[rl.RelayExpr], str]
 @user_facing
 @gc_paused
 def text(
-    node: Node,
-    show_meta_data: bool = True,
-    annotate: Annotate | None = None,
-    **_: object,
+    node: Node, show_meta_data: bool = True, annotate: Annotate | None = None, **_: object
 ) -> str:
     """Return the text of a module, an expression or a pattern.
 

@@ -574,10 +574,7 @@ class ArrayEmitter:
     # ---- outputs
 
     def output(
-        self,
-        buffer: Buffer,
-        indices: Sequence[PrimExpr],
-        reads: Sequence[BufferLoad] | None = None,
+        self, buffer: Buffer, indices: Sequence[PrimExpr], reads: Sequence[BufferLoad] | None = None
     ) -> Output:
         """The elements of `buffer` at `indices` as an output; `reads` as in `Output`."""
         maps = self.maps(buffer, indices)

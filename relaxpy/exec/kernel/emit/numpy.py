@@ -77,11 +77,7 @@ class NumpyEmitter:
     scope: KernelScope
 
     def __init__(
-        self,
-        form: NumpyForm,
-        reserved: Iterable[str],
-        functions: Mapping[str, str],
-        summary: str,
+        self, form: NumpyForm, reserved: Iterable[str], functions: Mapping[str, str], summary: str
     ) -> None:
         self.summary = summary
         self.form, self.plan = form, form.plan

@@ -70,11 +70,7 @@ from relaxpy.pysource import set_span
 if TYPE_CHECKING:
     from relaxpy.errors import Span
 
-_OPERATORS: dict[type[PrimExpr], type[ast.operator]] = {
-    Add: ast.Add,
-    Sub: ast.Sub,
-    Mul: ast.Mult,
-}
+_OPERATORS: dict[type[PrimExpr], type[ast.operator]] = {Add: ast.Add, Sub: ast.Sub, Mul: ast.Mult}
 
 
 class ScalarEmitter:

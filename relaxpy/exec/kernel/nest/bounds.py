@@ -9,17 +9,7 @@ from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import (
-    Div,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mod,
-    PrimExpr,
-    Var,
-)
+from relaxpy.ir.tir.expr import Div, FloorDiv, FloorMod, IntImm, Max, Min, Mod, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.ops import may_divide_by_zero
 

@@ -10,15 +10,7 @@ from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import And, Call, IntImm, Or, PrimExpr, Select, Var
-from relaxpy.ir.tir.stmt import (
-    BlockRealize,
-    BufferStore,
-    For,
-    IfThenElse,
-    SeqStmt,
-    Stmt,
-    While,
-)
+from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
 
 _JUMPS = frozenset(Op(f"tir.{name}") for name in ("ret", "break_loop", "continue_loop"))
 

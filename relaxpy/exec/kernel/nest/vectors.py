@@ -9,17 +9,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import (
-    Broadcast,
-    Call,
-    Cast,
-    IntImm,
-    PrimExpr,
-    Ramp,
-    Select,
-    Shuffle,
-    Var,
-)
+from relaxpy.ir.tir.expr import Broadcast, Call, Cast, IntImm, PrimExpr, Ramp, Select, Shuffle, Var
 
 
 def lane_of(value: PrimExpr, lane: PrimExpr) -> PrimExpr:

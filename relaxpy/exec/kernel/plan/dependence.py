@@ -367,11 +367,7 @@ def _restrict(
 
 
 def _same_digits(
-    f: Affine,
-    x_axes: Sequence[Axis],
-    g: Affine,
-    y_axes: Sequence[Axis],
-    shape_vars: Container[Var],
+    f: Affine, x_axes: Sequence[Axis], g: Affine, y_axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> Set[Var] | None:
     """The variables of both `f` and `g` that are the same where these are equal.
 

@@ -284,11 +284,7 @@ class _Collector:
         return Compound(box, items, ordered, block, reason)
 
     def item(
-        self,
-        item: Item,
-        box: Box,
-        guards: tuple[PrimExpr, ...],
-        ordered: frozenset[Var],
+        self, item: Item, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Statement]:
         match item:
             case Loop(axis=axis, body=body):

@@ -106,11 +106,7 @@ def size_names(params: Sequence[Param]) -> list[str]:
 
 
 def emit_entry(
-    module: Module,
-    kernel: str,
-    params: Sequence[Param],
-    *,
-    result: Result | None = None,
+    module: Module, kernel: str, params: Sequence[Param], *, result: Result | None = None
 ) -> None:
     """Write the function of the builtin for `kernel`, a function of the module.
 
@@ -295,11 +291,7 @@ def make_entry(
 
 
 def builtin_at(
-    address: int,
-    name: str,
-    library: Library,
-    fallback: Callable[..., object],
-    table: bytes = b"",
+    address: int, name: str, library: Library, fallback: Callable[..., object], table: bytes = b""
 ) -> Callable[..., object]:
     """The builtin of a function at an address, which finds the `table` in what it is bound to."""
     definition = _MethodDef(name.encode(), address, _FASTCALL_WITH_KEYWORDS)
@@ -363,11 +355,7 @@ class _Fallback:
     __slots__ = ("__call__", "definition", "library", "table")
 
     def __init__(
-        self,
-        fallback: Callable[..., object],
-        library: object,
-        definition: _MethodDef,
-        table: bytes,
+        self, fallback: Callable[..., object], library: object, definition: _MethodDef, table: bytes
     ) -> None:
         self.__call__ = fallback
         self.library, self.definition, self.table = library, definition, table

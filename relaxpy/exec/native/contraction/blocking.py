@@ -61,12 +61,7 @@ class Columns:
 
 
 def columns_of(
-    f: Function,
-    contraction: Gemm,
-    start: Size,
-    lanes: tuple[int, ...],
-    *,
-    is_whole: bool = False,
+    f: Function, contraction: Gemm, start: Size, lanes: tuple[int, ...], *, is_whole: bool = False
 ) -> Columns:
     """The block of columns from `start` on, which has all of them if it `is_whole`."""
     fold, extent, masks = contraction.fold, contraction.column.extent, list[Value | None]()

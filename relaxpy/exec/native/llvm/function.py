@@ -253,10 +253,7 @@ class Function(Instructions):
         return [self._phi((first, before), (last, latch)) for first, last in pairs]
 
     def while_loop(
-        self,
-        carried: Carried,
-        condition: Callable[..., Value],
-        body: Callable[..., Carried],
+        self, carried: Carried, condition: Callable[..., Value], body: Callable[..., Carried]
     ) -> list[Value]:
         """`carried = body(*carried)` as long as the condition of them holds."""
         self._has_loops = True

@@ -221,10 +221,7 @@ class Loops:
         self.frame.failures.leave_if_failed()
 
     def nested(
-        self,
-        axes: Sequence[Axis],
-        body: Callable[..., Sequence[Value]],
-        carried: Sequence[Value],
+        self, axes: Sequence[Axis], body: Callable[..., Sequence[Value]], carried: Sequence[Value]
     ) -> list[Value]:
         """`carried = body(*carried)` in each iteration of nested loops."""
         if not axes:

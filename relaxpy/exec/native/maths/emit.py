@@ -15,13 +15,7 @@ from relaxpy.exec.native.maths import (
     others,
     trigonometric,
 )
-from relaxpy.exec.native.maths.numbers import (
-    absolute,
-    number,
-    shifted,
-    square_root,
-    with_sign,
-)
+from relaxpy.exec.native.maths.numbers import absolute, number, shifted, square_root, with_sign
 
 Emitter: TypeAlias = Callable[..., Value]
 

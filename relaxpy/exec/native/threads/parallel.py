@@ -12,10 +12,7 @@ POOL: Final = "relaxpy_pool"
 
 
 def parallel(
-    function: Function,
-    tasks: Operand,
-    captured: Sequence[Value],
-    body: Callable[..., None],
+    function: Function, tasks: Operand, captured: Sequence[Value], body: Callable[..., None]
 ) -> None:
     """`body(f, task, slot, *captured)` for each task from 0 up to `tasks`, in any order, at a time.
 

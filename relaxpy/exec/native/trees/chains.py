@@ -207,10 +207,7 @@ class _Finder:
 
 
 def _leading_of(
-    run: Run,
-    buffers: set[Buffer],
-    indices: Sequence[PrimExpr],
-    leading: Mapping[int, Axis],
+    run: Run, buffers: set[Buffer], indices: Sequence[PrimExpr], leading: Mapping[int, Axis]
 ) -> dict[Var, Axis] | None:
     """The axis of `leading` for each variable of a run in the dimensions that have one.
 

@@ -136,10 +136,7 @@ def _accesses(run: Run) -> Iterator[tuple[Assignment, bool, IndexPoly]]:
 
 
 def _work(
-    run: Run,
-    axis: Axis,
-    accesses: Sequence[tuple[Assignment, bool, IndexPoly]],
-    operations: int,
+    run: Run, axis: Axis, accesses: Sequence[tuple[Assignment, bool, IndexPoly]], operations: int
 ) -> _Work:
     is_summed = any(axis is a for a in run.over)
     costs = [

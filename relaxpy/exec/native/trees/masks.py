@@ -24,18 +24,7 @@ from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
-from relaxpy.ir.tir.expr import (
-    EQ,
-    GE,
-    LE,
-    FloatImm,
-    IntImm,
-    Mul,
-    Not,
-    PrimExpr,
-    Select,
-    Var,
-)
+from relaxpy.ir.tir.expr import EQ, GE, LE, FloatImm, IntImm, Mul, Not, PrimExpr, Select, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 PANEL = 128

@@ -108,10 +108,7 @@ def product_of(run: Run) -> Product | None:
 
 
 def _operands(
-    run: Run,
-    member: Assignment,
-    factors: tuple[Operand, Operand],
-    elements: Sequence[BufferLoad],
+    run: Run, member: Assignment, factors: tuple[Operand, Operand], elements: Sequence[BufferLoad]
 ) -> tuple[Operand, ...] | None:
     """The operands, in their order; None if the target is one of the others as well."""
     stored = run.after[-1] if run.after else member

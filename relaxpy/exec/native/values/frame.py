@@ -14,15 +14,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.native.llvm.function import (
-    I8,
-    I64,
-    POINTER,
-    Function,
-    Slot,
-    Type,
-    Value,
-)
+from relaxpy.exec.native.llvm.function import I8, I64, POINTER, Function, Slot, Type, Value
 from relaxpy.exec.native.llvm.interleave import interleaved, load_every, parted
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
@@ -181,12 +173,7 @@ class Frame(ABC):
         return self._levels.get(value.name, 0)
 
     def place(
-        self,
-        key: object,
-        operands: Sequence[Value],
-        build: Callable[[], Value],
-        *,
-        floor: int = 0,
+        self, key: object, operands: Sequence[Value], build: Callable[[], Value], *, floor: int = 0
     ) -> Value:
         """`build()` at the outermost level, not below `floor`, at which the operands are known.
 

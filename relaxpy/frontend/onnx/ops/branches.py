@@ -11,13 +11,7 @@ from relaxpy.frontend.onnx.context import Context, RanksDifferError
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import Graph
 from relaxpy.frontend.shared.contents import Contents
-from relaxpy.frontend.shared.tensors import (
-    Size,
-    as_size,
-    rank_of,
-    shape_of,
-    tensor_of,
-)
+from relaxpy.frontend.shared.tensors import Size, as_size, rank_of, shape_of, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.core.dtype import DataType
@@ -200,8 +194,7 @@ def shape_seen(cx: Context, info: StructInfo | None) -> Shape:
         return Shape(str(info.dtype), None)
     sizes = _sizes(info, info.ndim)
     return Shape(
-        str(info.dtype),
-        tuple(s if s is not None and _visible(cx, s) else None for s in sizes),
+        str(info.dtype), tuple(s if s is not None and _visible(cx, s) else None for s in sizes)
     )
 
 

@@ -171,11 +171,7 @@ def category_mapper(
 ) -> Expr:
     if text.are_strings(x):
         return label_encoder(
-            cx,
-            x,
-            keys_strings=cats_strings,
-            values_int64s=cats_int64s,
-            default_int64=default_int64,
+            cx, x, keys_strings=cats_strings, values_int64s=cats_int64s, default_int64=default_int64
         )
     return label_encoder(
         cx, x, keys_int64s=cats_int64s, values_strings=cats_strings, default_string=default_string

@@ -165,13 +165,7 @@ def layer_normalization(
 
 @converter("RMSNormalization")
 def rms_normalization(
-    cx: Context,
-    x: Expr,
-    scale: Expr,
-    *,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    stash_type: int = 1,
+    cx: Context, x: Expr, scale: Expr, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Expr:
     rank, dtype, stash = rank_of(x), dtype_of(x), dtype_of_code(stash_type)
     first = normal_axis(axis, rank)
@@ -211,13 +205,7 @@ _MOST_CHANNELS = 1024
 
 @converter("LRN")
 def lrn(
-    cx: Context,
-    x: Expr,
-    *,
-    size: int,
-    alpha: float = 1e-4,
-    beta: float = 0.75,
-    bias: float = 1.0,
+    cx: Context, x: Expr, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Expr:
     channels = shape_of(x)[1]
     most = _MOST_CHANNELS if not isinstance(channels, int) else max(channels - 1, 0)

@@ -185,11 +185,7 @@ class _Sampling(TypedDict, total=False):
 
 @converter("RoiAlign", admitted=_MODE)
 def roi_align_10(
-    cx: Context,
-    x: Expr,
-    rois: Expr,
-    batch_indices: Expr,
-    **sampling: Unpack[_Sampling],
+    cx: Context, x: Expr, rois: Expr, batch_indices: Expr, **sampling: Unpack[_Sampling]
 ) -> Expr:
     corners = "output_half_pixel"
     return roi_align(cx, x, rois, batch_indices, coordinate_transformation_mode=corners, **sampling)

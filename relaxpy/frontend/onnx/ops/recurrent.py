@@ -14,13 +14,7 @@ from relaxpy.frontend.shared.tensors import Size, dtype_of, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te.topi.recurrent import (
-    Activation,
-    gru_kernel,
-    like,
-    lstm_kernel,
-    rnn_kernel,
-)
+from relaxpy.ir.te.topi.recurrent import Activation, gru_kernel, like, lstm_kernel, rnn_kernel
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
@@ -64,8 +58,7 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
         "thresholdedrelu": lambda x: tir.Select(x > like(a(1.0), x), x, zero(x)),
         "scaledtanh": lambda x: intrin.tanh(x * like(b(1.0), x)) * like(a(1.0), x),
         "hardsigmoid": lambda x: ops.maximum(
-            ops.minimum(x * like(a(0.2), x) + like(b(0.5), x), like(1, x)),
-            zero(x),
+            ops.minimum(x * like(a(0.2), x) + like(b(0.5), x), like(1, x)), zero(x)
         ),
         "elu": lambda x: tir.Select(
             x >= zero(x), x, (intrin.exp(x) - like(1, x)) * like(a(1.0), x)

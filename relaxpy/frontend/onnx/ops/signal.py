@@ -9,10 +9,7 @@ from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.reduce import axes_around, sizes_around
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
-from relaxpy.frontend.shared.fourier import (
-    transform_matrix,
-    transformed,
-)
+from relaxpy.frontend.shared.fourier import transform_matrix, transformed
 from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,

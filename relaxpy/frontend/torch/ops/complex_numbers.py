@@ -299,9 +299,7 @@ def masked_select(cx: Context, z: Complex, mask: Expr) -> Complex:
     return Complex(*(R.take(cx.emit(reshaped(x, [total])), chosen, 0) for x in (z.re, z.im)))
 
 
-complex_converter(
-    *("_assert_tensor_metadata", "_assert_async", "_assert_async.msg"),
-)(assertion)
+complex_converter(*("_assert_tensor_metadata", "_assert_async", "_assert_async.msg"))(assertion)
 
 
 # ---- reductions

@@ -9,21 +9,10 @@ from typing import Any
 
 import torch
 
-from relaxpy.frontend.shared.tensors import (
-    Size,
-    dtype_of,
-    rank_of,
-    reshaped,
-    shape_of,
-)
+from relaxpy.frontend.shared.tensors import Size, dtype_of, rank_of, reshaped, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
-from relaxpy.frontend.torch.complexes import (
-    Complex,
-    as_tensor,
-    from_pair,
-    has_complex_result,
-)
+from relaxpy.frontend.torch.complexes import Complex, as_tensor, from_pair, has_complex_result
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value
 from relaxpy.ir.relax.nodes import (

@@ -161,12 +161,7 @@ def histogram_of_bins(
 
 @converter("_histogramdd_from_bin_tensors")
 def histogram_of_edges(
-    cx: Context,
-    x: Expr,
-    bins: Sequence[Expr],
-    *,
-    weight: Expr | None = None,
-    density: bool = False,
+    cx: Context, x: Expr, bins: Sequence[Expr], *, weight: Expr | None = None, density: bool = False
 ) -> Expr:
     return _histogram(cx, _columns(cx, x, len(bins)), bins, weight, density)
 

@@ -7,13 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxpy.frontend.shared import tensors
-from relaxpy.frontend.shared.tensors import (
-    as_dtype,
-    dtype_of,
-    is_float,
-    scalar,
-    wide_dtype,
-)
+from relaxpy.frontend.shared.tensors import as_dtype, dtype_of, is_float, scalar, wide_dtype
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
 from relaxpy.frontend.torch.context import Context
@@ -115,11 +109,7 @@ _BITS = {
     "__lshift__": R.left_shift,
     "__rshift__": R.right_shift,
 }
-_LOGIC = {
-    "logical_and": R.logical_and,
-    "logical_or": R.logical_or,
-    "logical_xor": R.logical_xor,
-}
+_LOGIC = {"logical_and": R.logical_and, "logical_or": R.logical_or, "logical_xor": R.logical_xor}
 _SUMS = {"add": (1, R.add), "sub": (1, R.subtract)}
 
 

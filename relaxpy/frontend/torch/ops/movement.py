@@ -280,11 +280,7 @@ def diagonal(cx: Context, x: Expr, offset: int = 0, first: int = 0, second: int 
 
 @converter("as_strided", "as_strided_copy")
 def as_strided(
-    cx: Context,
-    x: Expr,
-    size: Sequence[Any],
-    stride: Sequence[Any],
-    offset: Any = None,
+    cx: Context, x: Expr, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
 ) -> Expr:
     meta = cx.operand_meta(0)
     order = sorted(range(rank_of(x)), key=lambda k: -meta.stride(k))

@@ -65,12 +65,7 @@ def layer_norm(
 
 @converter("native_layer_norm")
 def native_layer_norm(
-    cx: Context,
-    x: Expr,
-    shape: Sequence[Size],
-    weight: Expr | None,
-    bias: Expr | None,
-    eps: float,
+    cx: Context, x: Expr, shape: Sequence[Size], weight: Expr | None, bias: Expr | None, eps: float
 ) -> tuple[Expr, Expr, Expr]:
     axes = list(range(rank_of(x) - len(shape), rank_of(x)))
     mean, variance = _moments(x, axes)

@@ -184,12 +184,7 @@ def rrelu(cx: Context, x: Expr, lower: float, upper: float, training: bool) -> E
 
 @converter("rrelu_with_noise_functional")
 def rrelu_with_noise(
-    cx: Context,
-    x: Expr,
-    noise: Expr,
-    lower: float,
-    upper: float,
-    training: bool,
+    cx: Context, x: Expr, noise: Expr, lower: float, upper: float, training: bool
 ) -> tuple[Expr, Expr]:
     if not training:
         return R.nn.leakyrelu(x, (lower + upper) / 2), noise

@@ -11,13 +11,7 @@ from relaxpy.frontend.torch.ops.random import native_dropout
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te.topi.recurrent import (
-    Activation,
-    gru_kernel,
-    like,
-    lstm_kernel,
-    rnn_kernel,
-)
+from relaxpy.ir.te.topi.recurrent import Activation, gru_kernel, like, lstm_kernel, rnn_kernel
 from relaxpy.ir.tir import intrin, ops
 
 _GATES: dict[str, tuple[Callable[..., Any], list[Activation], list[int]]] = {
@@ -30,12 +24,7 @@ _GATES: dict[str, tuple[Callable[..., Any], list[Activation], list[int]]] = {
 
 
 def _layers(
-    cx: Context,
-    name: str,
-    x: Expr,
-    states: Sequence[Expr],
-    params: Sequence[Expr],
-    *options: Any,
+    cx: Context, name: str, x: Expr, states: Sequence[Expr], params: Sequence[Expr], *options: Any
 ) -> list[Expr]:
     """The hidden states of the last layer at all positions, then the last states of all layers."""
     has_biases, layers, dropout, train, both, batch_first = options

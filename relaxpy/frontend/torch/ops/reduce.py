@@ -6,13 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relaxpy.frontend.shared.tensors import (
-    dtype_of,
-    product,
-    rank_of,
-    scalar,
-    shape_of,
-)
+from relaxpy.frontend.shared.tensors import dtype_of, product, rank_of, scalar, shape_of
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.elementwise import truth
 from relaxpy.frontend.torch.registry import converter

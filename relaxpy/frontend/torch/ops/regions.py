@@ -113,13 +113,7 @@ def nms(cx: Context, boxes: Expr, scores: Expr, threshold: float) -> Expr:
 
 @converter("deform_conv2d", namespace="torchvision")
 def deform_conv2d(
-    cx: Context,
-    x: Expr,
-    weight: Expr,
-    offset: Expr,
-    mask: Expr,
-    bias: Expr,
-    *numbers: Any,
+    cx: Context, x: Expr, weight: Expr, offset: Expr, mask: Expr, bias: Expr, *numbers: Any
 ) -> Expr:
     stride, pad, dilation = (numbers[k : k + 2] for k in (0, 2, 4))
     groups, moved, is_masked = numbers[6:9]

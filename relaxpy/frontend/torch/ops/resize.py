@@ -44,13 +44,7 @@ def _resized(cx: Context, x: Expr, method: str, coordinates: str, rounding: str 
     if count == 1:
         data, wanted = R.expand_dims(x, 2), [1, *wanted]
     op = R.image.resize3d if count == 3 else R.image.resize2d
-    y = op(
-        data,
-        tuple(wanted),
-        method=method,
-        coordinate_transformation_mode=coordinates,
-        **more,
-    )
+    y = op(data, tuple(wanted), method=method, coordinate_transformation_mode=coordinates, **more)
     return R.squeeze(y, [2]) if count == 1 else y
 
 

@@ -6,14 +6,7 @@ import math
 from typing import Any
 
 from relaxpy.frontend.shared.loops import Loops, Number, kernel
-from relaxpy.frontend.shared.tensors import (
-    dtype_of,
-    is_float,
-    product,
-    rank_of,
-    reshaped,
-    shape_of,
-)
+from relaxpy.frontend.shared.tensors import dtype_of, is_float, product, rank_of, reshaped, shape_of
 from relaxpy.frontend.torch.complexes import Complex, complex_converter
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.indexing import along_axis, scattered, wrapped

@@ -383,10 +383,7 @@ class Analyzer:
         self._facts = self._engine.assume(self._facts, upper)
 
     def update(
-        self,
-        var: tir.Var,
-        info: ConstIntBound | ModularSet | IntervalSet,
-        override: bool = False,
+        self, var: tir.Var, info: ConstIntBound | ModularSet | IntervalSet, override: bool = False
     ) -> None:
         """Declare that `var` lies in a ConstIntBound, in a ModularSet, or in an IntervalSet.
 

@@ -132,10 +132,7 @@ class _Smith:
         a, b = self.matrix[k][k], self.matrix[k][j]
         common, p, q = _bezout(a, b)
         for row in (*self.matrix, *self.columns):
-            row[k], row[j] = (
-                p * row[k] + q * row[j],
-                b // common * row[k] - a // common * row[j],
-            )
+            row[k], row[j] = (p * row[k] + q * row[j], b // common * row[k] - a // common * row[j])
         upper, lower = self.inverse[k], self.inverse[j]
         self.inverse[k] = _mixed(upper, lower, a // common, b // common)
         self.inverse[j] = _mixed(upper, lower, q, -p)

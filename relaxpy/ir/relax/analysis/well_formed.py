@@ -27,10 +27,7 @@ CRITERIA: tuple[Criterion, ...] = (*SCOPE_CRITERIA, *FUNCTION_CRITERIA, *ANNOTAT
 @user_facing
 @gc_paused
 def check_well_formed(
-    obj: IRModule | BaseFunc,
-    check_struct_info: bool = True,
-    *,
-    normal_form: bool = False,
+    obj: IRModule | BaseFunc, check_struct_info: bool = True, *, normal_form: bool = False
 ) -> list[Diagnostic]:
     """The violations of the well-formedness rules in a module or a single function.
 
@@ -99,10 +96,7 @@ def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
 
 @user_facing
 def well_formed(
-    obj: IRModule | BaseFunc,
-    check_struct_info: bool = True,
-    *,
-    normal_form: bool = False,
+    obj: IRModule | BaseFunc, check_struct_info: bool = True, *, normal_form: bool = False
 ) -> bool:
     """Whether `check_well_formed` finds nothing wrong."""
     return not check_well_formed(obj, check_struct_info, normal_form=normal_form)

@@ -131,10 +131,7 @@ def size_used_too_early(survey: Survey) -> Iterator[Diagnostic]:
             continue
         what = "bound nowhere" if use.fault == "unbound" else "used before it is bound"
         yield Diagnostic(
-            f"shape variable {use.var.name} is {what}",
-            "WF-5a",
-            use.span,
-            BIND_SHAPE_VAR,
+            f"shape variable {use.var.name} is {what}", "WF-5a", use.span, BIND_SHAPE_VAR
         )
 
 

@@ -47,9 +47,7 @@ def _as_params(params: rx.Var | Sequence[rx.Var]) -> tuple[rx.Var, ...]:
     raise unexpected(params, "parameters are a Var or a list of them")
 
 
-def _add_callee(
-    table: FunctionTable, out: Emitter, func: rx.BaseFunc, symbol: str
-) -> rx.GlobalVar:
+def _add_callee(table: FunctionTable, out: Emitter, func: rx.BaseFunc, symbol: str) -> rx.GlobalVar:
     return table.add_with_callees(func, symbol, {*out.ctx.signatures, *table.claimed})
 
 
@@ -548,11 +546,7 @@ class BlockBuilder:
 
     @user_facing
     def emit_te(
-        self,
-        func: Callable[..., Any],
-        *args: object,
-        name_hint: str = "",
-        **options: Any,
+        self, func: Callable[..., Any], *args: object, name_hint: str = "", **options: Any
     ) -> rx.Var:
         """Bind the result of `call_te` to a new variable and return that."""
         return self.emit(self.call_te(func, *args, **options), name_hint)

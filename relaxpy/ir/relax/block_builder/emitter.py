@@ -139,9 +139,7 @@ class Emitter:
         for param in params:
             if not isinstance(param, rx.Var):
                 raise MisuseError(
-                    f"a parameter is a Var, found {described(param)}",
-                    rule="AST-11",
-                    about=param,
+                    f"a parameter is a Var, found {described(param)}", rule="AST-11", about=param
                 )
             if param.struct_info is None:
                 raise MisuseError(f"parameter {param.name_hint} has no struct info", rule="DER-15")

@@ -253,10 +253,7 @@ def _add_kernel(
         raise MisuseError(f"{name} does not return a tensor")
     for k, output in enumerate(outputs):
         if not isinstance(output, te.Tensor):
-            raise MisuseError(
-                f"{name} returns tensors, found {described(output)}",
-                about=output,
-            )
+            raise MisuseError(f"{name} returns tensors, found {described(output)}", about=output)
         if output in arguments.params or output in outputs[:k]:
             outputs = (*outputs[:k], identity(output), *outputs[k + 1 :])
     func = create_prim_func([*arguments.params, *outputs], "int64").without_attr("global_symbol")

@@ -145,11 +145,7 @@ def check_pattern(value: object) -> None:
         hint = None
         if isinstance(value, Expr):
             hint = "is_expr(...) is the pattern of an expression"
-        raise MisuseError(
-            f"expected a pattern, found {described(value)}",
-            about=value,
-            hint=hint,
-        )
+        raise MisuseError(f"expected a pattern, found {described(value)}", about=value, hint=hint)
 
 
 def _as_patterns(values: object, what: str) -> tuple[DFPattern, ...]:

@@ -331,7 +331,6 @@ def as_replacement(value: object, old: rx.Expr) -> rx.Expr | None:
         return None
     if not isinstance(value, rx.Expr):
         raise MisuseError(
-            f"a rewriter returns an expression or None, found {described(value)}",
-            about=value,
+            f"a rewriter returns an expression or None, found {described(value)}", about=value
         )
     return value

@@ -444,12 +444,7 @@ def _check_same_tensor(
         )
 
 
-@register(
-    "relax.call_tir_inplace",
-    pure=True,
-    calls=CallKind.INPLACE_KERNEL,
-    infer=_infer_inplace,
-)
+@register("relax.call_tir_inplace", pure=True, calls=CallKind.INPLACE_KERNEL, infer=_infer_inplace)
 def call_tir_inplace(
     gvar: rx.Expr,
     args: Operands,
@@ -555,12 +550,7 @@ def call_dps_packed(
     )
 
 
-@register(
-    "relax.call_pure_packed",
-    pure=True,
-    infer=packed_result,
-    calls=CallKind.PACKED,
-)
+@register("relax.call_pure_packed", pure=True, infer=packed_result, calls=CallKind.PACKED)
 def call_pure_packed(
     func: rx.Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
 ) -> rx.Call:

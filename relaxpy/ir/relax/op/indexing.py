@@ -288,9 +288,7 @@ def dynamic_strided_slice(
             raise rules.refuse(f"{name} is a vector, found {sinfo}", sinfo)
         if sinfo.dtype != INT64 and not sinfo.dtype.is_void:
             raise rules.refuse_type(
-                f"{name} holds int64, found {sinfo}",
-                sinfo,
-                hint='convert it: R.astype(x, "int64")',
+                f"{name} holds int64, found {sinfo}", sinfo, hint='convert it: R.astype(x, "int64")'
             )
         shape = rules.literal_shape(sinfo)
         if shape is not None and x.ndim >= 0 and rules.differ(shape[0], ops.const(x.ndim, INT64)):

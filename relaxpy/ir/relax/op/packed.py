@@ -41,10 +41,7 @@ def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
 
 
 @register(
-    "relax.call_inplace_packed",
-    pure=True,
-    infer=_infer_inplace,
-    calls=CallKind.INPLACE_PACKED,
+    "relax.call_inplace_packed", pure=True, infer=_infer_inplace, calls=CallKind.INPLACE_PACKED
 )
 def call_inplace_packed(
     func: Expr | str,
@@ -79,9 +76,7 @@ def _infer_with_context(call: Call, ctx: Context) -> StructInfo:
 
 
 @register(
-    "relax.call_builtin_with_ctx",
-    infer=_infer_with_context,
-    calls=CallKind.PACKED_WITH_CONTEXT,
+    "relax.call_builtin_with_ctx", infer=_infer_with_context, calls=CallKind.PACKED_WITH_CONTEXT
 )
 def call_builtin_with_ctx(
     func: Expr | str, args: Operands, *, sinfo_args: StructInfos = ()

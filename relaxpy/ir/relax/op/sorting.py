@@ -362,12 +362,7 @@ def _searched(values: Tensor, boundaries: Tensor, dtype: DataType, right: bool) 
 
 
 def _skipped(
-    values: Tensor,
-    boundaries: Tensor,
-    found: Tensor | None,
-    step: int,
-    last: PrimExpr,
-    right: bool,
+    values: Tensor, boundaries: Tensor, found: Tensor | None, step: int, last: PrimExpr, right: bool
 ) -> Tensor:
     """The boundaries passed so far, and `step` more where the last one of these is passed, too."""
     width, zero = ops.const(step, last.dtype), ops.const(0, last.dtype)
@@ -499,13 +494,7 @@ def _places(x: Array) -> Array:
     return np.stack([rest, *reversed(columns)]).astype(np.int64, copy=False)
 
 
-@register(
-    "relax.nonzero",
-    pure=True,
-    data_dependent=True,
-    runtime=_places,
-    gradient=no_gradient,
-)
+@register("relax.nonzero", pure=True, data_dependent=True, runtime=_places, gradient=no_gradient)
 def nonzero(x: TensorStructInfo) -> TensorStructInfo:
     """The indices of the elements other than 0, in row-major order: one column for each.
 
@@ -527,8 +516,7 @@ def sampled(
     for name, samples in (("uniform_sample", uniform_sample), ("sample_indices", sample_indices)):
         if samples.shape != (len(sample_indices), 1):
             raise RuntimeCheckError(
-                f"{name} has shape ({len(sample_indices)}, 1), found {samples.shape}",
-                rule="DER-36",
+                f"{name} has shape ({len(sample_indices)}, 1), found {samples.shape}", rule="DER-36"
             )
     if not prob.shape[1]:
         raise RuntimeCheckError("prob has at least one category, found none", rule="DER-36")
@@ -565,11 +553,7 @@ def multinomial_from_uniform(
         StructInfoError: an operand is known to have another rank than 2, `prob` or the samples hold
             no floats or the indices no integers, a known size is another one.
     """
-    named = {
-        "prob": prob,
-        "uniform_sample": uniform_sample,
-        "sample_indices": sample_indices,
-    }
+    named = {"prob": prob, "uniform_sample": uniform_sample, "sample_indices": sample_indices}
     for name, sinfo in named.items():
         if sinfo.ndim not in (-1, 2):
             raise rules.refuse(f"{name} has rank 2, found {sinfo}", sinfo)

@@ -103,9 +103,7 @@ UNARY = family(
         gradient=elementwise(lambda g, x, y: g * R.rsqrt((1 - x) * (1 + x))),
     ),
     _float(
-        "asinh",
-        "The number whose hyperbolic sine is x.",
-        gradient=elementwise(_asinh_gradient),
+        "asinh", "The number whose hyperbolic sine is x.", gradient=elementwise(_asinh_gradient)
     ),
     _float(
         "atan",

@@ -21,9 +21,7 @@ I = TypeVar("I", bound=rx.StructInfo)  # noqa: E741
 
 
 def erase_to_well_defined(
-    sinfo: I,
-    relax_vars: Container[rx.Var] = (),
-    shape_vars: Container[tir.Var] = (),
+    sinfo: I, relax_vars: Container[rx.Var] = (), shape_vars: Container[tir.Var] = ()
 ) -> I:
     """`sinfo` without the shapes and values that mention variables out of scope.
 

@@ -29,9 +29,7 @@ def shape_var_map(
 
 
 def map_params(
-    params: Sequence[rx.StructInfo],
-    sinfos: Sequence[rx.StructInfo],
-    bound: Container[tir.Var] = (),
+    params: Sequence[rx.StructInfo], sinfos: Sequence[rx.StructInfo], bound: Container[tir.Var] = ()
 ) -> dict[tir.Var, tir.PrimExpr]:
     """The value in `sinfos` of each definable variable of `params` (DER-40, CMP-20).
 
@@ -44,9 +42,7 @@ def map_params(
 
 
 def matched_pairs(
-    params: Sequence[rx.StructInfo],
-    sinfos: Sequence[rx.StructInfo],
-    bound: Container[tir.Var],
+    params: Sequence[rx.StructInfo], sinfos: Sequence[rx.StructInfo], bound: Container[tir.Var]
 ) -> Iterator[Pair]:
     """Each use of a definable variable of `params` with the expression at its position in `sinfos`.
 

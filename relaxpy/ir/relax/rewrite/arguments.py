@@ -48,9 +48,7 @@ def in_place_of_parameters(
     return body, images
 
 
-def shape_var_images(
-    pairs: Sequence[tuple[rx.Var, rx.Expr]],
-) -> Mapping[tir.Var, tir.PrimExpr]:
+def shape_var_images(pairs: Sequence[tuple[rx.Var, rx.Expr]]) -> Mapping[tir.Var, tir.PrimExpr]:
     """The values of the shape variables of parameters, as far as the arguments determine them."""
     sinfos = [(p.struct_info, a.struct_info) for p, a in pairs]
     known = [(p, a) for p, a in sinfos if p is not None and a is not None]

@@ -12,11 +12,7 @@ from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import (
-    binding_vars,
-    bound_vars,
-    occurring_vars,
-)
+from relaxpy.ir.relax.analysis.variables import binding_vars, bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.rewrite.map_bindings import joined

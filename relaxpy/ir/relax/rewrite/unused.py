@@ -11,11 +11,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
-from relaxpy.ir.relax.analysis.variables import (
-    binding_key,
-    binding_operands,
-    occurring_vars,
-)
+from relaxpy.ir.relax.analysis.variables import binding_key, binding_operands, occurring_vars
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings

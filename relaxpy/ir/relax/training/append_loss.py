@@ -104,10 +104,7 @@ def _combined(model: rx.Function, loss: rx.Function, count: int, name: str) -> r
         if var is not None and not isinstance(var, rx.DataflowVar) and var not in returned:
             hidden[var] = rx.DataflowVar(var.name_hint, var.struct_info, var.span)
     return rebuild(
-        model,
-        params=(*model.params, *loss.params),
-        body=rename(body, hidden),
-        ret_struct_info=None,
+        model, params=(*model.params, *loss.params), body=rename(body, hidden), ret_struct_info=None
     )
 
 

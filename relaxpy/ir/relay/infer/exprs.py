@@ -224,12 +224,7 @@ class ExprInference:
         return self.solver.resolve(result)  # type: ignore[no-any-return]
 
     def _relate(
-        self,
-        name: str,
-        relation: Any,
-        args: tuple[Type, ...],
-        attrs: Attrs,
-        span: Span | None,
+        self, name: str, relation: Any, args: tuple[Type, ...], attrs: Attrs, span: Span | None
     ) -> None:
         """Add a relation between operands and a result, and ask it."""
 

@@ -11,13 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import (
-    MisuseError,
-    UnknownAttributeError,
-    close_names,
-    counted,
-    unexpected,
-)
+from relaxpy.errors import MisuseError, UnknownAttributeError, close_names, counted, unexpected
 from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from relaxpy.ir.relay.op.registry import REQUIRED, Op, OpRecord, is_op_name, list_op_names
 

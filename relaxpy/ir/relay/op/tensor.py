@@ -179,10 +179,7 @@ def _new_shape(old: tuple[Any, ...], codes: list[Any], allowzero: object) -> lis
         elif code == -4 and index + 1 < len(codes):
             one, other = int(codes[index]), int(codes[index + 1])
             size = _at(old, position)
-            new += [
-                size // other if one == -1 else one,
-                size // one if other == -1 else other,
-            ]
+            new += [size // other if one == -1 else one, size // one if other == -1 else other]
             position, index = position + 1, index + 2
         else:
             raise RelationError(f"newshape has no code {code} here")

@@ -67,12 +67,7 @@ def eta_expanded(callee: rl.RelayExpr, ty: Type | None) -> rl.Function:
     params = tuple(rl.Var(f"eta{number}", arg) for number, arg in enumerate(ty.arg_types))
     call = rl.Call(callee, params, span=callee.span)
     return rl.Function(
-        params,
-        call,
-        ty.ret_type,
-        ty.type_params,
-        constraints=ty.type_constraints,
-        span=callee.span,
+        params, call, ty.ret_type, ty.type_params, constraints=ty.type_constraints, span=callee.span
     )
 
 

@@ -36,13 +36,7 @@ from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.layout import Layout
 from relaxpy.ir.tir.ops import is_const
 
-__all__ = [
-    "conv",
-    "conv1d",
-    "conv2d",
-    "conv_backward_weight",
-    "conv_transpose",
-]
+__all__ = ["conv", "conv1d", "conv2d", "conv_backward_weight", "conv_transpose"]
 
 
 _OF_FILTER: Final[dict[str, object]] = {"meta_schedule.layout_rewrite_preproc": True}
@@ -247,10 +241,7 @@ def _matrices(w: _Axes, order: str, extents: Mapping[str, PrimExpr], dtype: Data
         return ops.cast_to(w.at(at), dtype)
 
     return te.compute(  # type: ignore[no-any-return]
-        [extents[a] for a in order],
-        weight,
-        name="kernel_transform",
-        attrs=_OF_FILTER,
+        [extents[a] for a in order], weight, name="kernel_transform", attrs=_OF_FILTER
     )
 
 

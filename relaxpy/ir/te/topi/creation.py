@@ -16,12 +16,7 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 __all__ = ["arange", "eye", "hamming_window"]
 
 
-def eye(
-    n: ExprLike,
-    m: ExprLike | None = None,
-    k: ExprLike = 0,
-    dtype: str = "float32",
-) -> Tensor:
+def eye(n: ExprLike, m: ExprLike | None = None, k: ExprLike = 0, dtype: str = "float32") -> Tensor:
     """1 on diagonal k of a matrix of n rows and m columns, by default n, and 0 elsewhere."""
     offset = ops.cast_to(ops.convert(k), "int64")
 

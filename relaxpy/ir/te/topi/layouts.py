@@ -89,11 +89,7 @@ def transform_layout(
 
 
 def _with_padding(
-    data: Tensor,
-    index_map: IndexMap,
-    inverse: IndexMap,
-    shape: Sequence[PrimExpr],
-    fill: PrimExpr,
+    data: Tensor, index_map: IndexMap, inverse: IndexMap, shape: Sequence[PrimExpr], fill: PrimExpr
 ) -> Tensor:
     """The data with padding up to whole blocks, which the map takes to the same shape.
 

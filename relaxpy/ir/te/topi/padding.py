@@ -216,10 +216,7 @@ def mirror_pad(
 
 
 def dilate(
-    data: Tensor,
-    strides: Sequence[int],
-    dilation_value: ExprLike = 0.0,
-    name: str = "DilatedInput",
+    data: Tensor, strides: Sequence[int], dilation_value: ExprLike = 0.0, name: str = "DilatedInput"
 ) -> Tensor:
     """The data with `strides[a] - 1` elements of one value between neighbours along axis a.
 

@@ -34,13 +34,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.layout import Layout
 
-__all__ = [
-    "pool1d",
-    "pool2d",
-    "pool3d",
-    "pool_grad",
-    "pool_selected",
-]
+__all__ = ["pool1d", "pool2d", "pool3d", "pool_grad", "pool_selected"]
 
 PoolType: TypeAlias = Literal["max", "avg"]
 #: Along an axis, windows of at most so many elements are unrolled.

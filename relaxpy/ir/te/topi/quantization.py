@@ -35,11 +35,7 @@ def _clipped(value: PrimExpr, dtype: DataType) -> PrimExpr:
 
 
 def quantize(
-    data: Tensor,
-    scale: Tensor | PrimExpr,
-    zero_point: Tensor | PrimExpr,
-    axis: int,
-    out_dtype: str,
+    data: Tensor, scale: Tensor | PrimExpr, zero_point: Tensor | PrimExpr, axis: int, out_dtype: str
 ) -> Tensor:
     """round(data / scale) + zero_point, or the nearest number of `out_dtype`.
 
@@ -58,11 +54,7 @@ def quantize(
 
 
 def dequantize(
-    data: Tensor,
-    scale: Tensor | PrimExpr,
-    zero_point: Tensor | PrimExpr,
-    axis: int,
-    out_dtype: str,
+    data: Tensor, scale: Tensor | PrimExpr, zero_point: Tensor | PrimExpr, axis: int, out_dtype: str
 ) -> Tensor:
     """(data - zero_point) * scale; the result is finite if `out_dtype` is narrower than float32.
 

@@ -114,11 +114,7 @@ class _Axis:
 
 
 def _axes(
-    k: Loops,
-    borders: Borders,
-    pooled: tuple[Number, Number],
-    ratio: int,
-    least: float | None,
+    k: Loops, borders: Borders, pooled: tuple[Number, Number], ratio: int, least: float | None
 ) -> list[_Axis]:
     """The points along both axes of a region."""
     top, left, bottom, right = borders

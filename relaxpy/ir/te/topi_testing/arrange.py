@@ -22,11 +22,7 @@ def gather_nd_python(a_np: Array, indices_np: Array) -> Array:
 
 
 def _slices(
-    ndim: int,
-    begin: Sequence[int],
-    end: Sequence[int],
-    strides: Sequence[int],
-    axes: Sequence[int],
+    ndim: int, begin: Sequence[int], end: Sequence[int], strides: Sequence[int], axes: Sequence[int]
 ) -> tuple[slice, ...]:
     """The slices along some axes; what is missing is the whole axis."""
     result = [slice(None)] * ndim
@@ -58,11 +54,7 @@ def strided_slice_python(
 
 
 def strided_set_python(
-    data: Array,
-    v: Array,
-    begin: Sequence[int],
-    end: Sequence[int],
-    strides: Sequence[int] | None,
+    data: Array, v: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
 ) -> Array:
     """A copy of the array with other elements in slices along the first axes."""
     result = data.copy()
@@ -153,10 +145,7 @@ def batch_to_space_nd_python(
 
 
 def matrix_set_diag(
-    input_np: Array,
-    diagonal: Array,
-    k: int | Sequence[int] = 0,
-    align: str = "RIGHT_LEFT",
+    input_np: Array, diagonal: Array, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT"
 ) -> Array:
     """Matrices with other elements on a diagonal, or on all diagonals between two.
 

@@ -124,8 +124,7 @@ class AxisGroups:
 
         buffers = {
             buffer: replace(
-                buffer,
-                shape=tuple(part((buffer, k), size) for k, size in enumerate(buffer.shape)),
+                buffer, shape=tuple(part((buffer, k), size) for k, size in enumerate(buffer.shape))
             )
             for buffer in self._buffers
             if any(self._groups.find((buffer, k)) in groups for k in range(len(buffer.shape)))

@@ -33,10 +33,7 @@ class SamplingKernels(ScheduledKernels):
 
     @primitive
     def sample_categorical(
-        self,
-        candidates: Sequence[int],
-        probs: Sequence[float],
-        decision: int | None = None,
+        self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None
     ) -> ExprRV:
         """Draw one of several numbers by their probabilities.
 

@@ -22,13 +22,7 @@ from typing import (
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import (
-    MisuseError,
-    ScheduleError,
-    check_type,
-    unexpected,
-    unknown_attribute,
-)
+from relaxpy.errors import MisuseError, ScheduleError, check_type, unexpected, unknown_attribute
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule

@@ -21,15 +21,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import (
-    Allocate,
-    AttrStmt,
-    BlockRealize,
-    BufferStore,
-    For,
-    LetStmt,
-    Stmt,
-)
+from relaxpy.ir.tir.stmt import Allocate, AttrStmt, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 _ARITHMETIC = (
     *(tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod),

@@ -249,11 +249,7 @@ def _kept(store: BufferStore, scope: _Scope, facts: _Facts) -> PrimExpr | None:
 
 
 def _replaces(
-    value: PrimExpr,
-    sides: tuple[PrimExpr, PrimExpr],
-    scope: _Scope,
-    case: PrimExpr,
-    facts: _Facts,
+    value: PrimExpr, sides: tuple[PrimExpr, PrimExpr], scope: _Scope, case: PrimExpr, facts: _Facts
 ) -> bool:
     """Whether both sides of a branch are equal where `case` holds, and `value` can be computed."""
     if not is_safe(case):

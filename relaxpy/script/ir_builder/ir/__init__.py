@@ -72,8 +72,7 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
     form, module = _namespace.module_attrs(attrs, allow_overwrite), _module("I.module_attrs")
     if module.attrs and not form.overwrite:
         raise BuilderStateError(
-            "I.module_attrs occurs twice",
-            hint="with allow_overwrite=True these replace the others",
+            "I.module_attrs occurs twice", hint="with allow_overwrite=True these replace the others"
         )
     module.attrs = dict(form.attrs)
 

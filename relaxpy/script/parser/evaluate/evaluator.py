@@ -102,12 +102,7 @@ _COMPARE: dict[type[ast.cmpop], tuple[Callable[[Any, Any], object], str]] = {
 _MEMBERSHIP = ("in", "not in")
 _EQUALITY = ("==", "!=")
 _IDENTITY = ("is", "is not")
-_ORDER: dict[str, type[tir.CmpExpr]] = {
-    "<": tir.LT,
-    "<=": tir.LE,
-    ">": tir.GT,
-    ">=": tir.GE,
-}
+_ORDER: dict[str, type[tir.CmpExpr]] = {"<": tir.LT, "<=": tir.LE, ">": tir.GT, ">=": tir.GE}
 
 
 #: How a program imports the namespaces by their usual names.

@@ -241,9 +241,7 @@ def declare_shape_var(state: GraphState, name: str, value: SizeVar, at: ast.expr
     if isinstance(known, SizeVar):
         if known.dtype != value.dtype:
             raise state.error(
-                at,
-                f"{name!r} is {known.dtype} already, it cannot be {value.dtype}",
-                rule="PX-9",
+                at, f"{name!r} is {known.dtype} already, it cannot be {value.dtype}", rule="PX-9"
             )
     else:
         known = state.now.shape_vars[name] = value if value.name else value.renamed(name)

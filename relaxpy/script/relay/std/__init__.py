@@ -11,12 +11,7 @@ from relaxpy.ir.relay.module import RelayModule
 from relaxpy.script.relay.parser import parse
 
 #: The files, each with those whose functions it calls.
-FILES: Final = {
-    "prelude.rly": (),
-    "nat.rly": ("prelude.rly",),
-    "gradient.rly": (),
-    "core.rly": (),
-}
+FILES: Final = {"prelude.rly": (), "nat.rly": ("prelude.rly",), "gradient.rly": (), "core.rly": ()}
 
 
 @lru_cache(maxsize=8)

@@ -86,10 +86,7 @@ class _Pool2D(Module):
     """A window that moves over the last two axes, by default without overlap."""
 
     def __init__(
-        self,
-        kernel_size: Window,
-        stride: Window | None = None,
-        padding: Window = 0,
+        self, kernel_size: Window, stride: Window | None = None, padding: Window = 0
     ) -> None:
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride

@@ -292,10 +292,7 @@ def matmul_axes(
     batch = rank - rows - columns
     left = _last_axes(first, result, batch, max(_rank(first) - 2, 0))
     right = _last_axes(second, result, batch, max(_rank(second) - 2, 0))
-    return [
-        [*left, *([batch] if rows else []), -1],
-        [*right, -1, *([rank - 1] if columns else [])],
-    ]
+    return [[*left, *([batch] if rows else []), -1], [*right, -1, *([rank - 1] if columns else [])]]
 
 
 def repeated_axes(

@@ -9,11 +9,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import counted
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
-from relaxpy.ir.relax.op.definition.gradients import (
-    is_differentiable,
-    no_gradient,
-    shape_like,
-)
+from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, find
 from relaxpy.ir.relax.op.definition.rules import (

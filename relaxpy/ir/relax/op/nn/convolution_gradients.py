@@ -186,10 +186,7 @@ def _register_backward(count: int, kind: str) -> None:
     )
 
 
-_KERNELS: Mapping[str, Callable[..., Tensor]] = {
-    "data": _backward_data,
-    "weight": _backward_weight,
-}
+_KERNELS: Mapping[str, Callable[..., Tensor]] = {"data": _backward_data, "weight": _backward_weight}
 for _count in RANKS:
     for _kind in _KERNELS:
         _register_backward(_count, _kind)

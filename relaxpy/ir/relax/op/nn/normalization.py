@@ -142,10 +142,7 @@ def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     inverse = R.rsqrt(mean(x * x) + call.attrs["epsilon"])
     normal = x * inverse
     g = gradient * along.beside_data(weight)
-    return [
-        inverse * (g - normal * mean(g * normal)),
-        along.of_parameter(gradient * normal),
-    ]
+    return [inverse * (g - normal * mean(g * normal)), along.of_parameter(gradient * normal)]
 
 
 @register(

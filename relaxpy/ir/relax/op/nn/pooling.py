@@ -169,12 +169,7 @@ Rule:
     {}
 """
 _RULES: Mapping[Kind, tuple[str, str, str, str]] = {
-    "max": (
-        "greatest",
-        "",
-        "",
-        "A NaN is greater than all numbers, and padding is less.",
-    ),
+    "max": ("greatest", "", "", "A NaN is greater than all numbers, and padding is less."),
     "avg": (
         "mean",
         ", not Booleans",

@@ -168,11 +168,7 @@ def _check_starts(**starts: rx.TensorStructInfo | None) -> None:
 
 
 @register(
-    "relax.nn.attention_var_len",
-    precision_policy=0,
-    pure=True,
-    runtime=_attend,
-    gradient=_gradient,
+    "relax.nn.attention_var_len", precision_policy=0, pure=True, runtime=_attend, gradient=_gradient
 )
 def attention_var_len(
     queries: rx.TensorStructInfo,

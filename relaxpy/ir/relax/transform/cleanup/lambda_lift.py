@@ -15,10 +15,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
-from relaxpy.ir.relax.analysis.variables import (
-    binding_vars,
-    free_vars,
-)
+from relaxpy.ir.relax.analysis.variables import binding_vars, free_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import detect_recursion
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility

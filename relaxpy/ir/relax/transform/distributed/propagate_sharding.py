@@ -18,11 +18,7 @@ from relaxpy.ir.relax.op.definition.registry import R, registered_ops
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.cleanup.inline_private_functions import InlinePrivateFunctions
 from relaxpy.ir.relax.transform.distributed import call_axes
-from relaxpy.ir.relax.transform.distributed.placements import (
-    OF_PARTS,
-    Placements,
-    is_annotation,
-)
+from relaxpy.ir.relax.transform.distributed.placements import OF_PARTS, Placements, is_annotation
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 
 _SHAPE_OF = Op.get("relax.shape_of")

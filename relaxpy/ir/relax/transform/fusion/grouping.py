@@ -20,10 +20,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.dependencies import Dependencies
 from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
-from relaxpy.ir.relax.analysis.variables import (
-    binding_vars,
-    free_vars,
-)
+from relaxpy.ir.relax.analysis.variables import binding_vars, free_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
@@ -91,11 +88,7 @@ def _is_grouped(func: rx.Function) -> bool:
 
 class _Grouper(BindingRewriter):
     def __init__(
-        self,
-        table: FunctionTable,
-        groups_of: Grouping,
-        lift_constants: bool,
-        refuses_cycles: bool,
+        self, table: FunctionTable, groups_of: Grouping, lift_constants: bool, refuses_cycles: bool
     ) -> None:
         super().__init__()
         self.table, self.groups_of, self.lift_constants = table, groups_of, lift_constants

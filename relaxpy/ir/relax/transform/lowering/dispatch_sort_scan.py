@@ -57,11 +57,7 @@ def _kernel(
     return replace(kernel, span=call.span)
 
 
-_SORTS: Final = {
-    Op("relax.sort"): _sort,
-    Op("relax.argsort"): _argsort,
-    Op("relax.topk"): _topk,
-}
+_SORTS: Final = {Op("relax.sort"): _sort, Op("relax.argsort"): _argsort, Op("relax.topk"): _topk}
 
 
 @dataclass(frozen=True)

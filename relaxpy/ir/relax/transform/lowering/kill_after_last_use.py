@@ -11,11 +11,7 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import (
-    binding_key,
-    binding_vars,
-    occurring_vars,
-)
+from relaxpy.ir.relax.analysis.variables import binding_key, binding_vars, occurring_vars
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten, with_bindings
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter

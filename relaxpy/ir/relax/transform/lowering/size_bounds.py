@@ -32,10 +32,7 @@ class SizeBounds:
         Errors:
             TransformError: an attribute is not a mapping from names to integers.
         """
-        return cls(
-            _bounds(func, "tir_var_upper_bound"),
-            _bounds(func, "tir_var_lower_bound"),
-        )
+        return cls(_bounds(func, "tir_var_upper_bound"), _bounds(func, "tir_var_lower_bound"))
 
     def largest(self, size: tir.PrimExpr) -> tir.PrimExpr:
         """The largest value of a size in bytes, as a constant, or the size if it has no bound."""

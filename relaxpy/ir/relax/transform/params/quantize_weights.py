@@ -310,11 +310,7 @@ class _Quantizing(BindingRewriter):
         return tuple(rx.Var(n, s, param.span) for n, s in zip(names, sinfos, strict=True))
 
     def _decoded(
-        self,
-        stored: Sequence[rx.Expr],
-        weight: rx.Expr,
-        layout: _Layout,
-        dtype: str | None = None,
+        self, stored: Sequence[rx.Expr], weight: rx.Expr, layout: _Layout, dtype: str | None = None
     ) -> rx.Call:
         """The weights of stored rows as `dtype`, or in the datatype that the program has."""
         sinfo, shape = tensor_sinfo(weight), shape_of(weight)
@@ -338,14 +334,7 @@ class _Quantizing(BindingRewriter):
 
 
 def _weights(
-    packed: Tensor,
-    scale: Tensor,
-    *,
-    size: int,
-    dtype: str,
-    bits: int,
-    group: int,
-    scale_dtype: str,
+    packed: Tensor, scale: Tensor, *, size: int, dtype: str, bits: int, group: int, scale_dtype: str
 ) -> Tensor:
     quantization = Quantization("", bits, group, scale_dtype)
     return quantization.decoded(packed, scale, size, None if dtype == scale_dtype else dtype)

@@ -142,10 +142,7 @@ class PagedKVCache(Object):
         self, name: str, layer: int, scale: float, parts: Sequence[Tensor], shape: Sequence[Any]
     ) -> tuple[Tensor, Tensor]:
         b, s, heads, dv = shape
-        infos = [
-            _tensor((b * s, heads, dv), parts[0].dtype),
-            _tensor((b * s, heads), "float32"),
-        ]
+        infos = [_tensor((b * s, heads, dv), parts[0].dtype), _tensor((b * s, heads), "float32")]
         both = self._dps(name, layer, scale, *parts, out=infos)
         first, second = (Tensor(_expr=_emitted(rx.TupleGetItem(both, k))) for k in range(2))
         return first.reshape(b, s, heads, dv), second.reshape(b, s, heads)

@@ -96,12 +96,7 @@ class _Trees:
         return self.rotary.heads(x, 0, x.shape[1], name, tables, condition)
 
     def attend(
-        self,
-        k: Any,
-        v: Any,
-        sequence: Any,
-        column: Any,
-        length: Callable[[Any], Any],
+        self, k: Any, v: Any, sequence: Any, column: Any, length: Callable[[Any], Any]
     ) -> tuple[te.Tensor, te.Tensor]:
         """The results for keys and values (slots, h_kv, d) and log2 of the sums of the weights.
 
@@ -244,12 +239,7 @@ def tree_attn_cpu(
 
 @user_facing
 def tree_attn(
-    h_kv: int,
-    h_q: int,
-    d: int,
-    dtype: str,
-    rope_scaling: Mapping[str, Any],
-    target: object = None,
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], target: object = None
 ) -> PrimFunc:
     """The kernel of `tree_attn_cpu`; `target` has no effect."""
     return tree_attn_cpu(h_kv, h_q, d, dtype, rope_scaling)
@@ -290,9 +280,7 @@ def tree_attn_with_paged_kv_cache_cpu(
     page_sequence = _segments(used, starts, "page_sequence")
     sequence = _computed((slots,), lambda s: page_sequence[s // _PAGE_SIZE], name="sequence")
     column = _computed(
-        (slots,),
-        lambda s: _int32(s) - _at(starts, sequence[s]) * _PAGE_SIZE,
-        name="column",
+        (slots,), lambda s: _int32(s) - _at(starts, sequence[s]) * _PAGE_SIZE, name="column"
     )
 
     def member(side: int, name: str) -> Any:
@@ -314,12 +302,7 @@ def tree_attn_with_paged_kv_cache_cpu(
 
 @user_facing
 def tree_attn_with_paged_kv_cache(
-    h_kv: int,
-    h_q: int,
-    d: int,
-    dtype: str,
-    rope_scaling: Mapping[str, Any],
-    target: object = None,
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], target: object = None
 ) -> PrimFunc:
     """The kernel of `tree_attn_with_paged_kv_cache_cpu`; `target` has no effect."""
     return tree_attn_with_paged_kv_cache_cpu(h_kv, h_q, d, dtype, rope_scaling)

@@ -62,11 +62,7 @@ def tensor_ir_op(func: PrimFunc, name_hint: str, args: KernelArgs, out: Out) -> 
 
 @user_facing
 def tensor_ir_inplace_op(
-    func: PrimFunc,
-    name_hint: str,
-    args: KernelArgs,
-    inplace_indices: int | Sequence[int],
-    out: Out,
+    func: PrimFunc, name_hint: str, args: KernelArgs, inplace_indices: int | Sequence[int], out: Out
 ) -> Any:
     """As `tensor_ir_op`, for a kernel that writes results into arguments.
 

@@ -195,11 +195,7 @@ def group_norm(
 
 @user_facing
 def pad(
-    x: Tensor,
-    pad: Sequence[int],
-    mode: str = "constant",
-    value: float = 0.0,
-    name: str = "pad",
+    x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0, name: str = "pad"
 ) -> Tensor:
     """The tensor with elements added before and after it along each axis.
 
