@@ -91,18 +91,18 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
             return tree if is_same else replace(tree, body=divided)
         case Tile(axis=axis, size=int(size)):
             low, high = _block()
-            time = time_of(tree, program.plan, [axis])
+            time = time_of(tree, plan, [axis])
             if not _is_worth(time * axis.extent):
                 return tree
             if axis.extent.constant is None and _is_worth(time):
                 inner = within_batch(tree, program)
                 if inner is not None:
                     rows = replace(inner, axis=Axis(inner.axis.var, low, high))
-                    time = time_of(inner, program.plan, [inner.axis])
+                    time = time_of(inner, plan, [inner.axis])
                     return Tasks((axis,), inner.axis, 1, low, high, rows, time)
             rows = replace(tree, axis=Axis(axis.var, low, high))
             return Tasks((), axis, size, low, high, rows, time * size)
-        case Run() if _is_worth(time_of(tree, program.plan, ())):
+        case Run() if _is_worth(time_of(tree, plan, ())):
             return _of_axes(tree, program)
         case _:
             return tree

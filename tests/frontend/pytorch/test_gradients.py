@@ -93,6 +93,19 @@ def test_pools_and_padded_images(count: int) -> None:
     compare(Applied(pools), images(count))
 
 
+@pytest.mark.each_choice
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("padding", [None, 3])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_which_some_are_empty(mode: str, padding: int | None, last: bool) -> None:
+    random = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 9, (20,), generator=random)
+    starts = torch.tensor([0, 0, 4, 9, 9] + [20] * last)
+    options = {"mode": mode, "padding_idx": padding, "include_last_offset": last}
+    model = Applied(lambda x: F.embedding_bag(rows, x, starts, **options))
+    compare(model, torch.randn(9, 5, generator=random))
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_images_resized_without_steps(mode: str) -> None:
     model = Applied(lambda x: F.interpolate(x, size=(5, 12), mode=mode, antialias=True))

@@ -47,10 +47,6 @@ def _as_params(params: rx.Var | Sequence[rx.Var]) -> tuple[rx.Var, ...]:
     raise unexpected(params, "parameters are a Var or a list of them")
 
 
-def _add_callee(table: FunctionTable, out: Emitter, func: rx.BaseFunc, symbol: str) -> rx.GlobalVar:
-    return table.add_with_callees(func, symbol, {*out.ctx.signatures, *table.claimed})
-
-
 _active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", default=())
 
 
@@ -76,7 +72,9 @@ class BlockBuilder:
         self._normalizer = Normalizer(self._out)
         self._functions: list[_OpenFunction] = []
         # Without cycles, what a pass has built is freed with its builder.
-        self._normalizer.add_callee = partial(_add_callee, self._table, self._out)
+        self._normalizer.add_callee = partial(
+            self._table.add_with_callees, reserved=self._out.ctx.signatures
+        )
         self._normalizer.builder = ref(self)
         self.kernels = KernelTable()
 

@@ -99,13 +99,14 @@ class FunctionTable:
     def add_with_callees(self, func: BaseFunc, symbol: str, reserved: Collection[str]) -> GlobalVar:
         """Store a public function, unless there is an equal one, and the functions it calls.
 
-        Its name is `symbol`, followed by a number if the name is taken or reserved.
+        Its name is `symbol`, followed by a number if the name is taken, claimed or reserved.
         """
         equal = self._equal_to(func)
         if equal is not None:
             return equal
         present = self.mod.functions_by_name
-        name_in_module, functions = link_function(func, symbol, present, {*present, *reserved})
+        taken = {*present, *reserved, *self.claimed}
+        name_in_module, functions = link_function(func, symbol, present, taken)
         for name, function in functions.items():
             if name not in self.mod:
                 self.set(GlobalVar(name), function)
