@@ -193,11 +193,14 @@ class ScheduledKernels:
         if isinstance(mod, PrimFunc):
             named = "global_symbol" in mod.attrs
             func = mod.with_attr("global_symbol", "main") if named else mod
-            steps = _steps(f"{func.span} {func.script()}")  # errors have the position
-            if not steps:
-                steps.append(_Step(func, {}, None, steps, {}))
-            self._step = steps[0]
-            mod = IRModule({"main": self._step.func})
+            text = f"{func.span} {func.script()}"  # errors have the position
+            if "metadata[" not in text:  # which stands for what a text leaves out
+                steps = _steps(text)
+                if not steps:
+                    steps.append(_Step(func, {}, None, steps, {}))
+                self._step = steps[0]
+                func = self._step.func
+            mod = IRModule({"main": func})
         check_type(mod, IRModule, "expected a PrimFunc or a module")
         self._module = mod
         self._states: dict[str, State] = {}

@@ -365,6 +365,14 @@ def test_equal_kernels_are_scheduled_once() -> None:
         assert scheduled(size, factors, [0, None]).mod["main"] is not first.mod["main"]
 
 
+def test_kernels_that_differ_in_what_their_text_leaves_out_keep_it() -> None:
+    tables = [np.full(3000, value, "float32") for value in (1, 2)]
+    for table in tables:
+        sch = tir.Schedule(chain.with_attr("table", relaxpy.runtime.tensor(table)))
+        sch.split(sch.get_loops("C")[0], [3, None])
+        np.testing.assert_array_equal(sch.mod["main"].attrs["table"], table)
+
+
 def test_only_the_tiles_that_are_read_are_computed() -> None:
     sch = tir.Schedule(chain)
     i, j = sch.get_loops("B")
