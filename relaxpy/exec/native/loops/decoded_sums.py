@@ -7,6 +7,8 @@ from functools import partial, reduce
 from itertools import pairwise, product
 from operator import add
 
+from relaxpy.dataclass import replace
+from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.llvm.function import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
@@ -26,6 +28,8 @@ Those of a single row are read one by one, as memory has them: this is what thei
 """
 _CELLS_OF_DIGITS = {1: 1, 2: 2}
 """The same of columns whose integers are added as such."""
+_LINE = 64
+"""The bytes that a fetch reads."""
 _PREPARED = 1 << 14
 """The most elements of a row that is converted before all columns."""
 
@@ -43,6 +47,9 @@ class DecodedSums:
         repeated: RepeatedLoads,
         finish: Callable[[Run, Sequence[Value]], None],
     ) -> None:
+        if not loops.function.module.has_avx512 and not repeated.tables:
+            # Bytes are extended as they are read, but not more than a register has.
+            repeated = replace(repeated, lanes=min(repeated.lanes, 8))
         self._loops, self._run, self._repeated = loops, run, repeated
         self._frame, self._function = loops.frame, loops.function
         self._finish = finish
@@ -143,16 +150,19 @@ class DecodedSums:
 
     def _sums(self, rows: Sequence[Place], columns: Sequence[Place]) -> None:
         """The sums of some rows and columns."""
+        if (digits := self._digits) is not None:
+            self._sums_of_digits(rows, columns, digits)
+            return
         f, repeated = self._function, self._repeated
         chains = repeated.count // repeated.lanes if len(rows) * len(columns) == 1 else 1
 
-        def block(*sums: Value) -> Sequence[Value]:
+        def block(sums: Sequence[Value], *, is_first: bool) -> list[Value]:
             totals = list(sums)
             for number, first in enumerate(range(0, repeated.count, repeated.lanes)):
                 with self._decoder.numbered(first):
                     # LLVM moves nothing past a fetch: what one row has in common in a block is
                     # computed once, and the vectors of several rows stay in registers.
-                    ahead = AHEAD if number == 0 or len(rows) > 1 else 0
+                    ahead = AHEAD if (number == 0 and is_first) or len(rows) > 1 else 0
                     decoded = [
                         self._decoder.read(repeated.shared, column, first, repeated.tables, ahead)
                         for column in columns
@@ -166,19 +176,69 @@ class DecodedSums:
                         totals[some] = [f.fma(weight, x, sum_) for (x, weight), sum_ in pairs]
             return totals
 
+        def blocks(places: Sequence[Place], sums: Sequence[Value]) -> Sequence[Value]:
+            for number, place in enumerate(places):
+                with self._frame.level(place):
+                    sums = block(sums, is_first=number == 0)
+            return sums
+
         if (digits := self._digits) is not None:
             self._sums_of_digits(rows, columns, digits)
             return
         none = f.const(Type("float", repeated.lanes), 0)
-        found = self._loops.nested(
-            repeated.outer, block, [none] * (len(rows) * len(columns) * chains)
-        )
+        sums = [none] * (len(rows) * len(columns) * chains)
+        found = self._in_blocks(self._in_a_line if len(rows) == 1 else 1, blocks, sums)
         totals = [reduce(add, found[n : n + chains]) for n in range(0, len(found), chains)]
         for (row, column), total in zip(product(rows, columns), totals, strict=True):
             with self._frame.level({**row, **column}):
                 result = f.fold_lanes(total, lambda x, y: x + y)
                 self._frame.pin([result])
                 self._finish(self._run, [result])
+
+    def _in_blocks(
+        self,
+        several: int,
+        body: Callable[[Sequence[Place], Sequence[Value]], Sequence[Value]],
+        carried: Sequence[Value],
+    ) -> Sequence[Value]:
+        """`carried = body(blocks, carried)` for all blocks, `several` of them at once."""
+        frame, loops, outer = self._frame, self._loops, self._repeated.outer
+        if not outer:
+            return body([{}], carried)
+        axis = outer[-1]
+
+        def some(index: Value, *values: Value, size: int) -> Sequence[Value]:
+            frame.pin(values)
+            if loops.tested:
+                loops.leave_if_failed()
+            places = [index, *(index + number for number in range(1, size))]
+            stored, frame.stored = frame.stored, dict(frame.stored)
+            with frame.level(), loops.opened(axis):
+                frame.settle(places)
+                result = body([{axis.var: place} for place in places], values)
+            frame.stored = stored
+            return result
+
+        def along(*values: Value) -> Sequence[Value]:
+            cuts = loops.cuts(axis, [several] if several > 1 else [])
+            for (low, high), size in zip(pairwise(cuts), (several, 1), strict=False):
+                values = tuple(loops.stretches(low, high, size, values, partial(some, size=size)))
+            frame.pin(values)
+            frame.forget()
+            return values
+
+        return loops.nested(outer[:-1], along, carried)
+
+    @property
+    def _in_a_line(self) -> int:
+        """The blocks whose packed elements are a line of the caches, which is fetched at once."""
+        repeated = self._repeated
+        sizes = [
+            (max(offsets) + 1) * load.buffer.dtype.bits // 8
+            for load, offsets in repeated.offsets.items()
+            if load in set(loads(repeated.decoded))
+        ]
+        return max(1, _LINE // max(sizes))
 
     @property
     def _digits(self) -> Digits | None:
@@ -191,16 +251,14 @@ class DecodedSums:
         self, rows: Sequence[Place], columns: Sequence[Place], digits: Digits
     ) -> None:
         """As `_sums`, with exact sums of the integers of as many blocks as a vector has."""
-        frame, f, loops, count = self._frame, self._function, self._loops, self._repeated.count
+        frame, f, count = self._frame, self._function, self._repeated.count
         several = max(1, f.module.vector_bits // digits.bits // count)
         zero = f.const(Type("float", f.module.vector_bits // 32), 0)
-        *before, axis = self._repeated.outer
 
-        def blocks(index: Value, *sums: Value, size: int) -> Sequence[Value]:
-            frame.pin(sums)
-            stored, frame.stored = frame.stored, dict(frame.stored)
+        def blocks(places: Sequence[Place], sums: Sequence[Value]) -> Sequence[Value]:
+            size = len(places)
             lanes = min(size * count, f.module.vector_bits // 4) // _OF_A_SUM
-            with frame.level({axis.var: index}), loops.opened(axis), frame.conditionally():
+            with frame.level(places[0]), frame.conditionally():
                 fields = [self._decoder.fields(digits, column, size) for column in columns]
                 scales = [self._decoder.scales(digits, column, size, lanes) for column in columns]
                 found = [
@@ -208,19 +266,9 @@ class DecodedSums:
                     for adder in [self._adder(digits, row, size) for row in rows]
                     for x, scale in zip(fields, scales, strict=True)
                 ]
-            frame.stored = stored
             return [self._plus(sum_, *x) for sum_, x in zip(sums, found, strict=True)]
 
-        def along(*sums: Value) -> Sequence[Value]:
-            results: Sequence[Value] = sums
-            cuts = loops.cuts(axis, [several] if several > 1 else [])
-            for (low, high), size in zip(pairwise(cuts), (several, 1), strict=False):
-                results = loops.stretches(low, high, size, results, partial(blocks, size=size))
-            frame.pin(results)
-            frame.forget()
-            return results
-
-        totals = loops.nested(before, along, [zero for _ in product(rows, columns)])
+        totals = self._in_blocks(several, blocks, [zero for _ in product(rows, columns)])
         for (row, column), total in zip(product(rows, columns), totals, strict=True):
             with frame.level({**row, **column}):
                 result = f.fold_lanes(total, lambda x, y: x + y)

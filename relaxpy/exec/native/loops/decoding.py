@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.native.llvm.function import Type, Value
-from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
+from relaxpy.exec.native.trees.repeated import Digit, Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -56,7 +56,7 @@ class Decoder:
         with frame.level(place):
             for var, table in tables.items():
                 self._load(table.value, first, ahead)
-                frame.bind(var, self._entries(table))
+                frame.bind(var, self._entries(table, first))
             self._load(factor, first, ahead)
             value = frame.wide(frame.value(factor), self.repeated.lanes)
         frame.pin([value])
@@ -70,11 +70,19 @@ class Decoder:
             loaded = frame.load_offsets(load, offsets, repeated.inner, ahead)
             frame.stored[load.buffer, load.indices] = frame.widened(loaded, load.buffer.dtype)
 
-    def _entries(self, table: Table) -> Value:
+    def _entries(self, table: Table, first: int) -> Value:
         """The entries of a table, which are in one register if there is an instruction for that."""
         frame, f, lanes = self._frame, self._function, self.repeated.lanes
         if not f.module.has_avx512 or table.count > lanes:
-            return frame.value(table.value)
+            value = (
+                None if table.digit is None else self._converted(table.digit, table.count, first)
+            )
+            if table.digit is None or value is None:
+                return frame.value(table.value)
+            with frame.level({table.digit.value: value}):
+                entries = frame.wide(frame.value(table.digit.scaled), lanes)
+            frame.pin([entries])
+            return entries
         index = frame.wide(frame.value(table.index), lanes)
         # The instruction reads as many bits as the number of lanes has, so entries are repeated.
         numbers = [lane % table.count for lane in range(lanes)]
@@ -83,6 +91,29 @@ class Decoder:
         name = _PERMUTATIONS[lanes]
         f.module.declare(name, entries.type, [entries.type, index.type])
         result = f.new(entries.type, f"call {entries.type} @{name}({entries}, {index})")
+        frame.pin([result])
+        return result
+
+    def _converted(self, digit: Digit, count: int, first: int) -> Value | None:
+        """The float of one of `count` digits, in the lanes from `first` on.
+
+        It is converted where it is in the element, and scaled by a power of two as `start` is
+        added, which is exact: an instruction less than to shift it before. None if a digit is where
+        instructions would take it for negative.
+        """
+        frame, f, lanes = self._frame, self._function, self.repeated.lanes
+        shifts = self._lanes(self.repeated.numbers[digit.shift], first)
+        least = min(shifts)
+        fields = [count - 1 << shift - least for shift in shifts]
+        if max(fields) >= 1 << 31:
+            return None
+        packed = frame.wide(frame.value(digit.packed), lanes)
+        if least:
+            packed = f.arithmetic("lshr", packed, least)
+        packed = f.arithmetic("and", packed, f.constants(packed.type, fields))
+        type = Type("float", lanes)
+        scales = f.constants(type, [0.5 ** (shift - least) for shift in shifts])
+        result = f.fma(f.cast("uitofp", packed, "float"), scales, f.const(type, digit.start))
         frame.pin([result])
         return result
 

@@ -52,7 +52,8 @@ _LARGEST: Final = 256
 class Table:
     """A `value` that in a block only depends on the lowest bits of `index`.
 
-    It is `entry` with these bits, of which there are `count`, as `number`.
+    It is `entry` with these bits, of which there are `count`, as `number`; `digit` is what it
+    computes from a digit of an element of memory, if it does.
     """
 
     value: PrimExpr
@@ -60,6 +61,21 @@ class Table:
     entry: PrimExpr
     number: Var
     count: int
+    digit: Digit | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Digit:
+    """A float: the lowest bits of `packed`, after a shift by `shift`, as an integer, plus `start`.
+
+    `scaled` is the value of a table with this float as the variable `value`.
+    """
+
+    packed: BufferLoad
+    shift: Var
+    start: int
+    value: Var
+    scaled: PrimExpr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -357,7 +373,44 @@ def _table_of(
         return None
     if reads and not (is_single or _is_rounded(entry)):
         return None
-    return Table(value, operand, entry, number, mask.value + 1)
+    count = mask.value + 1
+    return Table(
+        value, operand, entry, number, count, _digit(operand, entry, number, count, numbers)
+    )
+
+
+def _digit(
+    operand: PrimExpr,
+    entry: PrimExpr,
+    number: Var,
+    count: int,
+    numbers: Mapping[Var, tuple[int, ...]],
+) -> Digit | None:
+    """The float in an entry that a digit is converted to, if all else is computed from it."""
+    if not isinstance(operand, Call) or operand.op is not _SHIFT:
+        return None
+    packed, shift = operand.args
+    if not isinstance(packed, BufferLoad) or packed.dtype.bits != 32:
+        return None
+    if not isinstance(shift, Var) or shift not in numbers:
+        return None
+    found: list[tuple[int, Var]] = []
+
+    def replaced(node: Node) -> Node:
+        if isinstance(node, PrimExpr) and node.dtype.is_float:
+            start = _number(node, number, 0)
+            values = [_number(node, number, n) for n in range(count)]
+            if start is not None and values == [start + n for n in range(count)]:
+                found.append((start, Var("digit", node.dtype)))
+                return found[-1][1]
+        return map_children(replaced, node)
+
+    scaled = replaced(entry)
+    assert isinstance(scaled, PrimExpr)
+    if len(found) != 1 or mentions(scaled, {number}):
+        return None
+    [(start, value)] = found
+    return Digit(packed, shift, start, value, scaled)
 
 
 def _is_rounded(value: PrimExpr) -> bool:
