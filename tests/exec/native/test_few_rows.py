@@ -10,6 +10,7 @@ import pytest
 
 from relaxpy.exec.native.contraction.few_rows import DotEmitter, SpanEmitter
 from relaxpy.exec.native.contraction.operands import Gemm
+from relaxpy.exec.native.contraction.row_lanes import RowLanesEmitter
 from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
@@ -24,6 +25,10 @@ def dot(f: Function, contraction: Gemm, tile: RegisterTile) -> DotEmitter:
 
 def span(f: Function, contraction: Gemm, tile: RegisterTile) -> SpanEmitter:
     return SpanEmitter(f, contraction, tile.lanes)
+
+
+def row_lanes(f: Function, contraction: Gemm, tile: RegisterTile) -> RowLanesEmitter:
+    return RowLanesEmitter(f, contraction)
 
 
 LAYOUTS = {"mk,nk->mn": dot, "mk,kn->mn": span, "km,kn->nm": span}
@@ -116,3 +121,21 @@ def test_batches_and_several_axes_of_the_sum() -> None:
     extents = {"m": 2, "n": 37, "k": 20, "b": 3, "j": 4}
     run("bmjk,bnjk->bmn", extents, "float32", over="jk", emitter=dot)
     run("bmjk,bjkn->bmn", extents, "float32", over="kj", emitter=span)
+
+
+@pytest.mark.parametrize("machine", [host, narrow])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_rows_are_the_lanes_of_registers(dtype: str, machine: Callable[[], Machine]) -> None:
+    options = {"emitter": row_lanes, "machine": machine()}
+    names = "bmk,bnk->bmn"
+    for k in (1, 3, 8, 30, 64, 255):
+        one = [np.zeros((2, 2, n), dtype) for n in (k, k, 2)]
+        any_size = Kernel(names, one, symbolic="bmn", **options)
+        for m, n in ((8, 130), (5, 1), (8, 8), (6, 67), (7, 0), (1, 64)):
+            placed = [guarded(numbers((3, rows, k), dtype), at_end=bool(n % 2)) for rows in (m, n)]
+            result = guarded(np.full((3, m, n), 77, dtype), at_end=True)
+            any_size(*placed, result)
+            check(names, *placed, result)
+            result[...] = 77
+            Kernel(names, [*placed, result], **options)(*placed, result)
+            check(names, *placed, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from relaxpy.dataclass import replace
 from relaxpy.exec.native.contraction.blocking import PLACE_BYTES
@@ -31,6 +32,7 @@ from relaxpy.exec.native.contraction.operands import (
     total,
 )
 from relaxpy.exec.native.contraction.panels import is_packed
+from relaxpy.exec.native.contraction.row_lanes import RowLanesEmitter
 from relaxpy.exec.native.contraction.tile_sizes import tile_of
 from relaxpy.exec.native.contraction.tiles import ROWS, TileEmitter
 from relaxpy.exec.native.llvm.function import Function, Value
@@ -64,6 +66,10 @@ _SPAN_BYTE_ROWS = 1
 """The most rows of bytes that are read along the columns, where tiles copy the second operand."""
 _SERIAL = 1 << 18
 """The number of products below which a contraction takes less time than to start threads."""
+
+
+Emitter: TypeAlias = TileEmitter | DotEmitter | RowLanesEmitter | SpanEmitter
+"""What emits the tasks of a contraction."""
 
 
 def emit_product(
@@ -108,9 +114,10 @@ def emit_product(
             f.branch(is_packed(f, contraction.b), lambda: run(packed), lambda: run(plain))
 
     def run_few(rows: Value) -> None:
-        for most in () if in_task else (MOST_DOT_ROWS, MOST_ROWS):
+        suitable = RowLanesEmitter if in_task else (DotEmitter, RowLanesEmitter)
+        for most in (MOST_DOT_ROWS, MOST_ROWS):
             few = replace(contraction.row, most=most)
-            if isinstance(emitter_of(f, replace(plain, row=few)), DotEmitter):
+            if isinstance(emitter_of(f, replace(plain, row=few)), suitable):
                 return run_rows(few, f.compare("sle", rows, most), run_packed_or_plain)
         return run_packed_or_plain()
 
@@ -209,7 +216,7 @@ def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
     return not emitter.packs_a and fold.width % emitter.tile.rows > 0
 
 
-def _is_faster_packed(emitter: TileEmitter | DotEmitter | SpanEmitter) -> bool:
+def _is_faster_packed(emitter: Emitter) -> bool:
     """Whether tiles with a packed operand take less time than what reads it in place."""
     contraction = emitter.contraction
     if isinstance(emitter, TileEmitter):
@@ -361,9 +368,7 @@ def _converted(operand: Operand, value: Value) -> Value:
     return value
 
 
-def emitter_of(
-    f: Function, contraction: Gemm, *, in_task: bool = False
-) -> TileEmitter | DotEmitter | SpanEmitter:
+def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emitter:
     """The emitter that suits the extents and strides of a contraction."""
     rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, column.extent, bits, 16 if bits == 256 else 32)
@@ -379,6 +384,8 @@ def emitter_of(
             return TileEmitter(f, contraction, tile, in_task=in_task)
         if most <= MOST_ROWS or _suits_more_rows(dots):
             return dots
+        if (lanes := RowLanesEmitter(f, contraction)).suits(most):
+            return lanes
     if isinstance(rows, Value) or rows > (
         _SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else MOST_ROWS
     ):

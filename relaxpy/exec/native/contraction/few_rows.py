@@ -63,7 +63,7 @@ _Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], 
 """The sums after the products of vectors of rows and of columns are added to them."""
 
 
-class _FewRows:
+class FewRows:
     """The tasks of a contraction, each of `width` columns of `rows` rows."""
 
     def __init__(self, f: Function, contraction: Gemm, width: int, rows: int) -> None:
@@ -120,7 +120,7 @@ class _FewRows:
         return [moved(f, m, there[0]) for m in a], [moved(f, m, there[1]) for m in b]
 
 
-class DotEmitter(_FewRows):
+class DotEmitter(FewRows):
     """The second operand, and the first one, are contiguous along the innermost axis of the sum.
 
     The products of an element are added in as many lanes as a register of 512 bits has, which are
@@ -268,7 +268,7 @@ class DotEmitter(_FewRows):
         return result
 
 
-class SpanEmitter(_FewRows):
+class SpanEmitter(FewRows):
     """The second operand is contiguous along the columns.
 
     The sums of a task's columns stay in the nearest cache. Several rows of the operand are added

@@ -154,7 +154,7 @@ def _pack_squares(
             f.prefetch(f.element(pointer, _AHEAD * lanes, memory.type))
             vectors.append(load(f, memory, type, pointer, mask))
         at = row * pitch + column
-        for values in _transpose(f, vectors):
+        for values in transpose(f, vectors):
             f.store(values, f.element(target, at, type))
             at = at + pitch
 
@@ -168,7 +168,7 @@ def _pack_squares(
     )
 
 
-def _transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
+def transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
     """The vectors of the columns of a square matrix, for the vectors of its rows."""
     size = len(vectors)
     low = [n // 2 + n % 2 * size for n in range(size)]
