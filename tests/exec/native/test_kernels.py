@@ -261,3 +261,34 @@ def main(A: T.Buffer((20000, {columns}), "float32"), B: T.Buffer((20000, {column
     executable["main"](a, b)
     rows, numbers = np.arange(20000)[:, None], np.arange(columns)[::-1]
     assert (b == (2 * rows + numbers) + 3 * rows).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("source", ["int8", "uint8"])
+def test_only_integers_that_a_short_float_has_are_not_rounded(source: str, dtype: str) -> None:
+    numbers = [f"T.Cast('{dtype}', {x})" for x in (
+        "X[i]", "T.bitwise_and(T.Cast('int32', X[i]) * 9, 1023)", "T.Cast('uint16', X[i])",
+        "T.Cast('int64', X[i]) * T.int64(37)",
+    )]  # fmt: skip
+    texts = [
+        text.format(x=x)
+        for x in numbers
+        for text in ("{x}", "{x} - T.F(128.0)", "{x} * T.F(17.0) - {x}", "{x} + T.F(0.5) + {x}",
+                     "({x} - T.F(3.0)) * ({x} + T.F(7.0))", "T.F(-0.0) * {x}", "{x} * T.F(60000.0)")
+    ]  # fmt: skip
+    stores = "\n        ".join(f"Y[{n}, i] = {text}" for n, text in enumerate(texts))
+    program = from_source(
+        f"""
+@T.prim_func
+def main(X: T.Buffer((256,), "{source}"), Y: T.Buffer(({len(texts)}, 256), "{dtype}")):
+    for i in range(256):
+        {stores}
+""".replace("T.F(", f"T.{dtype}(")
+    )
+    x = np.arange(256, dtype="uint8").view(source)
+    found = []
+    for target in ("native", "reference"):
+        y = relaxpy.runtime.tensor(np.zeros((len(texts), 256), relaxpy.DataType(dtype).numpy()))
+        relaxpy.compile(program, target=target)["main"](x, y)
+        found.append(y.numpy().tobytes())
+    assert found[0] == found[1]

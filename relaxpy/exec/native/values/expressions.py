@@ -17,11 +17,12 @@ from relaxpy.exec.native.maths import MATHS, emit_maths, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, value_type
 from relaxpy.exec.native.values.frame import Frame
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.core.traverse import tree_size
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.ops import int_range
 
 _COMPARISONS: Mapping[type[tir.PrimExpr], str] = {
     tir.EQ: "eq",
@@ -45,6 +46,42 @@ _TRUTHS: Mapping[type[tir.PrimExpr], str] = {
     tir.Max: "or",
 }
 _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+_WHOLE = {"float16": 1 << 11, "bfloat16": 1 << 8}
+"""Up to this, all integers are values of a datatype."""
+
+
+def _largest(expr: tir.PrimExpr) -> int | None:
+    """The most that a float of 16 bits can be, if it is an integer that needs no rounding."""
+    limit, found = _WHOLE.get(str(expr.dtype)), None
+    if limit is None:
+        return None
+    match expr:
+        case tir.FloatImm(value=number) if number == number // 1:
+            found = abs(int(number))
+        case tir.Cast(value=inner) if inner.dtype.is_int:
+            found = _largest_integer(inner)
+        case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b) | tir.Mul(a=a, b=b):
+            x = _largest(a)
+            y = None if x is None else _largest(b)
+            if x is not None and y is not None:
+                found = x * y if isinstance(expr, tir.Mul) else x + y
+        case _:
+            pass
+    return None if found is None or found > limit else found
+
+
+def _largest_integer(expr: tir.PrimExpr) -> int | None:
+    """The largest magnitude of an integer of few bits."""
+    match expr:
+        case tir.Call(op=Op(name="tir.bitwise_and"), args=[_, tir.IntImm(value=mask)]) if mask >= 0:
+            return mask
+        case tir.Cast(value=inner) if inner.dtype.is_int and inner.dtype.bits < expr.dtype.bits:
+            keeps_sign = expr.dtype.family == "int" or inner.dtype.family == "uint"
+            return _largest_integer(inner) if keeps_sign else None
+        case _ if expr.dtype.bits <= 8:
+            return max(map(abs, int_range(expr.dtype)))
+        case _:
+            return None
 
 
 class Values(Frame):
@@ -104,9 +141,11 @@ class Values(Frame):
             case tir.Select(condition=test, true_value=yes, false_value=no):
                 return self.choice(self.value(test), self.value(yes), self.value(no))
             case tir.Cast(value=inner, dtype=dtype):
-                return self.cast(self.value(inner), inner.dtype, dtype)
+                target = dtype if _largest(expr) is None else FLOAT32
+                return self.cast(self.value(inner), inner.dtype, target)
             case tir.BinaryOpExpr(a=a, b=b):
-                return self.binary(kind, expr.dtype, self.value(a), self.value(b))
+                computed = expr.dtype if _largest(expr) is None else FLOAT32
+                return self.binary(kind, computed, self.value(a), self.value(b))
             case tir.Call(op=Op(name=name), args=args):
                 operands = [a for a in args if isinstance(a, tir.PrimExpr)]
                 return self._call(name.removeprefix("tir."), expr, operands)
