@@ -398,8 +398,9 @@ def main(x: "R.Tensor((2, 3))"):
 @I.ir_module
 class M:
     @R.function
-    def main(x: R.Tensor((2, 3), M)):
+    def main(x: R.Tensor((2, 3), M), y: R.Tensor((2,), T.axis)):
         #                        ^ expected a dtype, found the module [DT-1]
+        #                                              ^^^^^^ expected a dtype, found T.axis [DT-1]
         return x
 --- what a module has is named
 @I.ir_module
