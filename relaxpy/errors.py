@@ -11,6 +11,7 @@ import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from inspect import isclass, ismodule, isroutine
 from types import TracebackType, UnionType
 from typing import Any, Final, Self
 
@@ -523,7 +524,9 @@ class MisuseError(RelaxpyError, TypeError, ValueError):
 
 def unexpected(value: object, expected: str, **details: Any) -> MisuseError:
     """Return the error that an argument is not what is expected of it."""
-    found = described(value) if hasattr(value, "display_name") else f"{value!r:.60}"
+    is_named = isclass(value) or isroutine(value) or ismodule(value)
+    is_named = is_named or hasattr(value, "display_name")
+    found = described(value) if is_named else f"{value!r:.60}"
     return MisuseError(f"{expected}, found {found}", about=value, **details)
 
 

@@ -114,7 +114,7 @@ class EntryPoint(CopiedByReference):
         self._program = program
         self._arity = len(signature.params)
 
-    def __call__(self, *args: object, **kwargs: object) -> Value:
+    def __call__(self, /, *args: object, **kwargs: object) -> Value:
         """Call the function."""
         __tracebackhide__ = True
         try:
@@ -307,7 +307,7 @@ class Executable(CopiedByReference, StatefulCalls):
             raise unknown_attribute(self, name, "ex", functions)
 
     @user_facing
-    def __call__(self, *args: object, **kwargs: object) -> Value:
+    def __call__(self, /, *args: object, **kwargs: object) -> Value:
         """Call `main`, or the only function (TOP-2)."""
         return self._default('ex["{}"](...)')(*args, **kwargs)
 

@@ -45,7 +45,7 @@ class MachineFunction:
     entry: EntryPoint
 
     @user_facing
-    def __call__(self, *args: object, **kwargs: object) -> Value:
+    def __call__(self, /, *args: object, **kwargs: object) -> Value:
         """Call the function.
 
         Errors:
@@ -120,7 +120,7 @@ class VirtualMachine(StatefulCalls):
         yield from {**self._saved, **dict.fromkeys(self._executable)}
 
     @user_facing
-    def __call__(self, *args: object, **kwargs: object) -> Value:
+    def __call__(self, /, *args: object, **kwargs: object) -> Value:
         """Call `main`, or the only function (TOP-2)."""
         names = list(self)
         return self[names[0] if len(names) == 1 else "main"](*args, **kwargs)

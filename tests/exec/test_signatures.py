@@ -205,6 +205,12 @@ def test_arguments_may_be_named(build: Build) -> None:
             ex["main"](*args, **named)
 
 
+def test_arguments_may_have_the_names_that_methods_use(build: Build) -> None:
+    params = [rx.Var(name) for name in ("self", "args", "kwargs")]
+    ex = build(function(params, [], rx.Tuple(params)))
+    assert ex["main"](kwargs=3, args=2, self=1) == ex(kwargs=3, args=2, self=1) == (1, 2, 3)
+
+
 def test_parameters_of_one_name_are_given_by_position(build: Build) -> None:
     x, y, z = rx.Var("x"), rx.Var("x"), rx.Var("z")
     ex = build(function([x, y, z], [], rx.Tuple((x, y, z))))

@@ -73,6 +73,9 @@ def test_wrong_arguments_of_an_annotation_are_marked() -> None:
             #                      ^ give the shape or ndim, not both
             e: R.Tensor((4, 1.5)),
             #               ^^^ a dimension is an integer expression or a name, found 1.5 [PX-9]
+            h: R.Tensor((4, range)),
+            #               ^^^^^ a dimension is an integer expression or a name, found class range
+            # ... [PX-9]
             f: 7,
             #  ^ an annotation is a struct info such as R.Tensor, found 7 [AST-5]
             g: R.Prim(),
@@ -391,6 +394,14 @@ def main(x: "R.Tensor((2, 3))"):
 # ... 'R.Tensor((2, 3))' [AST-5]
 # hint: leave out the quotes
     return x
+--- a module is no datatype
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((2, 3), M), y: R.Tensor((2,), T.axis)):
+        #                        ^ expected a dtype, found the module [DT-1]
+        #                                              ^^^^^^ expected a dtype, found T.axis [DT-1]
+        return x
 --- what a module has is named
 @I.ir_module
 class M:

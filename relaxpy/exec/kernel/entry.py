@@ -135,8 +135,8 @@ def _decorator(kinds: tuple[Kind, ...], exclusions: tuple[Exclusion, ...]) -> Ke
 
 
 _PARTS: dict[Kind, tuple[str, ...]] = {
-    "array": ("dtype", "shape"),
-    "strided": ("dtype", "shape", "strides"),
+    "array": ("__class__", "dtype", "shape"),
+    "strided": ("__class__", "dtype", "shape", "strides"),
     "scalar": ("",),
     "handle": (),
 }

@@ -156,6 +156,7 @@ def init() -> records.InitForm:
 class Axis:
     """`T.axis`: the iteration variables of a block."""
 
+    display_name: ClassVar[str] = "T.axis"
     __all__ = ("R", "S", "opaque", "reduce", "remap", "scan", "spatial")
 
     @staticmethod

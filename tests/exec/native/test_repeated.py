@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import relaxpy
-from relaxpy import IRModule, te, tir
+from relaxpy import DataType, IRModule, te, tir
 from tests.exec.kernel.written import native
 from tests.ir.relax.texts import DTYPES
 
@@ -106,18 +106,25 @@ def product(
     x: str = "f32",
     weights: str = "float32",
     zero: float | None = None,
+    start: int = 0,
+    numbers: str | None = None,
 ) -> Callable[..., None]:
-    """`o[i, j] += sum(x[i, k] * (integer(j, k) - zero) * s[j, k // group])`, after `init`."""
+    """`o[i, j] += sum(x[i, k] * (integer(j, k) - zero) * s[j, k // group])`, after `init`.
+
+    The lowest integer of a word is `start` bits above its end.
+    """
     size, columns, group = shape
     word = per_word(bits, stored)
     integer = "Q[vj, vk]"
     if word > 1:
-        shift = f'T.Cast("{stored}", vk % {word} * {bits})'
+        shift = f'T.Cast("{stored}", vk % {word} * {bits} + {start})'
         mask = f"T.{stored}({(1 << bits) - 1})"
         integer = f"T.bitwise_and(T.shift_right(Q[vj, vk // {word}], {shift}), {mask})"
-    number = f'T.Cast("{weights}", {integer})'
+    number = f'T.Cast("{numbers or weights}", {integer})'
     if zero is not None:
-        number = f"({number} - T.{weights}({zero}))"
+        number = f"({number} - T.{numbers or weights}({zero}))"
+    if numbers:
+        number = f'T.Cast("{weights}", {number})'
     factors = [
         value if dtype in ("f32", "float32") else f'T.Cast("float32", {value})'
         for value, dtype in (("X[vi, vk]", x), ("weight", weights))
@@ -203,6 +210,31 @@ def test_bytes_times_packed_weights_are_exact_sums(
         exact = x.astype("float64")
         most = (np.abs(exact) @ np.abs(weights).T).max(initial=1)
         np.testing.assert_allclose(found, 2 + exact @ weights.T, rtol=0, atol=1e-6 * most)
+
+
+@pytest.mark.parametrize(
+    ("bits", "stored", "start", "numbers", "zero"),
+    [
+        (4, "int32", 2, "float32", 8),  # the sign is a part of the last integer
+        (4, "uint32", 3, "float32", 8),
+        (4, "uint32", 0, "bfloat16", -512),  # the datatype has not all of these
+        (2, "uint32", 0, "float8_e5m2", 1),
+    ],
+)
+def test_packed_integers_at_any_bits_and_in_datatypes_without_them(
+    bits: int, stored: str, start: int, numbers: str, zero: int
+) -> None:
+    run = product((64, 3, 32), bits, stored, zero=zero, start=start, numbers=numbers)
+    rng = np.random.default_rng(start)
+    words = rng.integers(-(1 << 31), 1 << 31, (3, 2 * bits)).astype(stored)
+    k, word, dtype = np.arange(64), 32 // bits, DataType(numbers).numpy()
+    shifts = (k % word * bits + start).astype(stored)
+    integers = words[:, k // word] >> shifts & ((1 << bits) - 1)
+    weights = (integers.astype(dtype) - np.array(zero, dtype)).astype("float32")
+    found = np.empty((1, 3), "float32")
+    x = rng.integers(-2, 3, (1, 64)).astype("float32")
+    run(x, words, np.ones((3, 2), "float32"), found)
+    np.testing.assert_array_equal(found, 2 + x @ weights.T)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,14 @@ def changed(step: Pass, body: str) -> str:
             "        T.writes(B[i])\n        B[i] = B[i] + A[i, k]",
         ),
         (
+            ConvertBlocksToOpaque(),  # an init without its axes would run each time
+            f"{BLOCK}        with T.init():\n            B[vi] = T.float32(0.0)\n"
+            "        B[vi] = B[vi] + A[vi, vk]",
+            'for i, k in T.grid(8, 4):\n    with T.block("sum"):\n        T.reads(A[i, k])\n'
+            "        T.writes(B[i])\n        if k == 0:\n            B[i] = T.float32(0.0)\n"
+            "        B[i] = B[i] + A[i, k]",
+        ),
+        (
             UnrollLoop(),
             "for i in T.unroll(2, 5):\n    B[i] = B[i + 1] + A[n, i]",
             "B[2] = B[3] + A[n, 2]\nB[3] = B[4] + A[n, 3]\nB[4] = B[5] + A[n, 4]",

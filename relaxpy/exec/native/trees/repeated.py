@@ -41,7 +41,7 @@ _DIGIT_BITS: Final = {15: 4}
 _DIGITS: Final = 32, 64, 128
 """How many of these a block may have."""
 _EXACT: Final = 2048
-"""The integers up to this are values of float16."""
+"""The most that a digit is, with what is added to it."""
 PANEL: Final = 64
 """The columns of a panel that is decoded for many rows."""
 _LARGEST: Final = 256
@@ -394,6 +394,9 @@ def _digit(
         return None
     if not isinstance(shift, Var) or shift not in numbers:
         return None
+    bits = (count - 1).bit_length()
+    if not all(0 <= place <= packed.dtype.bits - bits for place in numbers[shift]):
+        return None
     found: list[tuple[int, Var]] = []
 
     def replaced(node: Node) -> Node:
@@ -440,9 +443,12 @@ def _number(value: PrimExpr, bits: PrimExpr, number: int) -> int | None:
             result = x * y if isinstance(value, Mul) else x + y if isinstance(value, Add) else x - y
         case _:
             return None
-    is_exact = abs(result) <= _EXACT and result == int(result)
-    least, most = (-_EXACT, _EXACT) if value.dtype.is_float else int_range(value.dtype)
-    return int(result) if is_exact and least <= result <= most else None
+    if not abs(result) <= _EXACT or result != int(result):
+        return None
+    if value.dtype.is_float:
+        return int(result) if float(value.dtype.numpy().type(result)) == result else None
+    least, most = int_range(value.dtype)
+    return int(result) if least <= result <= most else None
 
 
 def _is_packed(offsets: tuple[int, ...]) -> bool:

@@ -307,7 +307,7 @@ class Function(BaseFunc):
 
     @override
     @user_facing
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Run this function on arrays, or build a Call if an argument contains an expression."""
         if not any(map(_contains_expr, (*args, *kwargs.values()))):
             return hooks.call("call_function", self, args, kwargs)

@@ -65,7 +65,11 @@ def _gradient_matmul(
             return None
         is_cast = call.attrs["out_dtype"] not in (None, "", sinfo.dtype)
         g = R.astype(gradient, sinfo.dtype) if is_cast else gradient
-        other = builder.emit(_transposed(rows if axis else columns))
+        other = _transposed(rows if axis else columns)
+        partner = rules.tensor_sinfo(a if axis else b)
+        if partner is not None and partner.dtype not in (None, sinfo.dtype):
+            other = R.astype(other, sinfo.dtype)
+        other = builder.emit(other)
         return (other, g) if axis else (g, other)
 
     def gradient_of(

@@ -129,7 +129,7 @@ class PrimFunc(rx.BaseFunc):
 
     @override
     @user_facing
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Run this kernel on arrays (it writes into them), or build a Call on Relax expressions."""
         if any(isinstance(a, rx.Expr) for a in args):
             return rx.Expr.__call__(self, *args)

@@ -78,7 +78,7 @@ class LowerInitBlock(_StatementPass):
 
 @dataclass(frozen=True, slots=True)
 class ConvertBlocksToOpaque(_StatementPass):
-    """Replaces the variables of blocks by their values.
+    """Replaces the variables of blocks by their values, after `LowerInitBlock`.
 
     Errors:
         TransformError: the predicate of a block mentions its variables, or the value of one depends
@@ -89,7 +89,7 @@ class ConvertBlocksToOpaque(_StatementPass):
     def rule(self, node: Node) -> Node | None:
         if not isinstance(node, BlockRealize) or not node.iter_values:
             return None
-        block = node.block
+        block = cast("Block", LowerInitBlock().rule(node.block) or node.block)
         variables = [axis.var for axis in block.iter_vars]
         if mentions(node.predicate, variables):
             raise TransformError(f"the predicate of block {block.name_hint} mentions its variables")

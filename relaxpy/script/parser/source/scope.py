@@ -68,7 +68,7 @@ class ModuleRef:
         return list(self.__functions__)
 
     @override
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "the module"
 
 

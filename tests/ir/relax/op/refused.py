@@ -115,7 +115,9 @@ nn.attention(f32(2, n, 4, 8), f32(2, m, 2, 7), f32(2, m, 2, 5))
     !! ...found 8 and 7: query is (2, n, 4, 8), key is (2, m, 2, 7)
 nn.attention(f32(2, n, 4, 8), f32(2, m, 2, 8), f32(2, m, 2, 5), f32(2, 3, n, m))
     !! ...bias (2, 3, n, m) is 1 or 4, found 3
+nn.attention(f32(2), f32(2, m, 2, 8), f32(2, m, 2, 5), f32(2, 3, n, m)) !! query has rank 4
 nn.attention_bias(f32(2, n, 4, 8), f32(2, m, 2, 8), f32(2, m, 2, 5), f32(2, n)) !! bias has rank 4
+nn.attention_bias(f32(2, n, 4, 8), f32(2), f32(2, m, 2, 5), f32(2, 3, n, m)) !! key has rank 4
 nn.attention(f32(2, n, 4, 8), f32(2, m, 2, 8), f32(2, m, 2, 5), window_size=0)
     !! window_size is positive, found 0
 nn.attention_var_len(f32(2, n, 4, 8), f32(2, m, 2, 8), f32(2, m, 2, 5), f32(3), 7)

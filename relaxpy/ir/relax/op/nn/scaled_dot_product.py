@@ -270,9 +270,10 @@ def attention(
         EMNLP 2023.
     """
     check_window(window_size)
+    result = check_operands(query, key, value)
     if bias is not None:
         _check_bias(query, key, bias)
-    return check_operands(query, key, value)
+    return result
 
 
 def check_window(window_size: int | None) -> None:
@@ -305,5 +306,6 @@ def attention_bias(
         StructInfoError: as for `attention`.
     """
     check_window(window_size)
+    result = check_operands(query, key, value)
     _check_bias(query, key, bias)
-    return check_operands(query, key, value)
+    return result

@@ -36,6 +36,8 @@ def cases() -> Iterator[Case]:
         lambda v, w: v.astype("float64") @ w.astype("float64"),  # factors are converted first
         "float32",
     )
+    other = integers(2, 3), floats(3, 2)
+    yield case("matmul", "ints and floats", other, lambda v, w: v @ w.astype("float64"), "float64")
     truths = np.array([[True, False], [True, True]])
     yield case("matmul", "bool", (truths, truths), np.matmul)
     mixed = (truths, floats(2, 3))  # of which the product holds Booleans
