@@ -166,6 +166,9 @@ STEPS: dict[str, Step] = {
     ),
     "compute_inline": lambda sch, rng: sch.compute_inline(a_block(sch, rng)),
     "reverse_compute_inline": lambda sch, rng: sch.reverse_compute_inline(a_block(sch, rng)),
+    "fuse_reduction_epilogue": lambda sch, rng: sch.fuse_reduction_epilogue(
+        a_block(sch, rng), a_block(sch, rng)
+    ),
 }
 #: How often a step is drawn, if more than once.
 WEIGHTS = {
