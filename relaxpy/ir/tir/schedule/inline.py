@@ -149,7 +149,9 @@ def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None
     if not init.value.same_as(identity_of(kind, init.value.dtype)):
         first = reduction.combine(init.value, first)
     new = BufferStore(
-        store.buffer, reduction.combine(store.buffer[indices], reduction.source), indices
+        store.buffer,
+        reduction.combine(BufferLoad(store.buffer, indices), reduction.source),
+        indices,
     )
     if _guarded(producer, stage, at, new) is not new:
         raise refused(

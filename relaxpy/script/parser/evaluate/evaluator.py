@@ -259,7 +259,7 @@ class Evaluator:
             return self.shape_var_of(value.__name__)
         return value
 
-    def unknown(self, node: ast.Name) -> RelaxpyError:
+    def unknown(self, node: ast.Name) -> ParseError:
         """Create the error for an unknown name."""
         error = unknown_name(node.id, self.scope.names())
         if node.id in NAMESPACES:

@@ -155,7 +155,7 @@ class GraphEvaluator(Evaluator):
         return as_parse_error(error, position or otherwise)
 
     @override
-    def unknown(self, node: ast.Name) -> RelaxpyError:
+    def unknown(self, node: ast.Name) -> ParseError:
         error = Evaluator.unknown(self, node)
         reason = self.ended.get(node.id)
         operators = operators_called(node.id)
