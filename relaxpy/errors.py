@@ -412,6 +412,14 @@ class ParseError(RelaxpyError, ValueError):
     """The text is not a program of the language."""
 
 
+class ParseNameError(ParseError, NameError):
+    """A ParseError because of a name that is not defined."""
+
+
+class ParseTypeError(ParseError, TypeError):
+    """A ParseError because of arguments of a wrong kind, datatype or number."""
+
+
 class WellFormedError(RelaxpyError, ValueError):
     """The program breaks a well-formedness criterion (WF-n)."""
 

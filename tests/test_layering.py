@@ -90,7 +90,7 @@ RESOLVES_NAMES = {"relaxpy/lazy.py", "relaxpy/ir/te/topi/__init__.py", "relaxpy/
 FLOORS = {
     "relaxpy/ir": """
         hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
-        link.py diagnostics.py module.py analysis.py arith tir/prim_func tir/analysis
+        link.py diagnostics.py module.py analysis.py arith tir/functor.py tir/prim_func tir/analysis
         serialize.py tir/schedule
         make_node.py base.py expr.py type.py attrs.py container.py function.py
         relax/expect.py relax/call_graph.py te te/topi short_text

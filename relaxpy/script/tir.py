@@ -69,6 +69,7 @@ _MEMBERS: dict[str, Any] = {
     "Tensor": Buffer,
     "dynamic": _directives.dynamic,
     "function": prim_func,
+    "inline": macro,
     "comm_reducer": _directives.comm_reducer,
     "iter_var": _directives.iter_var,
     "let": _directives.LetName(),

@@ -49,7 +49,9 @@ from relaxpy.ir.tir.expr import (
 )
 from relaxpy.ir.tir.functor import (
     PyStmtExprMutator as PyStmtExprMutator,
+    PyStmtExprMutatorWithAnalyzer as PyStmtExprMutatorWithAnalyzer,
     PyStmtExprVisitor as PyStmtExprVisitor,
+    PyStmtExprVisitorWithAnalyzer as PyStmtExprVisitorWithAnalyzer,
 )
 from relaxpy.ir.tir.intrin import (
     CallEffectKind as CallEffectKind,

@@ -226,7 +226,7 @@ def test_ipython_on_a_terminal_gets_colours_too(monkeypatch: pytest.MonkeyPatch)
     error.add_note("a note")
     plain = error._render_traceback_()
     assert plain[-4:] == [
-        "ParseError: File <string>, line 3, column 12: unknown name 'y' [WF-2a]",
+        "ParseNameError: File <string>, line 3, column 12: unknown name 'y' [WF-2a]",
         "        return y",
         "               ^",
         "a note",

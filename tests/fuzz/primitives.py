@@ -94,6 +94,11 @@ def move(sch: tir.Schedule, rng: random.Random, way: str) -> None:
     getattr(sch, way)(a_block(sch, rng), a_loop(sch, rng), preserve_unit_loops=keep, index=index)
 
 
+def fuse_epilogue(sch: tir.Schedule, rng: random.Random) -> None:
+    block = a_block(sch, rng)
+    sch.fuse_reduction_epilogue(block, rng.choice(sch.get_consumers(block) or [block]))
+
+
 MAPS: list[Callable[..., Any]] = [
     lambda i, *rest: (*rest, i),
     lambda i, *rest: (i // 2, *rest, i % 2),
@@ -166,6 +171,7 @@ STEPS: dict[str, Step] = {
     ),
     "compute_inline": lambda sch, rng: sch.compute_inline(a_block(sch, rng)),
     "reverse_compute_inline": lambda sch, rng: sch.reverse_compute_inline(a_block(sch, rng)),
+    "fuse_reduction_epilogue": fuse_epilogue,
 }
 #: How often a step is drawn, if more than once.
 WEIGHTS = {

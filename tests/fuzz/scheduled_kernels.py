@@ -38,6 +38,15 @@ def matmul_relu(A: i32[6, 8], B: i32[8, 7], D: i32[6, 7]):
         C[vi, vj] = C[vi, vj] + A2[vi, vk] * B[vk, vj]
     for i, j in SS(6, 7):
         D[vi, vj] = T.max(C[vi, vj], 0)
+--- biased
+def biased(A: i32[6, 8], E: i32[7], D: i32[6, 7]):
+    C = T.alloc_buffer((6, 7), "int32")
+    for i, j, k in SSR(6, 7, 8):
+        with T.init():
+            C[vi, vj] = 2
+        C[vi, vj] = C[vi, vj] + A[vi, vk] * (vj - vk)
+    for i, j in SS(6, 7):
+        D[vi, vj] = E[vj] + C[vi, vj]
 --- conv
 def conv(A: i32[12], W: i32[3], C: i32[12]):
     P = T.alloc_buffer((14,), "int32")
@@ -96,6 +105,7 @@ SHAPES = {
     "matmul": [(6, 8), (8, 7), (6, 7)],
     "chain": [(6, 8), (6, 8)],
     "matmul_relu": [(6, 8), (8, 7), (6, 7)],
+    "biased": [(6, 8), (7,), (6, 7)],
     "conv": [(12,), (3,), (12,)],
     "row_sums": [(5, 7), (5,), (5, 7)],
     "transposed": [(6, 4), (4, 6)],

@@ -1,5 +1,6 @@
 """Graph functions that are wrong in more than their bodies: what is reported, and where."""
 
+import re
 import textwrap
 
 import pytest
@@ -246,10 +247,39 @@ def test_too_many_errors_are_cut_short() -> None:
     assert len(caught.value.diagnostics) == 20
 
 
-def test_every_refusal_is_also_a_value_error() -> None:
-    with pytest.raises(ValueError, match="unknown name") as caught:
-        from_text("@R.function\ndef main(x: R.Tensor):\n    return y\n")
-    assert isinstance(caught.value, RelaxpyError)
+@pytest.mark.parametrize(
+    ("value", "kind", "message"),
+    [
+        ("y", NameError, "unknown name 'y'"),
+        ("print(x)", NameError, "the built-in name 'print' is not available inside a program"),
+        ("lv", NameError, "'lv' is not visible here"),
+        ("R.add(x)", TypeError, "argument 'x2' is missing"),
+        ("R.add(x, x, x)", TypeError, "R.add takes 2 positional arguments, found 3"),
+        ("R.const(2, dtype=5)", TypeError, "expected a dtype, found 5"),
+        ("twice(x, x)", TypeError, "twice takes 1 positional argument, found 2"),
+        ("R.nothing(x)", ParseError, "R has no attribute 'nothing'"),
+    ],
+)
+def test_every_refusal_is_also_an_error_of_python(
+    value: str, kind: type[Exception], message: str
+) -> None:
+    text = f"""
+        @R.macro
+        def twice(x):
+            return x + x
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            with R.dataflow():
+                lv = R.abs(x)
+                gv = R.exp(lv)
+                R.output(gv)
+            return {value}
+    """
+    with pytest.raises(kind, match=re.escape(message)) as caught:
+        from_text(text)
+    assert isinstance(caught.value, ParseError)
+    assert isinstance(caught.value, ValueError)
 
 
 def test_a_lambda_is_no_function_of_a_program() -> None:

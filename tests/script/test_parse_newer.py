@@ -72,6 +72,21 @@ def test_the_newer_name_of_kernels() -> None:
     assert tirx is s_tir is T
 
 
+def test_kernels_and_modules_of_the_newer_dialect() -> None:
+    read("""
+        @T.inline
+        def fill(A):
+            for i in T.serial(4):
+                A[i] = T.float32(1)
+
+        @I.ir_module(s_tir=True)
+        class Module:
+            @T.prim_func(s_tir=True)
+            def main(A: T.Buffer((4,), "float32")):
+                fill(A)
+    """)
+
+
 def test_variables_of_annotations_may_be_made_outside() -> None:
     n, m = I.dynamic("n"), T.dynamic("m", dtype="int32")
 

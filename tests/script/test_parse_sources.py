@@ -171,7 +171,7 @@ def test_a_script_shows_its_mistake_and_little_else(tmp_path: Path) -> None:
     assert len(lines) <= 12
     where = f"{script}:5:20: unknown name 'zz'"
     assert lines[-3:] == [
-        f"relaxpy.errors.ParseError: {where} [WF-2a]",
+        f"relaxpy.errors.ParseNameError: {where} [WF-2a]",
         "        y = R.shape_of(zz)",
         "                       ^^",
     ]

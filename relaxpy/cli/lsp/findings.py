@@ -27,7 +27,7 @@ MAX_CHARACTERS: Final = 1_000_000
 NAMESPACES: Final[Mapping[str, object]] = {"I": ir, "R": relax, "T": tir}
 _NAMESPACE_MODULES: Final = ("relaxpy.script", "tvm.script", "tvm.script.parser")
 _PROGRAMS: Final = frozenset(mark.rpartition(".")[2] for mark in PROGRAM_MARKS)
-_MACROS: Final = frozenset({"macro"})
+_MACROS: Final = frozenset({"inline", "macro"})
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 

@@ -11,11 +11,14 @@ from typing import Any, Final, TypeVar
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children
-from relaxpy.ir.tir import expr as tir, stmt
+from relaxpy.ir.core.traverse import children, map_children, occurrences
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import Stmt
 
@@ -73,6 +76,10 @@ class _Functor:
         """Visit what is in a node whose method is not overridden."""
         raise NotImplementedError
 
+    def _operand(self, op: Node, child: Node) -> Any:
+        """Visit an operand of `op`."""
+        return self._child(child)
+
     def _child(self, child: Node) -> Any:
         """Visit an operand, or the operands in a part that is neither of the two."""
         match child:
@@ -102,7 +109,7 @@ class PyStmtExprVisitor(_Functor):
         bound = _bound(op)
         for child in children(op):
             if id(child) not in bound:
-                self._child(child)
+                self._operand(op, child)
 
 
 class PyStmtExprMutator(_Functor):
@@ -114,7 +121,64 @@ class PyStmtExprMutator(_Functor):
     @override
     def _visit(self, op: Any) -> Any:
         bound = _bound(op)
-        return map_children(lambda child: child if id(child) in bound else self._child(child), op)
+        return map_children(
+            lambda child: child if id(child) in bound else self._operand(op, child), op
+        )
+
+
+class _WithAnalyzer(_Functor):
+    """Keeps an `analyzer` of the ranges, values and conditions around the visited operand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.analyzer = Analyzer()
+
+    @override
+    def _operand(self, op: Node, child: Node) -> Any:
+        condition: PrimExpr | None = None
+        no: Node | None = None
+        match op:
+            case stmt.For(loop_var=var, min=first, extent=extent, body=body) if child is body:
+                self.analyzer.bind(var, Range.from_min_extent(first, extent), True)
+            case (
+                stmt.LetStmt(var=var, value=value, body=body)
+                | tir.Let(var=var, value=value, body=body)
+            ) if child is body and _is_stable_integer(value):
+                self.analyzer.bind(var, value, True)
+            case stmt.Block(iter_vars=iter_vars):
+                for it in iter_vars:
+                    if it.dom is not None:
+                        self.analyzer.bind(it.var, it.dom, True)
+            case stmt.AssertStmt(condition=condition) | stmt.While(condition=condition):
+                pass
+            case stmt.IfThenElse(condition=condition, else_case=no):
+                pass
+            case tir.Select(condition=condition, false_value=no):
+                pass
+            case tir.Call(op=Op(name="tir.if_then_else"), args=(condition, _, no)):
+                pass
+            case _:
+                pass
+        if condition is None or child is condition:  # which a branch may consist of, too
+            return self._child(child)
+        with self.analyzer.constraint_scope(
+            ops.logical_not(condition) if child is no else condition
+        ):
+            return self._child(child)
+
+
+def _is_stable_integer(value: PrimExpr) -> bool:
+    """Whether a value is an integer that does not depend on memory or calls."""
+    stable = next(occurrences(value, BufferLoad, tir.Call), None) is None
+    return stable and value.dtype.family in ("int", "uint")
+
+
+class PyStmtExprVisitorWithAnalyzer(_WithAnalyzer, PyStmtExprVisitor):
+    """A visitor whose `analyzer` knows what holds where an operand is visited."""
+
+
+class PyStmtExprMutatorWithAnalyzer(_WithAnalyzer, PyStmtExprMutator):
+    """A mutator whose `analyzer` knows what holds where an operand is visited."""
 
 
 for _name in _METHODS.values():

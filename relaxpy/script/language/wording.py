@@ -14,7 +14,7 @@ import numpy as np
 
 from relaxpy.description import article, described
 from relaxpy.entry import last_name
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, UnknownAttributeError
+from relaxpy.errors import MisuseError, ParseTypeError, RelaxpyError, Span, UnknownAttributeError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import registered_ops
@@ -50,9 +50,9 @@ MAX_NODES_SEARCHED = 20_000
 
 
 def as_parse_error(error: RelaxpyError, span: Span) -> RelaxpyError:
-    """Locate `error` at `span`; a MisuseError that the program caused becomes a ParseError."""
+    """Locate `error` at `span`; a MisuseError that the program caused becomes a ParseTypeError."""
     if isinstance(error, MisuseError):
-        return ParseError(error.diagnostics).located(span)
+        return ParseTypeError(error.diagnostics).located(span)
     return error.located(span)
 
 

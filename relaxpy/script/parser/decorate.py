@@ -110,7 +110,7 @@ class FunctionDecorator(records.FunctionOptions):
         """
         __tracebackhide__ = True
         if self.dialect != "relax":
-            others.pop("s_tir", None)  # of TVM after v0.22: whether a kernel may be scheduled
+            others.pop("s_tir", None)  # of TVM after v0.22: whether kernels may be scheduled
         frame = sys._getframe(1)
         options = {
             "private": private,
@@ -166,6 +166,7 @@ class ModuleDecorator(records.ModuleOptions):
         """
         __tracebackhide__ = True
         frame = sys._getframe(1)
+        others.pop("s_tir", None)
         options = {"check_well_formed": check_well_formed}
         try:
             if cls is None:

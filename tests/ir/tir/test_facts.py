@@ -52,6 +52,8 @@ def test_regions_are_by_value_or_through_pointers():
     assert [region.buffer.name for region in reads] == ["X", "Z"]
     assert [region.buffer.name for region in writes] == ["Y", "X", "Z"]
     assert_structural_equal(list(block.reads), reads[:1])
+    itself = {buffer: buffer for buffer in table.values()}
+    assert_structural_equal(analysis.get_block_access_region(block, itself)[2], opaque)
 
 
 def test_regions_of_buffers_outside_of_the_table_are_left_out():

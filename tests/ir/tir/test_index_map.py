@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from relaxpy import tir
+from relaxpy.arith import Analyzer
 from relaxpy.errors import MisuseError
 from relaxpy.ir.equality.structural import assert_structural_equal, structural_equal
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.tir import IndexMap
+from relaxpy.tir import IndexMap, Var
 from tests.ir.arith.boxes import evaluate
 
 TILES = IndexMap.from_func(lambda i, j: [i // 4, j, i % 4])
@@ -142,12 +143,31 @@ def test_a_given_inverse_is_the_inverse() -> None:
 
 def test_an_inverse_with_padding_says_where_that_is() -> None:
     inverse, padding = TILES.non_surjective_inverse([14, 3])
-    assert str(inverse) == (
-        "IndexMap(lambda axis0, axis1, axis2: (axis0 * T.int64(4) + axis2, axis1))"
-    )
-    assert str(padding) == "T.int64(14) <= axis0 * T.int64(4) + axis2"
+    assert str(inverse) == "IndexMap(lambda axis0, j, axis2: (axis0 * T.int64(4) + axis2, j))"
+    assert str(padding) == "axis0 == T.int64(3) and axis2 >= T.int64(2)"
+    _, last = TILES.non_surjective_inverse([15, 3])
+    assert str(last) == "axis0 == T.int64(3) and axis2 == T.int64(3)"
     _, nowhere = TILES.non_surjective_inverse([16, 3])
     assert nowhere is ops.const(False)
+
+
+def test_what_is_known_of_variables_is_used() -> None:
+    tile = Var("tile", "int64")
+    tiles = IndexMap.from_func(lambda i: [i // tile, i % tile])
+    analyzer = Analyzer()
+    analyzer.bind(tile, 16)
+    assert numbers(tiles.map_indices([35], analyzer)) == [2, 3]
+    assert numbers(tiles.map_shape([32], analyzer)) == [2, 16]
+    assert numbers(tiles.inverse([32], analyzer).map_indices([1, 3], analyzer)) == [19]
+    inverse, padding = tiles.non_surjective_inverse([31], analyzer)
+    where = dict(zip(inverse.initial_indices, (1, 15), strict=True))
+    assert evaluate(padding, where)
+    analyzer.bind(inverse.initial_indices[0], 0)  # they are not bound to anything yet
+    plain = IndexMap.from_func(lambda i: [i // 16, i % 16])
+    assert plain.is_equivalent_to(tiles, analyzer)
+    assert not plain.is_equivalent_to(tiles)
+    with pytest.raises(MisuseError, match="cannot be inverted"):
+        tiles.inverse([31], analyzer)
 
 
 def test_indices_of_padding_may_be_negative() -> None:

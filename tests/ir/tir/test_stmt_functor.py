@@ -116,6 +116,42 @@ def test_a_mutator_rebuilds_what_changes() -> None:
 
 
 @functor.mutator
+class Proved(tir.PyStmtExprMutatorWithAnalyzer):
+    """Replaces what is proved where it stands by True."""
+
+    def visit_lt_(self, op: tir.LT) -> tir.PrimExpr:
+        return ops.const(True) if self.analyzer.can_prove(op) else op
+
+    def visit_ge_(self, op: tir.GE) -> tir.PrimExpr:
+        return ops.const(True) if self.analyzer.can_prove(op) else op
+
+
+def test_an_analyzer_knows_what_holds_where_an_operand_is_visited() -> None:
+    small, tiny, rest = I < 8, I < 4, I >= 4
+    evaluate = tir.Evaluate
+    branches = tir.IfThenElse(tiny, evaluate(small), evaluate(rest))
+    for statement, proved in (
+        (branches, 2),
+        (evaluate(tir.Select(tiny, small, rest)), 2),
+        (evaluate(tir.if_then_else(tiny, small, rest)), 2),
+        (tir.For(I, 0, 8, tir.ForKind.SERIAL, evaluate(small)), 1),
+        (tir.For(I, 0, 9, tir.ForKind.SERIAL, evaluate(small)), 0),
+        (tir.LetStmt(I, ops.const(5), evaluate(ops.all_of(small, rest))), 2),
+        (tir.AssertStmt(tiny, tir.StringImm("m"), evaluate(small)), 1),
+        (tir.SeqStmt([branches, evaluate(small)]), 2),
+    ):
+        assert str(Proved().visit_stmt(statement)).count("T.bool(True)") == proved, statement
+    facts: list[bool] = []
+
+    class Asks(functor.PyStmtExprVisitorWithAnalyzer):
+        def visit_evaluate_(self, op: tir.Evaluate) -> None:
+            facts.append(self.analyzer.can_prove(small))
+
+    Asks().visit_stmt(tir.IfThenElse(tiny, evaluate(0), evaluate(0)))
+    assert facts == [True, False]
+
+
+@functor.mutator
 class Plain(functor.PyStmtExprMutator):
     pass
 

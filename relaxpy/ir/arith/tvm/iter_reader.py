@@ -32,16 +32,33 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """An iterator padded at its ends, and the stretch of its original values."""
+    """An iterator padded at its ends to a `multiple`, and the stretch of its original values."""
 
     mark: IterMark
     begin: PrimExpr
     end: PrimExpr
+    multiple: PrimExpr
 
     def is_padding(self, value: PrimExpr) -> PrimExpr:
         """Whether a value of the iterator is padding."""
         after = ops.compare(tir.GE, value, self.end)
         return after if is_const(self.begin, 0) else ops.any_of(value < self.begin, after)
+
+    def sides(self, value: PrimExpr, simplify: Callable[[PrimExpr], PrimExpr]) -> list[PrimExpr]:
+        """The conditions on which a value is padding, by its quotient and remainder.
+
+        Only the first multiple has padding before the values, and only the last one after them.
+        """
+        high = simplify(ops.floordiv(value, self.multiple))
+        low = simplify(ops.floormod(value, self.multiple))
+        whole, rest = (simplify(f(self.end, self.multiple)) for f in (ops.floordiv, ops.floormod))
+        last_only = is_const(simplify(ops.sub(self.multiple, rest)), 1)
+        before = ops.all_of(ops.compare(tir.EQ, high, 0), low < self.begin)
+        after = ops.compare(tir.EQ if last_only else tir.GE, low, rest)
+        after = ops.all_of(ops.compare(tir.EQ, high, whole), after)
+        return [
+            side for side, count in ((before, self.begin), (after, rest)) if not is_const(count, 0)
+        ]
 
 
 class RefusedError(Exception):
@@ -363,7 +380,7 @@ class Reader(Extents):
         end = self.simple(ops.add(begin, split.extent))
         extent = self.times(self.simple(ops.ceildiv(end, multiple)), multiple)
         mark = IterMark(IterSumExpr([split], begin), extent)
-        self.padded[split] = Padded(mark, begin, end)
+        self.padded[split] = Padded(mark, begin, end, multiple)
         return self.padded[split]
 
     # --- conditions

@@ -62,10 +62,10 @@ class _Detected(Accesses):
             self.opaque[buffer] = None
 
 
-def _detected(block: stmt.Block, buffer_var_map: Mapping[Var, Buffer]) -> _Detected:
+def _detected(block: stmt.Block, buffer_var_map: Mapping[Var | Buffer, Buffer]) -> _Detected:
     check_type(block, stmt.Block, "expected a block")
-    views = {match.buffer.data: match.buffer for match in block.match_buffers}
-    found = _Detected({**buffer_var_map, **views})
+    views = (match.buffer for match in block.match_buffers)
+    found = _Detected({b.data: b for b in (*buffer_var_map.values(), *views)})
     for match in block.match_buffers:
         found.views[match.buffer] = match.source
     if block.init is not None:
@@ -104,11 +104,11 @@ def _joined(regions: Sequence[BufferRegion]) -> Iterator[BufferRegion]:
 
 @user_facing
 def get_block_access_region(
-    block: stmt.Block, buffer_var_map: Mapping[Var, Buffer]
+    block: stmt.Block, buffer_var_map: Mapping[Var | Buffer, Buffer]
 ) -> list[list[BufferRegion]]:
     """The regions that a block reads, writes, and uses through pointers, as its body shows.
 
-    `buffer_var_map` has the buffers by their data; others are not looked at.
+    The values of `buffer_var_map` are the buffers to look at, under their data or themselves.
     """
     found = _detected(block, buffer_var_map)
     return [*_collected(found, block, set()), _opaque(found)]
@@ -116,7 +116,7 @@ def get_block_access_region(
 
 @user_facing
 def get_block_read_write_region(
-    block: stmt.Block, buffer_var_map: Mapping[Var, Buffer]
+    block: stmt.Block, buffer_var_map: Mapping[Var | Buffer, Buffer]
 ) -> list[list[BufferRegion]]:
     """The regions that a block reads and writes; what pointers are used for is both."""
     found = _detected(block, buffer_var_map)

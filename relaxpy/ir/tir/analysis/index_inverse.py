@@ -17,7 +17,9 @@ from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
 
 
-def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[PrimExpr]:
+def shape_of(
+    index_map: IndexMap, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None
+) -> list[PrimExpr]:
     """Return the shape that contains all final indices of an array with this shape.
 
     Errors:
@@ -30,9 +32,12 @@ def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[Pri
             Range.from_min_extent(dom.min, empty.get(var, dom.extent)) for var, dom in iters.items()
         ]
         none = {size: ops.const(0, size.dtype) for size in empty.values()}
-        return [Analyzer().simplify(substitute(n, none)) for n in shape_of(index_map, domains)]
-    detected = detected_map(index_map.final_indices, iters, True, IterMapLevel.Surjective, False)
-    analyzer = Analyzer()
+        sizes = shape_of(index_map, domains, analyzer)
+        return [Analyzer().simplify(substitute(size, none)) for size in sizes]
+    detected = detected_map(
+        index_map.final_indices, iters, True, IterMapLevel.Surjective, False, analyzer
+    )
+    analyzer = analyzer or Analyzer()
     if not detected.errors:
         return [analyzer.simplify(stop_of(index)) for index in detected.indices]
     sizes = []
@@ -45,7 +50,11 @@ def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[Pri
 
 
 def inverse_of(
-    index_map: IndexMap, shape: Sequence[ExprLike | Range], *, padded: bool
+    index_map: IndexMap,
+    shape: Sequence[ExprLike | Range],
+    analyzer: Analyzer | None,
+    *,
+    padded: bool,
 ) -> tuple[IndexMap, PrimExpr]:
     """Return the inverse map, and the predicate over its indices that is true on padding.
 
@@ -54,27 +63,35 @@ def inverse_of(
     """
     level = IterMapLevel.Surjective if padded else IterMapLevel.Bijective
     iters = index_map.iters(shape)
-    detected = detected_map(index_map.final_indices, iters, True, level, False)
+    detected = detected_map(index_map.final_indices, iters, True, level, False, analyzer)
     if detected.errors:
         raise MisuseError(f"{index_map} cannot be inverted: {detected.errors[0]}", about=shape)
     dtype = index_map.final_indices[0].dtype if index_map.final_indices else INT64
-    outputs = tuple(Var(f"axis{k}", dtype) for k in range(len(index_map.final_indices)))
+    names = [f"axis{k}" for k in range(len(index_map.final_indices))]
+    outputs = tuple(
+        Var(i.name if isinstance(i, Var) and i.name not in names else name, dtype)
+        for i, name in zip(index_map.final_indices, names, strict=True)
+    )
     values = inverse_affine_iter_map(detected.indices, outputs)
-    analyzer = Analyzer()
+    analyzer = analyzer.clone() if analyzer else Analyzer()
+    final = tuple(analyzer.simplify(values.get(var, domain.min)) for var, domain in iters.items())
     for output, index in zip(outputs, detected.indices, strict=True):
         analyzer.bind(output, Range(minimum_of(index), stop_of(index)))
-    final = tuple(analyzer.simplify(values.get(var, domain.min)) for var, domain in iters.items())
     if padded and not detected.one_to_one:
         raise MisuseError(f"{index_map} cannot be inverted: it loses indices", about=shape)
     marks = values_of_marks(detected.indices, outputs)
-    conditions = [analyzer.simplify(p.is_padding(marks[p.mark])) for p in detected.padded]
+    conditions = [
+        side for p in detected.padded for side in p.sides(marks[p.mark], analyzer.simplify)
+    ]
     padding = ops.any_of(*conditions) if conditions else ops.const(False, BOOL)
     return IndexMap(outputs, final), padding
 
 
-def are_equal(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> bool:
+def are_equal(
+    first: Sequence[PrimExpr], second: Sequence[PrimExpr], analyzer: Analyzer | None
+) -> bool:
     """Return whether all indices are provably equal."""
-    return all(map(Analyzer().can_prove_equal, first, second))
+    return all(map((analyzer or Analyzer()).can_prove_equal, first, second))
 
 
 def _is_empty(domain: Range) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer
 
 MapFunction: TypeAlias = Callable[..., Any]
 Array: TypeAlias = npt.NDArray[Any]
@@ -123,13 +126,17 @@ class IndexMap(Node):
         return IndexMap(variables, tuple(final), inverse_index_map), separators
 
     @user_facing
-    def map_indices(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
+    def map_indices(
+        self, indices: Sequence[ExprLike], analyzer: Analyzer | None = None
+    ) -> list[PrimExpr]:
         """Return the simplified final indices for these initial indices.
+
+        What `analyzer` knows of the variables is used, here and by the other methods.
 
         Errors:
             MisuseError (also ValueError): the number of indices is wrong.
         """
-        return list(map(simplify, self._at(indices)))
+        return list(map(analyzer.simplify if analyzer else simplify, self._at(indices)))
 
     def _at(self, indices: Sequence[ExprLike]) -> list[PrimExpr]:
         self._check_count(indices, "indices")
@@ -150,7 +157,9 @@ class IndexMap(Node):
             )
 
     @user_facing
-    def map_shape(self, shape: Sequence[ExprLike | Range]) -> list[PrimExpr]:
+    def map_shape(
+        self, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None
+    ) -> list[PrimExpr]:
         """Return the shape that contains all final indices of an array with this shape.
 
         It is of int64 if a dimension is, also where the indices are of a narrower datatype.
@@ -163,9 +172,9 @@ class IndexMap(Node):
         self._check_count(shape, "sizes")
         extents = [size.extent if isinstance(size, Range) else size for size in shape]
         if not any(isinstance(size, PrimExpr) and size.dtype == INT64 for size in extents):
-            return shape_of(self, shape)
+            return shape_of(self, shape, analyzer)
         indices = tuple(Var(var.name, INT64) for var in self.initial_indices)
-        return shape_of(IndexMap(indices, tuple(self._at(indices))), shape)
+        return shape_of(IndexMap(indices, tuple(self._at(indices))), shape, analyzer)
 
     def iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:
         """Return the range of each initial index in an array with this shape.
@@ -212,7 +221,9 @@ class IndexMap(Node):
         return self.map_ndarray(source).view(Tensor)
 
     @user_facing
-    def inverse(self, shape: Sequence[ExprLike | Range]) -> IndexMap:
+    def inverse(
+        self, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None
+    ) -> IndexMap:
         """Return the inverse map for an array with this shape.
 
         Errors:
@@ -222,11 +233,11 @@ class IndexMap(Node):
             return self.inverse_index_map
         from relaxpy.ir.tir.analysis.index_inverse import inverse_of
 
-        return inverse_of(self, shape, padded=False)[0]
+        return inverse_of(self, shape, analyzer, padded=False)[0]
 
     @user_facing
     def non_surjective_inverse(
-        self, shape: Sequence[ExprLike | Range]
+        self, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None
     ) -> tuple[IndexMap, PrimExpr]:
         """Return the inverse map, and the predicate over its indices that is true on padding.
 
@@ -235,10 +246,10 @@ class IndexMap(Node):
         """
         from relaxpy.ir.tir.analysis.index_inverse import inverse_of
 
-        return inverse_of(self, shape, padded=True)
+        return inverse_of(self, shape, analyzer, padded=True)
 
     @user_facing
-    def is_equivalent_to(self, other: IndexMap) -> bool:
+    def is_equivalent_to(self, other: IndexMap, analyzer: Analyzer | None = None) -> bool:
         """Return whether the two maps provably have the same final indices."""
         check_type(other, IndexMap, "expected an IndexMap")
         if len(self.initial_indices) != len(other.initial_indices):
@@ -247,7 +258,7 @@ class IndexMap(Node):
             return False
         from relaxpy.ir.tir.analysis.index_inverse import are_equal
 
-        return are_equal(self.final_indices, other._at(self.initial_indices))
+        return are_equal(self.final_indices, other._at(self.initial_indices), analyzer)
 
 
 def _parameters(function: MapFunction, ndim: int | None) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""compute_inline and reverse_compute_inline: two blocks become one, without a buffer between."""
+"""compute_inline, reverse_compute_inline, fuse_reduction_epilogue: two blocks become one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, walk
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.schedule.nests import is_inside, is_shared, open_tests
+from relaxpy.ir.tir.schedule.reducers import identity_of, reduction_of
 from relaxpy.ir.tir.schedule.stages import (
     Stage,
+    check_no_partial_reads,
     check_own_variables,
     check_pure_stage,
     check_stable_inputs,
@@ -91,23 +93,8 @@ def reverse_compute_inline(state: State, block: Block) -> None:
         )
     producer = local[0]
     source = _only_store(producer)
-    buffer = source.buffer
     check_pure_stage(producer, stages, reduction=False)
-    if [other for other in stages if buffer in other.reads] != [stage]:
-        raise refused(f"other blocks read {buffer.name}, too", block)
-    _check_local(state, producer, buffer)
-    check_loads_only(state, buffer)
-    loads = {load for load in occurrences(store, BufferLoad) if load.buffer is buffer}
-    if len(loads) != 1:
-        raise refused(f"block {stage.name} reads {buffer.name} at several indices", block)
-    if not covers_domain(stage):
-        raise refused(f"the loops of block {stage.name} do not cover its variables", block)
-    _check_order(state, producer, stage, stages)
-    (load,) = loads
-    _check_all_written(producer, stage, load)
-    axes, values = _inverse(stage, BufferStore(buffer, load, load.indices))
-    table = dict(zip(axes, source.indices, strict=True))
-    at = {var: substitute(value, table) for var, value in values.items()}
+    load, at = _moved_to(state, stage, producer, stages, source)
     value = rewrite(store.value, lambda node: source.value if node is load else None)
     assert isinstance(value, PrimExpr)
     new = BufferStore(
@@ -121,7 +108,84 @@ def reverse_compute_inline(state: State, block: Block) -> None:
     scope = state.scope(block)
     state.renew(producer.block, fused)
     state.replace({stage.realize: None})
-    _drop(state, state.current(scope), buffer)
+    _drop(state, state.current(scope), source.buffer)
+
+
+def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None:
+    """Begin a reduction with what `epilogue` combines it with, and remove that block.
+
+    As in TVM, the buffer that the reduction wrote stays allocated.
+    """
+    stages, stage = stage_in_scope(state, epilogue)
+    producer = next((other for other in stages if other.block is block), None)
+    reduction, init = reduction_of(block), block.init
+    if producer is None or stage is producer or reduction is None or init is None:
+        raise refused(
+            f"block {block.name_hint} is not a known reduction next to block {stage.name}", block
+        )
+    store, update = _only_store(stage), _only_store(producer)
+    check_pure_stage(stage, stages, reduction=False)
+    check_pure_stage(producer, stages)
+    check_no_partial_reads(producer, [stage])
+    load, at = _moved_to(state, stage, producer, stages, update)
+    kind, value = reduction.kind, store.value
+    match value:
+        case tir.BinaryOpExpr(a=a, b=b) | tir.Junction(a=a, b=b) if type(value) is kind:
+            rest = b if a is load else a if b is load else None
+        case _:
+            rest = None
+    if rest is None or any(node.buffer is load.buffer for node in occurrences(rest, BufferLoad)):
+        raise refused(
+            f"block {stage.name} does not combine {load.buffer.name} with another value as block "
+            f"{block.name_hint} does",
+            epilogue,
+        )
+    if not isinstance(init, BufferStore) or not all(
+        map(PrimExpr.same_as, init.indices, update.indices)
+    ):
+        raise refused(f"block {block.name_hint} does not begin with one value", block)
+    indices = tuple(substitute(index, at) for index in store.indices)
+    first = substitute(rest, at)
+    if not init.value.same_as(identity_of(kind, init.value.dtype)):
+        first = reduction.combine(init.value, first)
+    new = BufferStore(
+        store.buffer,
+        reduction.combine(BufferLoad(store.buffer, indices), reduction.source),
+        indices,
+    )
+    if _guarded(producer, stage, at, new) is not new:
+        raise refused(
+            f"block {block.name_hint} computes more elements than block {stage.name} reads", block
+        )
+    fused = replace(block, init=BufferStore(store.buffer, first, indices), body=new)
+    state.renew(block, refreshed(fused))
+    state.replace({stage.realize: None})
+
+
+def _moved_to(
+    state: State, stage: Stage, producer: Stage, stages: list[Stage], source: BufferStore
+) -> tuple[BufferLoad, dict[Var, PrimExpr]]:
+    """Return the load of what `producer` stores, and the variables of `stage` where it does.
+
+    Errors:
+        ScheduleError: `stage` cannot run there.
+    """
+    block, buffer = stage.block, source.buffer
+    if [other for other in stages if buffer in other.reads and other is not producer] != [stage]:
+        raise refused(f"other blocks read {buffer.name}, too", block)
+    _check_local(state, producer, buffer)
+    check_loads_only(state, buffer)
+    loads = {load for load in occurrences(block.body, BufferLoad) if load.buffer is buffer}
+    if len(loads) != 1:
+        raise refused(f"block {stage.name} reads {buffer.name} at several indices", block)
+    if not covers_domain(stage):
+        raise refused(f"the loops of block {stage.name} do not cover its variables", block)
+    _check_order(state, producer, stage, stages)
+    (load,) = loads
+    _check_all_written(producer, stage, load)
+    axes, values = _inverse(stage, BufferStore(buffer, load, load.indices))
+    table = dict(zip(axes, source.indices, strict=True))
+    return load, {var: substitute(value, table) for var, value in values.items()}
 
 
 def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:

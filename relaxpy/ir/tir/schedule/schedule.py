@@ -400,6 +400,22 @@ class Schedule(SamplingKernels):
         inline.reverse_compute_inline(*self._block(block))
 
     @primitive
+    def fuse_reduction_epilogue(
+        self, reduction_block: BlockRV | str, epilogue_block: BlockRV | str
+    ) -> None:
+        """Begin a reduction with what another block combines it with, and remove that block.
+
+        Where a block adds a bias to a sum, the sum begins with the bias; floats are added in
+        another order.
+
+        Errors:
+            ScheduleError: the block does more than combining, as one that bounds a sum; other
+                blocks read what the reduction writes; or the elements do not correspond.
+        """
+        state, reduction = self._block(reduction_block)
+        inline.fuse_reduction_epilogue(state, reduction, self._block(epilogue_block)[1])
+
+    @primitive
     def blockize(
         self, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: bool = True
     ) -> BlockRV:

@@ -26,7 +26,8 @@ from relaxpy.script.language.kernel_values import result_type, typed_var
 from relaxpy.script.language.wording import describe
 
 _ADDED = ("arg", "buffer", "func_name", "func_ret")
-__all__ = sorted({*_namespace.__all__, *_ADDED} - {"macro"})
+_PARSED = {"inline", "macro"}
+__all__ = sorted({*_namespace.__all__, *_ADDED} - _PARSED)
 
 axis = SimpleNamespace(
     **{name: directive(getattr(_namespace.axis, name), handler) for name in _namespace.axis.__all__}
@@ -34,9 +35,9 @@ axis = SimpleNamespace(
 
 
 def __getattr__(name: str) -> Any:
-    if name == "macro":
+    if name in _PARSED:
         raise UnknownAttributeError(
-            "T.macro is for parsed programs only", hint="a Python function does the same"
+            f"T.{name} is for parsed programs only", hint="a Python function does the same"
         )
     member = getattr(_namespace, name)
     if name in __all__ and inspect.isfunction(member):

@@ -13,7 +13,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from relaxpy.entry import argument_node, node_about
-from relaxpy.errors import MissingArgumentError, MisuseError, ParseError, RelaxpyError, Span
+from relaxpy.errors import (
+    MissingArgumentError,
+    MisuseError,
+    ParseError,
+    ParseTypeError,
+    RelaxpyError,
+    Span,
+)
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -158,9 +165,11 @@ class Evaluator:
             return result
         return case(node)
 
-    def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
+    def error(
+        self, node: Positioned, message: str, kind: type[ParseError] = ParseError, **details: Any
+    ) -> ParseError:
         """Create the error `message` at `node`."""
-        return self.program.error(node, message, **details)
+        return self.program.error(node, message, kind, **details)
 
     def span(self, node: Positioned) -> Span:
         """Return the span of `node`."""
@@ -250,14 +259,14 @@ class Evaluator:
             return self.shape_var_of(value.__name__)
         return value
 
-    def unknown(self, node: ast.Name) -> RelaxpyError:
+    def unknown(self, node: ast.Name) -> ParseError:
         """Create the error for an unknown name."""
         error = unknown_name(node.id, self.scope.names())
         if node.id in NAMESPACES:
             hint: str | None = NAMESPACES[node.id]
             if self.guard.counts:
                 hint = f"extra_vars replaces I, R and T: add {node.id!r} to it, or {hint}"
-            return self.error(node, error.diagnostic.message, hint=hint)
+            return self.error(node, error.diagnostic.message, type(error), hint=hint)
         hint, rule = binding_hint(self.program.tree, node)
         hint = (
             hint
@@ -265,7 +274,7 @@ class Evaluator:
             or namespace_hint(self.scope, node.id)
             or library_hint(node.id)
         )
-        return self.error(node, error.diagnostic.message, hint=hint, rule=rule)
+        return self.error(node, error.diagnostic.message, type(error), hint=hint, rule=rule)
 
     def _constant(self, node: ast.Constant) -> object:
         if node.value is Ellipsis or isinstance(node.value, (bytes, complex)):
@@ -409,7 +418,7 @@ class Evaluator:
         except (TypeError, ValueError):
             return None
         fault = signature_fault(node, signature, args, kwargs)
-        return None if fault is None else self.error(fault.node, fault.message, hint=fault.hint)
+        return fault and self.error(fault.node, fault.message, ParseTypeError, hint=fault.hint)
 
     def _subscript(self, node: ast.Subscript) -> object:
         owner = self.value(node.value)

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, Literal
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, RelaxpyError, check_type
+from relaxpy.errors import MisuseError, ParseTypeError, RelaxpyError, check_type
 from relaxpy.script.parser.evaluate.call_faults import signature_fault
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.source.report import docstring_removed
@@ -146,7 +146,7 @@ def macro_expansion(
         signature = macro.signature(values)
     fault = signature_fault(node, signature, [*macro.bound, *args], kwargs)
     if fault is not None:
-        raise values.error(fault.node, fault.message, hint=fault.hint)
+        raise values.error(fault.node, fault.message, ParseTypeError, hint=fault.hint)
     bound = signature.bind(*macro.bound, *args, **kwargs)
     bound.apply_defaults()
     scope = definition if macro.options.hygienic else values.scope

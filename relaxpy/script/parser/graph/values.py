@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span
+from relaxpy.errors import MisuseError, ParseError, ParseNameError, RelaxpyError, Span
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.global_info import VDevice
@@ -155,7 +155,7 @@ class GraphEvaluator(Evaluator):
         return as_parse_error(error, position or otherwise)
 
     @override
-    def unknown(self, node: ast.Name) -> RelaxpyError:
+    def unknown(self, node: ast.Name) -> ParseError:
         error = Evaluator.unknown(self, node)
         reason = self.ended.get(node.id)
         operators = operators_called(node.id)
@@ -163,10 +163,11 @@ class GraphEvaluator(Evaluator):
             suggestion = f"did you mean `{operators[0]}`?" if operators else None
             hint = error.diagnostic.hint or suggestion
             rule = error.diagnostic.rule
-            return self.error(node, error.diagnostic.message, hint=hint, rule=rule)
+            return self.error(node, error.diagnostic.message, type(error), hint=hint, rule=rule)
         return self.error(
             node,
             f"{node.id!r} is not visible here: {reason}",
+            ParseNameError,
             rule="SC-7",
             hint=f"list it in R.output({node.id}) at the end of the block",
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.errors import ParseError, close_names
+from relaxpy.errors import ParseNameError, close_names
 from relaxpy.ir.relax.nodes import GlobalVar
 
 #: The built-in functions that a program may call while it is parsed.
@@ -158,15 +158,15 @@ def frame_names(frame: FrameType) -> Iterator[Mapping[str, Any]]:
         yield from frame_names(caller)
 
 
-def unknown_name(name: str, known: Iterable[str]) -> ParseError:
+def unknown_name(name: str, known: Iterable[str]) -> ParseNameError:
     """Create the error for an unknown name."""
     if hasattr(builtins, name):
-        return ParseError(
+        return ParseNameError(
             f"the built-in name {name!r} is not available inside a program",
             hint="a program is parsed, not run; " + _instead(name),
         )
     public = {n for n in known if not n.startswith("_")}
-    return ParseError(f"unknown name {name!r}", hint=close_names(name, public))
+    return ParseNameError(f"unknown name {name!r}", hint=close_names(name, public))
 
 
 def _instead(name: str) -> str:

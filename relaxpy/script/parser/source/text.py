@@ -82,9 +82,11 @@ class Program:
         characters = offset if offset <= 0 or text.isascii() else _characters(text, offset)
         return characters + 1 + self.indent
 
-    def error(self, node: Positioned, message: str, **details: object) -> ParseError:
+    def error(
+        self, node: Positioned, message: str, kind: type[ParseError] = ParseError, **details: object
+    ) -> ParseError:
         """Create the error `message` at `node`."""
-        return ParseError(message, span=self.span(node), **details)  # type: ignore[arg-type]
+        return kind(message, span=self.span(node), **details)  # type: ignore[arg-type]
 
     def repeated(self, spec: ast.arguments) -> Iterator[ParseError]:
         """Yield an error for each parameter with the name of a preceding one.

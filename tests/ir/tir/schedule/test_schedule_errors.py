@@ -45,6 +45,23 @@ for i, j in T.grid(4, 2):
                 B[vi] = 0
             B[vi] = B[vi] * 2 + A[vj * 2 + vk]
 """
+SUMS = """
+B = T.alloc_buffer((8,), "int32")
+for i, k in T.grid(8, 8):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi] = 0
+        B[vi] = B[vi] + A[vk]
+"""
+READS_SUMS = """
+for i in range(SIZE):
+    with T.block("C"):
+        vi = T.axis.spatial(SIZE, i)
+        C[vi] = B[vi] + A[vi]
+"""
+TWO_SUMS = SUMS + (READS_SUMS + READS_SUMS.replace("C", "D")).replace("SIZE", "8")
+FEWER_SUMS = SUMS + READS_SUMS.replace("SIZE", "7")
 SHIFTED = """
 for i in range(7):
     for j in range(1):
@@ -217,6 +234,14 @@ chain : s.reverse_compute_inline("D")
     => reverse_compute_inline: block D reads local buffers of 2 blocks, expected one
 matmul_relu : s.reverse_compute_inline("D")
     => reverse_compute_inline: block C is a reduction, expected none
+matmul_relu : s.fuse_reduction_epilogue("C", "D")
+    => fuse_reduction_epilogue: block D does not combine C with another value as block C does
+matmul_relu : s.fuse_reduction_epilogue("D", "C")
+    => fuse_reduction_epilogue: block D is not a known reduction next to block C
+kernel(TWO_SUMS, buffers="A, C, D") : s.fuse_reduction_epilogue("B", "C")
+    => fuse_reduction_epilogue: other blocks read B, too
+kernel(FEWER_SUMS, buffers="A, C") : s.fuse_reduction_epilogue("B", "C")
+    => fuse_reduction_epilogue: block B computes more elements than block C reads
 PADDED : s.reverse_compute_inline("B")
     => reverse_compute_inline: block B has iterations for which block L is not known to write L
 chain : s.compute_at("B", loops(s, "C")[0])

@@ -61,6 +61,43 @@ def checked(
     verify_trace_roundtrip(sch, before)
 
 
+def test_a_reduction_begins_with_what_is_added_to_it() -> None:
+    @T.prim_func
+    def before(
+        A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer((8, 8), "float32")
+    ):
+        B = T.alloc_buffer((8, 8))
+        for i, j, k in T.grid(8, 8, 8):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    B[vi, vj] = T.float32(0)
+                B[vi, vj] = B[vi, vj] + A[vi, vk] * A[vj, vk]
+        for i, j in T.grid(8, 8):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vj, vi] = C[vj] + B[vi, vj]
+
+    @T.prim_func
+    def expected(
+        A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer((8, 8), "float32")
+    ):
+        B = T.alloc_buffer((8, 8))
+        for i, j, k in T.grid(8, 8, 8):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    D[vj, vi] = C[vj]
+                D[vj, vi] = D[vj, vi] + A[vi, vk] * A[vj, vk]
+
+    checked(before, lambda s: s.fuse_reduction_epilogue("B", "D"), expected)
+    sch = tir.Schedule(before)
+    i, _, k = sch.get_loops("B")
+    sch.reorder(k, i)
+    sch.fuse_reduction_epilogue("B", "D")
+    same_values(before, sch.mod, (8, 8), (8,), (8, 8))
+
+
 def test_split_keeps_loops_of_one_iteration() -> None:
     @T.prim_func
     def expected(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12,), "float32")):
