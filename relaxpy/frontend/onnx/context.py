@@ -319,7 +319,7 @@ class Context:
             UnsupportedError: an element is known, and is outside.
         """
         array = self.array(x)
-        bounds = [least, _MAX_INT if most is None else most]
+        bounds: list[Any] = [least, _MAX_INT if most is None else most]
         if array is not None and not any(isinstance(bound, PrimExpr) for bound in bounds):
             problem = outside(name, array, *bounds)
             if problem:
