@@ -231,7 +231,7 @@ class PagedKVCache(Object):
         The options are those of `TIRPagedKVCache`.
 
         Errors:
-            MisuseError (also ValueError): the heads, the kind of attention or the datatype do not fit.
+            MisuseError (also ValueError): heads, kinds of attention or the datatype do not fit.
         """
         factors: rx.Expr = _number(0)
         if rope_ext_factors is not None:
@@ -280,7 +280,7 @@ class TIRPagedKVCache(PagedKVCache):
     the kernel takes the sinks that a call has.
 
     Errors:
-        MisuseError (also ValueError): the heads, the kind of attention or the datatype do not fit.
+        MisuseError (also ValueError): heads, kinds of attention or the datatype do not fit.
     """
 
     @user_facing
