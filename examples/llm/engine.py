@@ -95,6 +95,7 @@ class Engine:
         words, limit = self.model.config.vocabulary, self.model.context
         try:
             tokens, max_tokens = tuple(map(index, prompt)), index(max_tokens)
+            ends = frozenset(map(index, stop))
         except TypeError as error:
             raise ModelError(f"tokens and their number are integers: {error}") from None
         if not tokens:
@@ -109,7 +110,7 @@ class Engine:
                 f"{len(tokens)} tokens and {max_tokens} more are too many: "
                 f"a sequence has at most {limit}"
             )
-        request = Request(self, tokens, sampling or Sampling(), max_tokens, frozenset(stop))
+        request = Request(self, tokens, sampling or Sampling(), max_tokens, ends)
         self.waiting.append(request)
         return request
 

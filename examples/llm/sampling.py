@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -23,15 +25,17 @@ class Sampling:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        checks = {
-            "temperature": self.temperature >= 0,
-            "top_k": self.top_k is None or self.top_k >= 1,
-            "top_p": 0 < self.top_p <= 1,
-            "repetition_penalty": self.repetition_penalty > 0,
+        checks: dict[str, tuple[Any, Callable[[Any], bool]]] = {
+            "temperature": (Real, lambda value: value >= 0),
+            "top_k": ((Integral, NoneType), lambda value: value is None or value >= 1),
+            "top_p": (Real, lambda value: 0 < value <= 1),
+            "repetition_penalty": (Real, lambda value: value > 0),
+            "seed": ((Integral, NoneType), lambda value: value is None or value >= 0),
         }
-        for name, is_right in checks.items():
-            if not is_right:
-                raise ValueError(f"{name} cannot be {getattr(self, name)}")
+        for name, (kind, is_right) in checks.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) or not is_right(value):
+                raise ValueError(f"{name} cannot be {value!r}")
 
     def probabilities(self, scores: Any, before: Sequence[int] = ()) -> Any:
         """The probabilities of all tokens, float64, by their scores; those left out have 0."""
@@ -43,11 +47,12 @@ class Sampling:
             scores[seen] = old * factor
         if self.temperature == 0:
             return np.eye(1, len(scores), int(scores.argmax()))[0]
-        scores /= self.temperature
+        with np.errstate(over="ignore"):
+            scores = (scores - scores.max()) / self.temperature
         if self.top_k is not None and self.top_k < len(scores):
             least = np.partition(scores, -self.top_k)[-self.top_k]
             scores[scores < least] = -np.inf
-        shares = np.exp(scores - scores.max())
+        shares = np.exp(scores)
         shares /= shares.sum()
         if self.top_p < 1:
             order = np.argsort(-shares, kind="stable")

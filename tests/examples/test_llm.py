@@ -413,6 +413,7 @@ def test_variants_of_gpt2_that_the_example_does_not_compute(entry: str, value: o
         ([3, VOCABULARY], {}, "the model has the tokens 0 to 40, found 41"),
         ([3], {"max_tokens": 0}, "chooses at least one token"),
         ([3], {"max_tokens": 2.5}, "tokens and their number are integers: 'float'"),
+        ([3], {"stop": ["."]}, "tokens and their number are integers: 'str'"),
         ([3.0], {}, "tokens and their number are integers: 'float'"),
         ([3] * 90, {"max_tokens": 7}, "90 tokens and 7 more are too many: .* at most 96"),
     ],
@@ -435,6 +436,7 @@ def test_sampling() -> None:
     np.testing.assert_allclose(Sampling(1.0, top_k=2).probabilities(scores), [0.625, 0.375, 0, 0])
     np.testing.assert_allclose(Sampling(1.0, top_p=0.7).probabilities(scores), [0.625, 0.375, 0, 0])
     np.testing.assert_allclose(Sampling(1.0, top_p=0.1).probabilities(scores), [1, 0, 0, 0])
+    np.testing.assert_allclose(Sampling(1e-320).probabilities(scores), [1, 0, 0, 0])
     hot = Sampling(2.0).probabilities(scores)
     np.testing.assert_allclose(hot, np.sqrt([0.5, 0.3, 0.15, 0.05]) / hot_sum())
     penalised = Sampling(repetition_penalty=4.0).probabilities([2.0, 1.0, -1.0], [0, 0])
@@ -449,9 +451,12 @@ def hot_sum() -> float:
 
 @pytest.mark.parametrize(
     "options",
-    [{"temperature": -1}, {"top_k": 0}, {"top_p": 0}, {"top_p": 1.5}, {"repetition_penalty": 0}],
+    [
+        *({"temperature": -1}, {"temperature": "hot"}, {"top_k": 0}, {"top_k": 2.5}, {"top_p": 0}),
+        *({"top_p": 1.5}, {"repetition_penalty": 0}, {"seed": -1}, {"seed": "a"}),
+    ],
 )
-def test_options_of_sampling_that_make_no_sense(options: dict[str, float]) -> None:
+def test_options_of_sampling_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         Sampling(**options)
 

@@ -263,8 +263,13 @@ def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
     try:
         return np.empty(shape, kind)
     except (ValueError, MemoryError, OverflowError) as error:
+        smaller = min(shape, default=0) < 0
         raise RuntimeCheckError(
-            f"cannot allocate a {kind.name} tensor of shape {tuple(shape)}: {error}", rule="PX-9"
+            f"cannot allocate a {kind.name} tensor of shape {tuple(shape)}: {error}",
+            rule="PX-9",
+            hint="an operand is smaller than a window or a part that is taken of it"
+            if smaller
+            else None,
         ) from None
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import StructInfoError
+from relaxpy.exec.runtime.vm_builtins import CHECK, outside
 from relaxpy.frontend.onnx.registry import Value
 from relaxpy.frontend.shared.contents import (
     LIMIT,
@@ -32,7 +33,9 @@ from relaxpy.frontend.shared.tensors import (
     dtype_of,
     length_known,
     rank_of,
+    require_count,
     reshaped,
+    shape_of,
     tensor_info,
     tensor_of,
 )
@@ -41,8 +44,10 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Expr,
+    PrimValue,
     ShapeExpr,
     ShapeStructInfo,
+    StringImm,
     TensorStructInfo,
     Tuple,
     Var,
@@ -61,6 +66,7 @@ if TYPE_CHECKING:
 
 
 _NO_EXPRESSION = "its value depends on sizes in a way that has no expression"
+_MAX_INT = (1 << 63) - 1
 _ARITHMETIC = {tir.Add: R.add, tir.Sub: R.subtract, tir.Mul: R.multiply, tir.Div: R.divide}
 
 
@@ -306,6 +312,40 @@ class Context:
         self.builder.match_cast(shape, ShapeStructInfo(tuple(map(as_size, sizes))), name)
         return sizes
 
+    def within(self, x: Expr, name: str, least: Size | float = 0, most: Size | None = None) -> Expr:
+        """The tensor, whose elements have to be from `least` to `most`, or else the program stops.
+
+        Errors:
+            UnsupportedError: an element is known, and is outside.
+        """
+        array = self.array(x)
+        bounds: list[Any] = [least, _MAX_INT if most is None else most]
+        if array is not None and not any(isinstance(bound, PrimExpr) for bound in bounds):
+            problem = outside(name, array, *bounds)
+            if problem:
+                raise UnsupportedError(problem)
+            return x
+        named = StringImm(f"{self.node.op} ({self.node.where}): {name}")
+        limits = [
+            PrimValue(number_literal(b, "float64") if isinstance(b, float) else as_size(b))
+            for b in bounds
+        ]
+        call = R.call_pure_packed(CHECK, named, x, *limits, sinfo_args=[tensor_info(x)])
+        return self.emit(call, identifier(name))
+
+    def shaped(self, x: Expr, name: str, sizes: Sequence[Size]) -> Expr:
+        """The tensor, which has to have this shape, or else the program stops.
+
+        Errors:
+            UnsupportedError: it is known to have another.
+        """
+        pairs = list(zip(shape_of(x, len(sizes)), sizes, strict=True))
+        same = [prove_equal(as_size(a), as_size(b)) for a, b in pairs]
+        if False in same:
+            found, expected = (", ".join(map(str, side)) for side in zip(*pairs, strict=True))
+            raise UnsupportedError(f"{name} has the shape ({found}), expected ({expected})")
+        return x if all(same) else self.match(x, sizes, dtype_of(x), identifier(name))
+
     def sizes(self, value: Value, name: str) -> list[Size]:
         """The elements of a vector of integers; those not known at import are variables.
 
@@ -333,12 +373,20 @@ class Context:
         count = length.value if isinstance(length, tir.IntImm) else 0
         return [None] * (count if count <= LIMIT else 0)
 
-    def size_in(self, value: Value) -> Size:
-        """The only element of a tensor of one size."""
+    def size_in(self, value: Value, name: str = "length", least: int = 0) -> Size:
+        """The only element of a tensor of one size, which is at least `least`.
+
+        Errors:
+            UnsupportedError: it is known to be less, or there are more elements.
+        """
         known = self.integers(value)
-        if known is not None:
-            return known[0]
-        return self.sizes_at_run_time(R.reshape(self.tensor(value), (1,)), 1, "length")[0]
+        if known is None:
+            vector = R.reshape(self.within(self.tensor(value), name, least), (1,))
+            return self.sizes_at_run_time(vector, 1, name)[0]
+        require_count(name, known, 1)
+        if isinstance(known[0], int) and known[0] < least:
+            raise UnsupportedError(f"{name} is {known[0]}, expected at least {least}")
+        return known[0]
 
     def contents(self, elements: Sequence[Element], shape: Sequence[int], dtype: str) -> Contents:
         """A tensor of these elements, which are known."""

@@ -176,9 +176,12 @@ def normal_axes(axes: Sequence[int] | None, rank: int) -> list[int]:
     """The axes counted from the front; None: all.
 
     Errors:
-        UnsupportedError: there is no such axis.
+        UnsupportedError: there is no such axis, or it occurs twice.
     """
-    return list(range(rank)) if axes is None else [normal_axis(axis, rank) for axis in axes]
+    normal = list(range(rank)) if axes is None else [normal_axis(axis, rank) for axis in axes]
+    if len(set(normal)) < len(normal):
+        raise UnsupportedError(f"an axis occurs twice in {list(axes or ())}")
+    return normal
 
 
 def scalar(value: float, x: Expr) -> Constant:

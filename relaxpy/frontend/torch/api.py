@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, unexpected
@@ -102,6 +103,13 @@ def import_exported(
 
 
 def _refuse_inputs(exported: Any) -> None:
+    for name, constant in exported.constants.items():
+        if isinstance(constant, torch.Tensor) and is_functorch_wrapped_tensor(constant):
+            raise FrontendError(
+                f"PyTorch exported {name!r}, which torch.func has while it differentiates, as a "
+                "constant",
+                hint="import the function itself; relax.transform.Gradient differentiates it",
+            )
     for node in exported.graph.find_nodes(op="placeholder"):
         meta = node.meta.get("val")
         try:

@@ -183,6 +183,8 @@ def _value(weights: Mapping[str, Any], param: _Wanted) -> Array:
     if param.combine is not None:
         value = np.asarray(param.combine(*parts))
     elif len(parts) > 1:
+        for part in parts:
+            _check_kind(param, part.dtype)
         value = np.concatenate(parts)
     else:
         [value] = parts
@@ -190,9 +192,14 @@ def _value(weights: Mapping[str, Any], param: _Wanted) -> Array:
         raise _UnfitError(f"expected the shape {param.shape}, found {value.shape}")
     if value.dtype == param.dtype:
         return value
-    if _kind(value.dtype) != _kind(param.dtype):
-        raise _UnfitError(f"expected {param.dtype}, found {value.dtype}")
+    _check_kind(param, value.dtype)
     return value.astype(param.dtype)
+
+
+def _check_kind(param: _Wanted, dtype: np.dtype[Any]) -> None:
+    """Errors: _UnfitError if the one is of floats, and the other is not."""
+    if _kind(dtype) != _kind(param.dtype):
+        raise _UnfitError(f"expected {param.dtype}, found {dtype}")
 
 
 def _check_joined(weights: Mapping[str, Any], param: _Wanted) -> None:

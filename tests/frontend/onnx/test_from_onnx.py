@@ -1095,7 +1095,7 @@ def test_values_and_positions_of_topk_are_computed_together() -> None:
         ("ScatterElements", [[-4], [9.0]], "index -1 is outside dimension 0"),
         ("ScatterND", [[[-4]], [9.0]], "index -1 is outside dimension 0"),
         ("TopK", [[4]], "dimension 0 is 3, but k_0 = 4"),
-        ("TopK", [[-1]], "dimension 0 is 2, but k_0 = -1"),
+        ("TopK", [[-1]], "TopK .node 0.: k is -1, expected at least 0"),
     ],
 )
 def test_indices_and_counts_beyond_an_operand_are_named_at_run_time(
@@ -1114,3 +1114,48 @@ def test_indices_and_counts_beyond_an_operand_are_named_at_run_time(
     for target in ("native", "numpy"):
         with pytest.raises(RuntimeCheckError, match=message):
             relaxpy.compile(from_onnx(proto), target)["main"](*arrays)
+
+
+_SEQUENCE = np.zeros((5, 2, 3), "float32")
+_LAYER = [np.zeros((1, 4, 3), "float32"), np.zeros((1, 4, 4), "float32")]
+_IMAGE = np.zeros((1, 1, 4, 4), "float32")
+_OUTSIDE: list[tuple[str, list[Any], dict[str, Any], str]] = [
+    ("OneHot", [[0, 1], -3, [0.0, 1.0]], {}, "depth is -3, expected at least 1"),
+    ("ReverseSequence", [_SEQUENCE, [6, 1]], {}, "sequence_lens is 6, expected 0 to 5"),
+    ("ReverseSequence", [_SEQUENCE, [1, -1]], {}, "sequence_lens is -1, expected 0 to 5"),
+    *(
+        ("RNN", [_SEQUENCE, *_LAYER, np.zeros((1, 8), "float32"), np.int32(lengths)], {}, message)
+        for lengths, message in [
+            ([9, 1], "sequence_lens is 9, expected 0 to 5"),
+            ([1, 1, 1], r"sequence_lens( has the shape \(3\), expected \(2\)|.*2.*\(3,\))"),
+        ]
+    ),
+    ("RNN", [_SEQUENCE, *_LAYER], {"hidden_size": 7}, r"W( has the shape|.*7.*\(1, 4, 3\))"),
+    ("Range", [0, 5, 0], {}, "delta is (0|inf)"),
+    ("Split", [[1.0, 2.0], [-1, 3]], {}, r"split is -1|parts of \(-1, 3\) elements"),
+    ("Resize", [_IMAGE, [], [1.0, 1.0, 0.0, 1.0]], {}, "scales is 0.0, expected at least 1e-09"),
+    ("MaxUnpool", [_IMAGE, np.full((1, 1, 4, 4), -1)], {"kernel_shape": [1, 1]}, "indices is -1"),
+    ("CumSum", [[1.0, 2.0], 1], {}, "axis (is )?1"),
+    ("ReduceSum", [[1.0, 2.0], [1]], {}, "ax[ei]s (is )?1"),
+]
+
+
+@pytest.mark.parametrize(("op", "operands", "attributes", "message"), _OUTSIDE)
+@pytest.mark.parametrize("are_known", [True, False])
+def test_operands_outside_of_their_range_are_named(
+    op: str, operands: list[Any], attributes: dict[str, Any], message: str, are_known: bool
+) -> None:
+    arrays = [np.array(item, None if np.size(item) else "float32") for item in operands]
+    arrays = [a.astype("float32") if a.dtype == "float64" else a for a in arrays]
+    names = [f"x{k}" for k in range(len(arrays))]
+    feeds = dict(zip(names, arrays, strict=True))
+    fixed = {n: feeds.pop(n) for n in names[1:]} if are_known else {}
+    inputs = [
+        value(n, [f"{n}_{k}" if op == "RNN" else size for k, size in enumerate(a.shape)], kind)
+        for n, a in feeds.items()
+        for kind in [helper.np_dtype_to_tensor_dtype(a.dtype)]
+    ]
+    outputs = ["y", "z"] if op == "Split" else ["y"]
+    proto = model([helper.make_node(op, names, outputs, **attributes)], inputs, ["y"], fixed)
+    with pytest.raises((OpNotImplemented, RuntimeCheckError), match=message):
+        relaxpy.compile(from_onnx(proto), "numpy")["main"](*feeds.values())

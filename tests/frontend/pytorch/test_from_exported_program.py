@@ -380,6 +380,14 @@ def first_times_second(a: Any, b: Any) -> Any:
     return torch.sparse.mm(a, b)
 
 
+def test_derivatives_that_pytorch_exports_as_constants_are_refused() -> None:
+    """Their programs do not depend on their inputs."""
+    for derivative in (torch.func.jacrev, torch.func.grad):
+        program = exported(Function(derivative(lambda x: (x * x).sum())), torch.randn(3))
+        with pytest.raises(FrontendError, match="while it differentiates, as a constant"):
+            from_exported_program(program)
+
+
 def sparse_for_a_while(x: Any) -> Any:
     return x.to_sparse().to_dense(), x.sin()
 

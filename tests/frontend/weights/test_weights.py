@@ -345,6 +345,8 @@ def test_all_that_does_not_fit_is_listed(tmp_path: Path) -> None:
         assert "2 parameters cannot have these values" in text
         assert "qkv.weight: expected the shape (6, 4)" in text
         assert "out.bias: expected float32, found int32" in text
+    with pytest.raises(FrontendError, match=r"qkv.weight: expected float32, found int8"):
+        load_weights(STORED | {"k.weight": STORED["k.weight"].astype("int8")}, Model(), NAMES)
 
 
 @pytest.mark.parametrize(

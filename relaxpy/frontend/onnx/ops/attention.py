@@ -320,6 +320,11 @@ def tensor_scatter(
     mode: str = "linear",
 ) -> Expr:
     at = normal_axis(axis, rank_of(past_cache))
+    if write_indices is not None:
+        last = simple(shape_of(past_cache)[at] - shape_of(update)[at])
+        write_indices = cx.within(
+            write_indices, "write_indices", 0, None if mode == "circular" else last
+        )
     return written(cx, past_cache, update, write_indices, at, circular=mode == "circular")
 
 

@@ -57,6 +57,21 @@ def convolved(
     return result
 
 
+def kernel_of(w: Expr, kernel_shape: Sequence[int] | None) -> Sequence[Size]:
+    """The sizes of a filter along its spatial axes.
+
+    Errors:
+        UnsupportedError: the attribute says others.
+    """
+    sizes = shape_of(w)[2:]
+    if kernel_shape and any(
+        isinstance(size, int) and size != stated
+        for size, stated in zip(sizes, kernel_shape, strict=False)
+    ):
+        raise UnsupportedError(f"kernel_shape is {list(kernel_shape)}, but the filter has {sizes}")
+    return kernel_shape or sizes
+
+
 @converter("Conv")
 def conv(
     cx: Context,
@@ -68,7 +83,7 @@ def conv(
     kernel_shape: Sequence[int] | None = None,
     **spans: Unpack[WindowAttributes],
 ) -> Expr:
-    windows = Windows.of(x, kernel_shape or shape_of(w)[2:], **spans)
+    windows = Windows.of(x, kernel_of(w, kernel_shape), **spans)
     return with_bias(cx.emit(convolved(cx, x, w, windows, group)), b)
 
 
@@ -101,9 +116,14 @@ def conv_transpose(
     strides: Sequence[int] | None = None,
 ) -> Expr:
     count = spatial(x)
-    kernel = kernel_shape or shape_of(w)[2:]
+    kernel = kernel_of(w, kernel_shape)
     explicit = auto_pad if auto_pad in ("NOTSET", "VALID") else "NOTSET"
     windows = Windows.of(x, kernel, strides, dilations, pads, explicit)
+    for more, *least in zip(output_padding or (), windows.strides, windows.dilations, strict=False):
+        if more >= max(least):
+            raise UnsupportedError(
+                f"output_padding is {more}, expected less than strides or dilations, {least}"
+            )
     before, after = list(windows.before), list(windows.after)
     for k in range(count):
         more = output_padding[k] if output_padding else 0

@@ -26,11 +26,15 @@ from relaxpy.frontend.shared.tensors import (
     scalar,
     shape_of,
 )
+from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
+
+#: No range has as many elements.
+_MOST = 1 << 48
 
 
 @converter("Trilu")
@@ -71,6 +75,9 @@ def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
     tensors = [cx.tensor(value) for value in (start, limit, delta)]
     dtype = dtype_of(tensors[0])
     size = None
+    step_given = cx.array(delta)
+    if step_given is not None and not step_given.all():
+        raise UnsupportedError("delta is 0")
     if all(items is not None for items in found):
         first, last, step = (items[0] for items in found if items is not None)
         numbers = [item for item in (first, last, step) if not isinstance(item, PrimExpr)]
@@ -86,6 +93,7 @@ def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
                 *(R.astype(t, "float64") for t in (R.subtract(tensors[1], tensors[0]), tensors[2]))
             )
         )
+        length = cx.within(length, "(limit - start) / delta", -_MOST, _MOST)
         count = R.reshape(R.maximum(R.astype(length, "int64"), const(0, "int64")), (1,))
         (size,) = cx.sizes_at_run_time(count, 1, "length")
     position = R.astype(R.arange(0, size, 1, "int64"), dtype)
@@ -143,10 +151,8 @@ def constant(
 
 @converter("OneHot")
 def one_hot(cx: Context, indices: Expr, depth: Value, values: Expr, *, axis: int = -1) -> Expr:
-    sizes = cx.integers(depth)
-    if sizes is None:
-        sizes = cx.sizes_at_run_time(R.reshape(cx.tensor(depth), (1,)), 1, "depth")
-    size = sizes[0]
+    size = cx.size_in(depth, "depth", 1)
+    values = cx.shaped(values, "values", [2])
     rank = rank_of(indices) + 1
     at = normal_axis(axis, rank)
     shape: list[Size] = [1] * rank
@@ -187,7 +193,9 @@ def space_to_depth(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -
 def reverse_sequence(
     cx: Context, x: Expr, lengths: Expr, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Expr:
-    return R.reverse_sequence(x, R.astype(lengths, "int64"), time_axis, batch_axis)
+    size = shape_of(x)[normal_axis(time_axis, rank_of(x))]
+    whole = R.astype(cx.within(lengths, "sequence_lens", 0, size), "int64")
+    return R.reverse_sequence(x, whole, time_axis, batch_axis)
 
 
 @converter("NonZero")

@@ -105,6 +105,8 @@ def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0
     count = whole(rows)
     sizes = cx.sizes(size, "size")
     spatial, aligned = sizes[2:], bool(align_corners)
+    require_count("size", sizes, count + 2)
+    theta = cx.shaped(theta, "theta", [sizes[0], count, count + 1])
     if count == 2:
         grid = R.image.affine_grid(theta, tuple(spatial), aligned)
     else:

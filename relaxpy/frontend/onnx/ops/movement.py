@@ -127,7 +127,7 @@ def reshape_1(cx: Context, x: Expr, *, shape: Sequence[int]) -> Expr:
 @converter("Flatten")
 def flatten(cx: Context, x: Expr, *, axis: int = 1) -> Expr:
     sizes = shape_of(x)
-    at = axis + len(sizes) if axis < 0 else axis
+    at = len(sizes) if axis == len(sizes) else normal_axis(axis, len(sizes))
     return reshaped(x, (product(sizes[:at]), product(sizes[at:])))
 
 
@@ -186,7 +186,7 @@ def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
 
 def axes_mask(cx: Context, axes: Expr, rank: int) -> Expr:
     """Whether each of `rank` axes is among those of a vector, which is known at run time."""
-    whole = R.reshape(R.astype(axes, "int64"), (-1, 1))
+    whole = R.reshape(R.astype(cx.within(axes, "axes", -rank, rank - 1), "int64"), (-1, 1))
     equal = R.equal(wrapped(whole, rank), literal(np.arange(rank)))
     return cx.emit(R.astype(R.max(R.astype(equal, "int8"), 0), "bool"), "among")
 
@@ -287,6 +287,8 @@ def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: 
                 for k in range(count)
             ]
         part = -(-total // count)
+        if cx.opset < 18 and total % count:
+            raise UnsupportedError(f"{total} elements are not {count} equal parts")
         sizes = [min(part, max(total - k * part, 0)) for k in range(count)]
     require_count("split", sizes, count)
     x = with_parts(cx, x, at, sizes)
@@ -311,13 +313,15 @@ def split_13(
     sizes = None if split is None else cx.integers(split)
     numbers = [size for size in sizes or [] if isinstance(size, int)]
     count = len(cx.node.outputs)
+    if split is not None and num_outputs is not None:
+        raise UnsupportedError("there are both split and num_outputs")
     if num_outputs not in (None, count):
         raise UnsupportedError(f"num_outputs is {num_outputs}, but the node has {count}")
     if split is None or (sizes is not None and len(numbers) == len(sizes)):
         return _split(cx, x, None if sizes is None else numbers, axis, count)
     at = normal_axis(axis, rank_of(x))
     if sizes is None:
-        sizes = cx.sizes_at_run_time(cx.tensor(split), count, "part")
+        sizes = cx.sizes_at_run_time(cx.within(cx.tensor(split), "split"), count, "part")
     require_count("split", sizes, count)
     x = with_parts(cx, x, at, sizes)
     ends = [simple(sum(sizes[: k + 1])) for k in range(count)]

@@ -147,6 +147,7 @@ def max_unpool(
     shape = [*shape_of(x)[:2], *least]
     count = product(shape)
     empty = R.zeros((count,), dtype_of(x))
+    indices = cx.within(indices, "indices", 0, simple(count - 1))
     flat = R.scatter_elements(empty, R.reshape(indices, (-1,)), R.reshape(x, (-1,)), 0)
     y: Expr = reshaped(flat, tuple(shape))
     if output_shape is None:

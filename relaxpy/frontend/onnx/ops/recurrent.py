@@ -12,6 +12,7 @@ from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.tensors import Size, dtype_of, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.shared.windows import simple
 from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.recurrent import Activation, gru_kernel, like, lstm_kernel, rnn_kernel
@@ -91,6 +92,7 @@ class _Options:
     reverse: list[bool]
     clip: float | None
     layout: int
+    hidden: int | None
 
 
 def _options(
@@ -134,7 +136,7 @@ def _options(
         _activation(n, taken("alpha", n, with_alpha), taken("beta", n, with_beta)) for n in names
     ]
     grouped = [functions[k : k + count] for k in range(0, len(functions), count)]
-    return _Options(grouped, reverse[direction.lower()], clip, layout)
+    return _Options(grouped, reverse[direction.lower()], clip, layout, hidden_size)
 
 
 def part(x: Expr, direction: int) -> Expr:
@@ -160,17 +162,30 @@ def _layer(
 
     `product` is that of all inputs with the weights of a direction, if it is another one.
     """
-    x, w, r, bias, _, *first = operands
+    x, w, r, bias, lengths, *first = operands
+    if options.layout:
+        x = R.permute_dims(x, [1, 0, 2])
+        first = [None if s is None else R.permute_dims(s, [1, 0, 2]) for s in first]
+    x = cx.emit(x)
+    steps, batch, width = shape_of(x, 3)
+    count, hidden = len(options.reverse), options.hidden or shape_of(r, 3)[2]
+    rows = simple(hidden * gates)
+    w = cx.shaped(w, "W", [count, rows, width] if product is None else shape_of(w))
+    r = cx.shaped(r, "R", [count, rows, hidden])
+    bias = None if bias is None else cx.shaped(bias, "B", [count, simple(rows * 2)])
+    names = ["initial_h", "initial_c"][: len(first)]
+    first = [
+        None if s is None else cx.shaped(s, name, [count, batch, hidden])
+        for s, name in zip(first, names, strict=True)
+    ]
+    if lengths is not None:
+        lengths = cx.shaped(lengths, "sequence_lens", [batch])
+        lengths = cx.within(lengths, "sequence_lens", 0, steps)
 
     def with_weights(inputs: Expr, direction: int) -> Expr:
         return R.matmul(inputs, R.permute_dims(part(w, direction)))
 
     product = product or with_weights
-    if options.layout:
-        x = R.permute_dims(x, [1, 0, 2])
-        first = [None if s is None else R.permute_dims(s, [1, 0, 2]) for s in first]
-    x = cx.emit(x)
-    hidden = shape_of(r)[2]
     every, lasts = [], []
     for d, reverse in enumerate(options.reverse):
         inputs = product(x, d)
@@ -194,7 +209,7 @@ def _layer(
         if linear_before_reset and reset_bias is None:
             reset_bias = R.zeros((hidden,), dtype_of(x))
         walk = {"functions": options.functions[d], "reverse": reverse, "clip": options.clip}
-        found = kernel(d, inputs, part(r, d), begin, reset_bias, **walk)
+        found = kernel(d, inputs, part(r, d), begin, lengths, reset_bias, **walk)
         every.append(found[0])
         lasts.append(found[1:])
     axis = 2 if options.layout else 1
@@ -236,8 +251,10 @@ def _rnn(
 ) -> list[Expr]:
     options = _options(["Tanh"], **attributes)
 
-    def kernel(d: int, x: Expr, r: Expr, begin: list[Expr], _: Any, **walk: Any) -> list[Expr]:
-        return _called(cx, rnn_kernel, 2, x, r, begin[0], sequence_lens, **walk)
+    def kernel(
+        d: int, x: Expr, r: Expr, begin: list[Expr], lengths: Expr | None, _: Any, **walk: Any
+    ) -> list[Expr]:
+        return _called(cx, rnn_kernel, 2, x, r, begin[0], lengths, **walk)
 
     return _layer(cx, (X, W, R, B, sequence_lens, initial_h), options, 1, kernel, 1)
 
@@ -260,10 +277,8 @@ def gru(
 ) -> list[Expr]:
     options = _options(["Sigmoid", "Tanh"], **attributes)
 
-    def kernel(
-        d: int, x: Expr, r: Expr, begin: list[Expr], bias: Expr | None, **walk: Any
-    ) -> list[Expr]:
-        return _called(cx, gru_kernel, 2, x, r, begin[0], sequence_lens, bias, **walk)
+    def kernel(d: int, x: Expr, r: Expr, begin: list[Expr], *rest: Any, **walk: Any) -> list[Expr]:
+        return _called(cx, gru_kernel, 2, x, r, begin[0], *rest, **walk)
 
     operands = X, W, R, B, sequence_lens, initial_h
     return _layer(cx, operands, options, 3, kernel, 1, bool(linear_before_reset))
@@ -300,7 +315,13 @@ def lstm_layer(
     """The outputs of a layer; with `coupled`, the input gate is 1 less the forget gate."""
     options = _options(["Sigmoid", "Tanh", "Tanh"], **attributes)
 
-    def kernel(d: int, x: Expr, r: Expr, begin: list[Expr], _: Any, **walk: Any) -> list[Expr]:
+    if peepholes is not None:
+        sizes = [len(options.reverse), simple(shape_of(operands[2], 3)[2] * 3)]
+        peepholes = cx.shaped(peepholes, "P", sizes)
+
+    def kernel(
+        d: int, x: Expr, r: Expr, begin: list[Expr], lengths: Expr | None, _: Any, **walk: Any
+    ) -> list[Expr]:
         return _called(
             cx,
             lstm_kernel,
@@ -308,7 +329,7 @@ def lstm_layer(
             x,
             r,
             *begin,
-            operands[4],
+            lengths,
             None if peepholes is None else part(peepholes, d),
             *((None, None, None) if bytes_of is None else bytes_of.rows(d)),
             **walk,

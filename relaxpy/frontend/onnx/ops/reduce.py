@@ -182,10 +182,9 @@ def top_k(
     cx: Context, x: Expr, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> list[Expr]:
     at = normal_axis(axis, rank_of(x))
-    counts = cx.integers(k)
-    if counts is not None and isinstance(counts[0], int):
-        return _top(cx, x, counts[0], at, largest)
-    size = counts[0] if counts else cx.sizes_at_run_time(R.reshape(cx.tensor(k), (1,)), 1, "k")[0]
+    size = cx.size_in(k, "k")
+    if isinstance(size, int):
+        return _top(cx, x, size, at, largest)
     order = R.argsort(x, at, bool(largest), "int64")
     sizes = [size if axis == at else other for axis, other in enumerate(shape_of(x))]
     indices = cx.match(R.strided_slice(order, [at], [0], [size]), sizes, "int64")
@@ -209,16 +208,17 @@ def _scan_at_run_time(
 ) -> Expr:
     """The scan along an axis that is known when the program runs: the middle one of three."""
     rank = rank_of(x)
-    three = sizes_around(cx, shape_of(x), *axes_around(axis, rank, rank))
+    three = sizes_around(cx, shape_of(x), *axes_around(cx, axis, rank, rank))
     data = reshaped(x, tuple(three))
     data = R.flip(data, 1) if reverse else data
     result = op(data, 1, dtype_of(x), bool(exclusive))
     return reshaped(R.flip(result, 1) if reverse else result, tuple(shape_of(x)))
 
 
-def axes_around(axis: Expr, count: int, rank: int) -> tuple[Expr, Expr]:
+def axes_around(cx: Context, axis: Expr, count: int, rank: int) -> tuple[Expr, Expr]:
     """The numbers of the first `count` axes, and that of one that is known when it runs."""
-    return literal(np.arange(count)), wrapped(R.reshape(R.astype(axis, "int64"), ()), rank)
+    place = cx.within(R.astype(axis, "int64"), "axis", -rank, count - 1)
+    return literal(np.arange(count)), wrapped(R.reshape(place, ()), rank)
 
 
 def sizes_around(cx: Context, sizes: Sequence[Size], place: Expr, at: Expr) -> Sequence[Size]:
@@ -268,6 +268,7 @@ def non_max_suppression(
         else (const(0, "int64"))
     )
     overlap = cx.tensor(iou_threshold) if iou_threshold is not None else const(0.0, "float32")
+    overlap = cx.within(overlap, "iou_threshold", 0, 1)
     least = cx.tensor(score_threshold) if score_threshold is not None else const(-np.inf, "float32")
     found = cx.builder.emit(
         R.vision.all_class_non_max_suppression(

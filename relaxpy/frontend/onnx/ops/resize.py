@@ -271,16 +271,19 @@ def _resized(cx: Context, x: Expr, plan: _Plan) -> Expr:
     return cx.te(plan.kernel, x, *tensors, name="resize")
 
 
+#: Scales are positive.
+_LEAST = 1e-9
+
+
 def _scaled_sizes(cx: Context, x: Expr, axes: Sequence[int], scales: Value) -> tuple[Any, Any]:
     """The sizes that scales give, and the scales: numbers, or a vector."""
-    known = cx.array(scales)
+    known, vector = cx.array(scales), cx.within(cx.tensor(scales), "scales", _LEAST)
     old = [shape_of(x)[axis] for axis in axes]
     if known is not None:
         # The decimal number that is meant, so that positions between elements are exact.
         values = [float(str(scale)) for scale in known.reshape(-1)]
         require_count("scales", values, len(axes))
         return [_scaled(size, scale) for size, scale in zip(old, values, strict=True)], values
-    vector = cx.tensor(scales)
     lengths = R.astype(cx.tensor(cx.contents(old, [len(old)], "int64")), dtype_of(vector))
     sizes = R.astype(R.floor(R.multiply(lengths, vector)), "int64")
     return cx.sizes_at_run_time(cx.emit(sizes), len(old), "size"), vector
@@ -355,6 +358,8 @@ def resize(
     factors: Any = None
     # With sizes, there are no scales: a number of them that is not known is 0.
     if _given(cx, scales) and not (_given(cx, sizes) and _has_unknown_size(cx, scales)):
+        if _given(cx, sizes) and not _has_unknown_size(cx, sizes):
+            raise UnsupportedError("there are both scales and sizes")
         new, factors = _scaled_sizes(cx, x, chosen, scales)
     elif _given(cx, sizes):
         wanted = cx.integers(sizes)

@@ -88,7 +88,7 @@ def _transformed_anywhere(
     """The transform along an axis that is computed, which is the middle one of three."""
     *sizes, parts = shape_of(x)
     _require_parts([*sizes, parts], bool(sizes))
-    place, at = axes_around(axis, len(sizes), rank_of(x))
+    place, at = axes_around(cx, axis, len(sizes), rank_of(x))
     before, length, after = sizes_around(cx, sizes, place, at)
     if dft_length is not None:
         count = cx.size_in(dft_length)

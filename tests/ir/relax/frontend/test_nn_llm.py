@@ -309,6 +309,7 @@ def test_a_model_reads_in_chunks_what_it_reads_at_once(target: str) -> None:
         ({"kind": "full"}, "the kind of attention is mha, mla or mha_sliding, found 'full'"),
         ({"kind": ["mha"]}, "2 layers have a kind of attention each, found 1"),
         ({"rope_ext_factors": [1.0] * 5}, "4 pairs of dimensions have a factor each, or one for"),
+        ({"dtype": "int8"}, "keys and values of a cache are floats, found int8"),
         ({"layer_sliding_window_size": 0}, "a window has at least one token, found 0"),
     ],
 )
@@ -317,8 +318,9 @@ def test_a_cache_that_cannot_be(options: dict[str, Any], message: str) -> None:
         def create(self, n: Any) -> Any:
             others = dict(options)
             kind, heads = others.pop("kind", "mha"), others.pop("heads", 4)
+            rope = RopeMode.NONE, 1, 1, others.pop("dtype", "float32")
             return PagedKVCache.create_generic(
-                kind, n, n, n, n, n, 2, heads, 2, 8, 8, RopeMode.NONE, 1, 1, "float32", **others
+                kind, n, n, n, n, n, 2, heads, 2, 8, 8, *rope, **others
             )
 
     with pytest.raises(MisuseError, match=message):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.frontend.nn.core import Object, Tensor, current_builder
 from relaxpy.ir.relax.frontend.nn.llm.position_embedding import llama_rope_with_position_map
@@ -230,7 +231,7 @@ class PagedKVCache(Object):
         The options are those of `TIRPagedKVCache`.
 
         Errors:
-            MisuseError (also ValueError): the heads or the kind of attention do not fit.
+            MisuseError (also ValueError): heads, kinds of attention or the datatype do not fit.
         """
         factors: rx.Expr = _number(0)
         if rope_ext_factors is not None:
@@ -279,7 +280,7 @@ class TIRPagedKVCache(PagedKVCache):
     the kernel takes the sinks that a call has.
 
     Errors:
-        MisuseError (also ValueError): the heads or the kind of attention do not fit.
+        MisuseError (also ValueError): heads, kinds of attention or the datatype do not fit.
     """
 
     @user_facing
@@ -320,6 +321,8 @@ class TIRPagedKVCache(PagedKVCache):
                 "of keys and values",
                 about=num_key_value_heads,
             )
+        if not DataType(dtype).is_float:
+            raise MisuseError(f"keys and values of a cache are floats, found {dtype}", about=dtype)
         is_one = isinstance(attn_kind, (str, int))
         listed = [attn_kind] * num_hidden_layers if is_one else list(attn_kind)
         kinds = [_kind(kind) for kind in listed]
