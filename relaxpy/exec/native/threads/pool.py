@@ -55,12 +55,16 @@ _PAUSE: Final = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.h
 #: Functions of libc and of Python, and what else is set from here.
 _FUNCTIONS: Final = {
     "current": "pthread_self",
-    "ensure": "PyGILState_Ensure", "release": "PyGILState_Release",
-    "check": "PyErr_CheckSignals", "no_memory": "PyErr_NoMemory",
+    "ensure": "PyGILState_Ensure",
+    "release": "PyGILState_Release",
+    "check": "PyErr_CheckSignals",
+    "no_memory": "PyErr_NoMemory",
 }
 _ON_LINUX: Final = {
-    "syscall": "syscall", "create": "pthread_create",
-    "yield": "sched_yield", "processor": "sched_getcpu",
+    "syscall": "syscall",
+    "create": "pthread_create",
+    "yield": "sched_yield",
+    "processor": "sched_getcpu",
 }
 CODE: Final = Code(
     # What is written at different times is in different lines of the cache.
