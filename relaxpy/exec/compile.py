@@ -21,8 +21,8 @@ from relaxpy.exec.native.calls.static_entry import enter_object
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.machine_code.objects import recorded
 from relaxpy.exec.native.machine_code.saved import LoadedCode, load_code, saved_code
-from relaxpy.exec.native.threads.memory import memory_object
-from relaxpy.exec.native.threads.pool import pool_object
+from relaxpy.exec.native.threads.memory import CODE as MEMORY
+from relaxpy.exec.native.threads.pool import CODE as POOL
 from relaxpy.exec.paths import as_path
 from relaxpy.exec.profiler import ProgramProfiler
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
@@ -391,8 +391,8 @@ class _Lowered:
             return None
         assert lowered.source  # with the entries of kernels, which the text calls
         with recorded() as objects:
-            memory_object()
-            pool_object()
+            MEMORY.object()
+            POOL.object()
             enter_object()
         return saved_code({**lowered.backend.objects, **objects}, sections.add)
 

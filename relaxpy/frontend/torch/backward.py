@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import torch
+
+from relaxpy.frontend.torch.ops.linear import each
 
 F: Any = torch.nn.functional
 aten: Any = torch.ops.aten
@@ -47,7 +50,7 @@ def convolution_backward(
     mask: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
     count = x.dim() - 2
-    strides, pads, dilations = (_each(v, count) for v in (stride, padding, dilation))
+    strides, pads, dilations = (each(v, count) for v in (stride, padding, dilation))
     window = (strides, pads, dilations)
     of_x = of_weight = of_bias = None
     if mask[0]:
@@ -93,12 +96,6 @@ def _narrowed(x: Tensor, shape: Sequence[Any]) -> Tensor:
     return x
 
 
-def _each(value: Any, count: int) -> list[Any]:
-    """A number for each spatial axis, where one may stand for all."""
-    values = [value] if isinstance(value, int) else list(value)
-    return values * count if len(values) == 1 else values
-
-
 # ---- maps that are linear along each axis: means of windows, padded and resized images
 
 
@@ -131,8 +128,8 @@ def avg_pool_backward(
     divisor: int | None,
 ) -> Tensor:
     count = 2 if x.dim() < 4 else min(len(kernel), x.dim() - 1)
-    kernels, pads = _each(kernel, count), _each(padding, count)
-    strides = _each(stride, count) if stride else kernels
+    kernels, pads = each(kernel, count), each(padding, count)
+    strides = each(stride, count) if stride else kernels
 
     def along(k: int, unit: Tensor) -> Tensor:
         window = ([kernels[k], 1], [strides[k], 1], [pads[k], 0])
@@ -142,17 +139,7 @@ def avg_pool_backward(
     return found / divisor if divisor else found
 
 
-@decomposition("_adaptive_avg_pool2d_backward")
-def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Tensor:
-    return _adaptive_mean_gradient(grad, x, 2)
-
-
-@decomposition("_adaptive_avg_pool3d_backward")
-def adaptive_avg_pool3d_backward(grad: Tensor, x: Tensor) -> Tensor:
-    return _adaptive_mean_gradient(grad, x, 3)
-
-
-def _adaptive_mean_gradient(grad: Tensor, x: Tensor, count: int) -> Tensor:
+def _adaptive_mean_gradient(count: int, grad: Tensor, x: Tensor) -> Tensor:
     sizes, outputs = x.shape[-count:], grad.shape[-count:]
     if all(size == 1 for size in outputs):
         return (grad / math.prod(sizes)).expand(x.shape)
@@ -161,6 +148,10 @@ def _adaptive_mean_gradient(grad: Tensor, x: Tensor, count: int) -> Tensor:
         return aten._adaptive_avg_pool2d(unit, [outputs[k], 1])
 
     return _transposed(grad, sizes, along)
+
+
+for _count in (2, 3):
+    decomposition(f"_adaptive_avg_pool{_count}d_backward")(partial(_adaptive_mean_gradient, _count))
 
 
 @decomposition(*(f"replication_pad{count}d_backward" for count in (1, 2, 3)))
@@ -174,78 +165,49 @@ def replication_pad_backward(grad: Tensor, x: Tensor, padding: Sequence[int]) ->
     return _transposed(grad, x.shape[-count:], along)
 
 
-def _resized(grad: Tensor, size: Any, old: Any, scales: Sequence[Any], resize: Any) -> Tensor:
-    def along(k: int, unit: Tensor) -> Tensor:
-        return resize(unit, [size[k], 1], scales[k] if k < len(scales) else None)
+def _resize_gradient(name: str, options: int = 0) -> Callable[..., Any]:
+    """The gradient of images resized as by an operator with so many arguments before the scales."""
+    resize = getattr(aten, name)
 
-    return _transposed(grad, old[2:], along)
+    def backward(grad: Tensor, size: Any, old: Any, *arguments: Any) -> Tensor:
+        scales = arguments[options:]
 
+        def along(k: int, unit: Tensor) -> Tensor:
+            scale = scales[k] if k < len(scales) else None
+            return resize(unit, [size[k], 1], *arguments[:options], scale, None)
 
-def _resize_gradients() -> None:
-    """Register the gradients of images that are resized, in each way."""
+        return _transposed(grad, old[2:], along)
 
-    def linear(name: str) -> Callable[..., Any]:
-        resize = getattr(aten, name)
-
-        def backward(grad: Tensor, size: Any, old: Any, corners: bool, *scales: Any) -> Tensor:
-            def one(unit: Tensor, wanted: Any, scale: Any) -> Tensor:
-                return resize(unit, wanted, corners, scale, None)
-
-            return _resized(grad, size, old, scales, one)
-
-        return backward
-
-    def nearest(name: str) -> Callable[..., Any]:
-        resize = getattr(aten, name)
-
-        def backward(grad: Tensor, size: Any, old: Any, *scales: Any) -> Tensor:
-            def one(unit: Tensor, wanted: Any, scale: Any) -> Tensor:
-                return resize(unit, wanted, scale, None)
-
-            return _resized(grad, size, old, scales, one)
-
-        return backward
-
-    for count, kind in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
-        decomposition(f"upsample_{kind}{count}d_backward")(linear("upsample_bilinear2d"))
-        for prefix in ("upsample_nearest", "_upsample_nearest_exact"):
-            decomposition(f"{prefix}{count}d_backward")(nearest(f"{prefix}2d"))
-    for name in ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
-        decomposition(f"{name}_backward")(linear(name))
+    return backward
 
 
-_resize_gradients()
+for _count, _kind in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
+    decomposition(f"upsample_{_kind}{_count}d_backward")(_resize_gradient("upsample_bilinear2d", 1))
+    for _prefix in ("upsample_nearest", "_upsample_nearest_exact"):
+        decomposition(f"{_prefix}{_count}d_backward")(_resize_gradient(f"{_prefix}2d"))
+for _name in ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
+    decomposition(f"{_name}_backward")(_resize_gradient(_name, 1))
 
 
 # ---- maxima of windows, whose places are known
 
 
-def _scattered(grad: Tensor, x: Tensor, indices: Tensor, count: int) -> Tensor:
-    """The gradients of maxima at their places in each channel."""
-    outer = x.shape[: x.dim() - count]
-    flat = grad.new_zeros([*outer, math.prod(x.shape[x.dim() - count :])])
+def _scattered(count: int, grad: Tensor, x: Tensor, *arguments: Any) -> Tensor:
+    """The gradients of maxima at their places in each channel, which are the last argument."""
     last = x.dim() - count
-    return flat.scatter_add(-1, indices.flatten(last), grad.flatten(last)).reshape(x.shape)
+    flat = grad.new_zeros([*x.shape[:last], math.prod(x.shape[last:])])
+    places = arguments[-1].flatten(last)
+    return flat.scatter_add(-1, places, grad.flatten(last)).reshape(x.shape)
 
 
-@decomposition("adaptive_max_pool2d_backward")
-def adaptive_max_pool2d_backward(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-    return _scattered(grad, x, indices, 2)
-
-
-@decomposition("adaptive_max_pool3d_backward")
-def adaptive_max_pool3d_backward(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-    return _scattered(grad, x, indices, 3)
-
-
-@decomposition("max_pool3d_with_indices_backward", "fractional_max_pool3d_backward")
-def max_pool3d_backward(grad: Tensor, x: Tensor, *arguments: Any) -> Tensor:
-    return _scattered(grad, x, arguments[-1], 3)
-
-
-@decomposition("fractional_max_pool2d_backward")
-def fractional_max_pool2d_backward(grad: Tensor, x: Tensor, *arguments: Any) -> Tensor:
-    return _scattered(grad, x, arguments[-1], 2)
+for _name, _count in (
+    ("adaptive_max_pool2d", 2),
+    ("adaptive_max_pool3d", 3),
+    ("fractional_max_pool2d", 2),
+    ("fractional_max_pool3d", 3),
+    ("max_pool3d_with_indices", 3),
+):
+    decomposition(f"{_name}_backward")(partial(_scattered, _count))
 
 
 # ---- attention

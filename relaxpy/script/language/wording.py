@@ -13,7 +13,6 @@ from typing import TypeGuard
 import numpy as np
 
 from relaxpy.description import article, described
-from relaxpy.entry import last_name
 from relaxpy.errors import MisuseError, ParseTypeError, RelaxpyError, Span, UnknownAttributeError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
@@ -23,27 +22,6 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.nearest import nearest
 from relaxpy.script.language.namespaces import public_names
-
-__all__ = [
-    "array_hint",
-    "as_parse_error",
-    "attribute_hint",
-    "binding_hint",
-    "chain_hint",
-    "construct",
-    "construct_hint",
-    "describe",
-    "index_hint",
-    "last_name",
-    "library_hint",
-    "member_hint",
-    "number_hint",
-    "operators_called",
-    "scalar_hint",
-    "shown",
-    "truth_hint",
-    "unknown_member",
-]
 
 #: Nodes of a function that are searched for a hint, which may happen for each error of a program.
 MAX_NODES_SEARCHED = 20_000

@@ -16,10 +16,29 @@ import importlib
 import mmap
 import os
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
-from relaxpy.exec.native.machine_code.machine import host
-from relaxpy.exec.native.machine_code.objects import compile_object, link_object
+from relaxpy.exec.native.llvm.function import (
+    BOOL,
+    F64,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    Function,
+    Value,
+)
+from relaxpy.exec.native.threads.code import (
+    Code,
+    add,
+    address_of,
+    at,
+    exchanged,
+    invoke,
+    read,
+    repeat,
+)
 from relaxpy.exec.runtime.values import memory_bytes
 
 _LARGE: Final = 1 << 17
@@ -36,455 +55,13 @@ _HUGE: Final = 1 << 22
 """The bytes from which a block has huge pages, of 2 MiB."""
 _HUGE_PAGES: Final = 14
 """The advice of Linux for that."""
+_RANKS: Final = 32
+"""The most axes of the arrays that are made here."""
 _SLACK: Final = 1 << 24
 """The bytes of memory, kept or in use, beside five quarters of what was in use at most."""
 _POSSIBLE: Final = 1 << 56
 """No block is larger."""
 _CAPSULE: Final = b"mem_handler"
-_TEXT: Final = """\
-target triple = "{triple}"
-; A kept block: its address, its bytes, and the number of requests when it was freed.
-%block = type {{ ptr, i64, i64 }}
-@blocks = internal global [{kept} x %block] zeroinitializer
-@count = global i64 0
-@locked = global i32 0, align 64
-@used = global i64 0
-@most = global i64 0
-@held = global i64 0
-@requests = internal global i64 0
-@limit = global i64 0
-@yield = global ptr null
-@advise = global ptr null
-@new = global ptr null
-@set_allocator = global ptr null
-@allocator = global ptr null
-@release = global ptr null
-@clear = global ptr null
-@size = global ptr null
-@item = global ptr null
-@number = global ptr null
-@retain = global ptr null
-@vectorcall = global ptr null
-
-define internal void @lock() nounwind {{
-entry:
-  %yield = load ptr, ptr @yield
-  br label %try
-try:
-  %exchange = cmpxchg ptr @locked, i32 0, i32 1 acquire monotonic
-  %free = extractvalue {{ i32, i1 }} %exchange, 1
-  br i1 %free, label %done, label %wait
-wait:
-  %ignored = call i32 %yield()
-  br label %try
-done:
-  ret void
-}}
-
-define internal void @unlock() nounwind {{
-  store atomic i32 0, ptr @locked release, align 4
-  ret void
-}}
-
-; Take the kept block of that number from the table.
-define internal ptr @remove(i64 %index) nounwind {{
-entry:
-  %at = getelementptr [{kept} x %block], ptr @blocks, i64 0, i64 %index
-  %memory = load ptr, ptr %at
-  %size_at = getelementptr %block, ptr %at, i32 0, i32 1
-  %size = load i64, ptr %size_at
-  %held = load i64, ptr @held
-  %less = sub i64 %held, %size
-  store i64 %less, ptr @held
-  %count = load i64, ptr @count
-  %last = sub i64 %count, 1
-  store i64 %last, ptr @count
-  %later = getelementptr %block, ptr %at, i64 1
-  %moved = sub i64 %last, %index
-  %bytes = mul i64 %moved, 24
-  call void @llvm.memmove.p0.p0.i64(ptr %at, ptr %later, i64 %bytes, i1 false)
-  ret ptr %memory
-}}
-
-; Free the block that was kept first.
-define internal void @evict() nounwind {{
-  %memory = call ptr @remove(i64 0)
-  %base = getelementptr i8, ptr %memory, i64 -64
-  %size = load i64, ptr %base
-  call i32 @munmap(ptr %base, i64 %size)
-  ret void
-}}
-
-; Free what is kept until it has at most so many bytes.
-define internal void @shrink(i64 %most) nounwind {{
-entry:
-  br label %head
-head:
-  %held = load i64, ptr @held
-  %over = icmp sgt i64 %held, %most
-  %count = load i64, ptr @count
-  %some = icmp sgt i64 %count, 0
-  %both = and i1 %over, %some
-  br i1 %both, label %do, label %done
-do:
-  call void @evict()
-  br label %head
-done:
-  ret void
-}}
-
-; Free everything that is kept, and forget how much was in use.
-define void @trim() nounwind {{
-  call void @lock()
-  call void @shrink(i64 0)
-  %used = load i64, ptr @used
-  store i64 %used, ptr @most
-  call void @unlock()
-  ret void
-}}
-
-; The size of a block for a request: it wastes at most an eighth.
-define internal i64 @rounded(i64 %bytes) nounwind {{
-  %zeros = call i64 @llvm.ctlz.i64(i64 %bytes, i1 true)
-  %shift = sub i64 60, %zeros
-  %step = shl i64 1, %shift
-  %less = sub i64 %step, 1
-  %more = add i64 %bytes, %less
-  %mask = xor i64 %less, -1
-  %result = and i64 %more, %mask
-  ret i64 %result
-}}
-
-; The number of the smallest kept block for a request, of at most so many bytes, or -1.
-define internal i64 @fitting(i64 %bytes, i64 %most) nounwind {{
-entry:
-  %count = load i64, ptr @count
-  br label %head
-head:
-  %index = phi i64 [ 0, %entry ], [ %next, %do ]
-  %best = phi i64 [ -1, %entry ], [ %better, %do ]
-  %least = phi i64 [ %most, %entry ], [ %smaller, %do ]
-  %more = icmp slt i64 %index, %count
-  br i1 %more, label %do, label %done
-do:
-  %size_at = getelementptr [{kept} x %block], ptr @blocks, i64 0, i64 %index, i32 1
-  %size = load i64, ptr %size_at
-  %enough = icmp sge i64 %size, %bytes
-  %less = icmp sle i64 %size, %least
-  %both = and i1 %enough, %less
-  %better = select i1 %both, i64 %index, i64 %best
-  %smaller = select i1 %both, i64 %size, i64 %least
-  %next = add i64 %index, 1
-  br label %head
-done:
-  ret i64 %best
-}}
-
-; The memory of a kernel, which is soon kept again: a block may be eight times as large.
-define ptr @take(i64 %bytes) nounwind {{
-  %memory = call ptr @memory(i64 %bytes, i64 3)
-  ret ptr %memory
-}}
-
-; Memory of so many bytes at a multiple of 64, or null. Before it are the size of its block, 0 for
-; that of a small one, what is to be freed, and the bytes that may be used. A kept block is at most
-; `1 << %shift` times as large.
-define internal ptr @memory(i64 %bytes, i64 %shift) nounwind {{
-entry:
-  %large = icmp uge i64 %bytes, {large}
-  br i1 %large, label %ask, label %small
-small:
-  %more = add i64 %bytes, 128
-  %raw = call ptr @malloc(i64 %more)
-  %absent = icmp eq ptr %raw, null
-  br i1 %absent, label %fail, label %place
-place:
-  %address = ptrtoint ptr %raw to i64
-  %above = add i64 %address, 127
-  %aligned = and i64 %above, -64
-  %memory = inttoptr i64 %aligned to ptr
-  call void @mark(ptr %memory, i64 0, ptr %raw, i64 %bytes)
-  ret ptr %memory
-ask:
-  %possible = icmp ult i64 %bytes, {possible}
-  br i1 %possible, label %search, label %fail
-search:
-  call void @lock()
-  %requests = load i64, ptr @requests
-  %increased = add i64 %requests, 1
-  store i64 %increased, ptr @requests
-  %with = add i64 %bytes, 64
-  %largest = shl i64 %with, %shift
-  %index = call i64 @fitting(i64 %with, i64 %largest)
-  %found = icmp sge i64 %index, 0
-  br i1 %found, label %old, label %new
-old:
-  %kept = call ptr @remove(i64 %index)
-  %known_at = getelementptr i64, ptr %kept, i64 -8
-  %known = load i64, ptr %known_at
-  call void @use(i64 %known)
-  call void @unlock()
-  ret ptr %kept
-new:
-  %size = call i64 @rounded(i64 %with)
-  call void @use(i64 %size)
-  %most = load i64, ptr @most
-  %used = load i64, ptr @used
-  %quarter = lshr i64 %most, 2
-  %more_than = add i64 %most, %quarter
-  %bound = add i64 %more_than, {slack}
-  %room = sub i64 %bound, %used
-  call void @shrink(i64 %room)
-  call void @unlock()
-  %base = call ptr @mmap(ptr null, i64 %size, i32 3, i32 {flags}, i32 -1, i64 0)
-  %base_address = ptrtoint ptr %base to i64
-  %none = icmp eq i64 %base_address, -1
-  br i1 %none, label %undo, label %start
-start:
-  %advise = load ptr, ptr @advise
-  %can = icmp ne ptr %advise, null
-  %is_huge = icmp uge i64 %size, {huge}
-  %both = and i1 %can, %is_huge
-  br i1 %both, label %huge, label %begin
-huge:
-  %ignored = call i32 %advise(ptr %base, i64 %size, i32 {huge_pages})
-  br label %begin
-begin:
-  %first = getelementptr i8, ptr %base, i64 64
-  %usable = sub i64 %size, 64
-  call void @mark(ptr %first, i64 %size, ptr %base, i64 %usable)
-  ret ptr %first
-undo:
-  call void @lock()
-  %negative = sub i64 0, %size
-  call void @use(i64 %negative)
-  call void @unlock()
-  br label %fail
-fail:
-  ret ptr null
-}}
-
-; Write what is before memory.
-define internal void @mark(ptr %memory, i64 %size, ptr %raw, i64 %usable) nounwind {{
-  %size_at = getelementptr i64, ptr %memory, i64 -8
-  store i64 %size, ptr %size_at
-  %raw_at = getelementptr i64, ptr %memory, i64 -7
-  store ptr %raw, ptr %raw_at
-  %usable_at = getelementptr i64, ptr %memory, i64 -6
-  store i64 %usable, ptr %usable_at
-  ret void
-}}
-
-; Note that so many bytes more are in use.
-define internal void @use(i64 %bytes) nounwind {{
-  %before = load i64, ptr @used
-  %used = add i64 %before, %bytes
-  store i64 %used, ptr @used
-  %most = load i64, ptr @most
-  %larger = call i64 @llvm.smax.i64(i64 %most, i64 %used)
-  store i64 %larger, ptr @most
-  ret void
-}}
-
-; Free memory of `take`.
-define void @give(ptr %memory) nounwind {{
-entry:
-  %absent = icmp eq ptr %memory, null
-  br i1 %absent, label %done, label %look
-look:
-  %size_at = getelementptr i64, ptr %memory, i64 -8
-  %size = load i64, ptr %size_at
-  %small = icmp eq i64 %size, 0
-  br i1 %small, label %plain, label %large
-plain:
-  %raw_at = getelementptr i64, ptr %memory, i64 -7
-  %raw = load ptr, ptr %raw_at
-  call void @free(ptr %raw)
-  ret void
-large:
-  call void @lock()
-  %negative = sub i64 0, %size
-  call void @use(i64 %negative)
-  %count = load i64, ptr @count
-  %full = icmp eq i64 %count, {kept}
-  br i1 %full, label %first, label %age
-age:
-  %some = icmp sgt i64 %count, 0
-  br i1 %some, label %old, label %keep
-old:
-  %noted = load i64, ptr getelementptr (%block, ptr @blocks, i64 0, i32 2)
-  %now = load i64, ptr @requests
-  %age_of = sub i64 %now, %noted
-  %stale = icmp sgt i64 %age_of, {age}
-  br i1 %stale, label %first, label %keep
-first:
-  call void @evict()
-  br label %keep
-keep:
-  %index = load i64, ptr @count
-  %at = getelementptr [{kept} x %block], ptr @blocks, i64 0, i64 %index
-  store ptr %memory, ptr %at
-  %bytes_at = getelementptr %block, ptr %at, i32 0, i32 1
-  store i64 %size, ptr %bytes_at
-  %time_at = getelementptr %block, ptr %at, i32 0, i32 2
-  %time = load i64, ptr @requests
-  store i64 %time, ptr %time_at
-  %more = add i64 %index, 1
-  store i64 %more, ptr @count
-  %held = load i64, ptr @held
-  %sum = add i64 %held, %size
-  store i64 %sum, ptr @held
-  %limit = load i64, ptr @limit
-  call void @shrink(i64 %limit)
-  call void @unlock()
-  br label %done
-done:
-  ret void
-}}
-
-; The allocator of NumPy. Arrays may live long, so that their blocks are at most twice as large.
-define ptr @array_malloc(ptr %context, i64 %bytes) nounwind {{
-  %memory = call ptr @memory(i64 %bytes, i64 1)
-  ret ptr %memory
-}}
-
-define ptr @array_calloc(ptr %context, i64 %count, i64 %bytes) nounwind {{
-entry:
-  %product = call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 %count, i64 %bytes)
-  %total = extractvalue {{ i64, i1 }} %product, 0
-  %over = extractvalue {{ i64, i1 }} %product, 1
-  %size = select i1 %over, i64 -1, i64 %total
-  %memory = call ptr @memory(i64 %size, i64 1)
-  %absent = icmp eq ptr %memory, null
-  br i1 %absent, label %done, label %zero
-zero:
-  call void @llvm.memset.p0.i64(ptr %memory, i8 0, i64 %size, i1 false)
-  br label %done
-done:
-  ret ptr %memory
-}}
-
-define ptr @array_realloc(ptr %context, ptr %old, i64 %bytes) nounwind {{
-entry:
-  %memory = call ptr @memory(i64 %bytes, i64 1)
-  %absent = icmp eq ptr %memory, null
-  br i1 %absent, label %done, label %copy
-copy:
-  %usable_at = getelementptr i64, ptr %old, i64 -6
-  %usable = load i64, ptr %usable_at
-  %least = call i64 @llvm.smin.i64(i64 %usable, i64 %bytes)
-  call void @llvm.memcpy.p0.p0.i64(ptr %memory, ptr %old, i64 %least, i1 false)
-  call void @give(ptr %old)
-  br label %done
-done:
-  ret ptr %memory
-}}
-
-define void @array_free(ptr %context, ptr %memory, i64 %bytes) nounwind {{
-  call void @give(ptr %memory)
-  ret void
-}}
-
-; A new array, as `PyArray_Empty` makes it; a large one has memory of `take`. Null if that fails.
-define ptr @new_array(i32 %rank, ptr %dims, ptr %dtype, i32 %order) nounwind {{
-entry:
-  %new = load ptr, ptr @new
-  %axes = sext i32 %rank to i64
-  br label %head
-head:
-  %axis = phi i64 [ 0, %entry ], [ %next, %do ]
-  %elements = phi double [ 1.0, %entry ], [ %product, %do ]
-  %more = icmp slt i64 %axis, %axes
-  br i1 %more, label %do, label %counted
-do:
-  %dim_at = getelementptr i64, ptr %dims, i64 %axis
-  %dim = load i64, ptr %dim_at
-  %extent = sitofp i64 %dim to double
-  %product = fmul double %elements, %extent
-  %next = add i64 %axis, 1
-  br label %head
-counted:
-  %large = fcmp oge double %elements, {elements}
-  br i1 %large, label %set, label %plain
-plain:
-  %small = call ptr %new(i32 %rank, ptr %dims, ptr %dtype, i32 %order)
-  ret ptr %small
-set:
-  %set_allocator = load ptr, ptr @set_allocator
-  %allocator = load ptr, ptr @allocator
-  %before = call ptr %set_allocator(ptr %allocator)
-  %failed = icmp eq ptr %before, null
-  br i1 %failed, label %fail, label %create
-create:
-  %array = call ptr %new(i32 %rank, ptr %dims, ptr %dtype, i32 %order)
-  %release = load ptr, ptr @release
-  %ours = call ptr %set_allocator(ptr %before)
-  call void %release(ptr %before)
-  call void %release(ptr %ours)
-  ret ptr %array
-fail:
-  %drop = load ptr, ptr @release
-  call void %drop(ptr %dtype)
-  ret ptr null
-}}
-
-; The builtin `empty(shape, dtype)`, which leaves what is unusual to what it is bound to.
-define ptr @empty(ptr %self, ptr %arguments, i64 %count, ptr %names) nounwind {{
-entry:
-  %dims = alloca i64, i64 32
-  %shape = load ptr, ptr %arguments
-  %dtype_at = getelementptr ptr, ptr %arguments, i64 1
-  %dtype = load ptr, ptr %dtype_at
-  %size = load ptr, ptr @size
-  %rank = call i64 %size(ptr %shape)
-  %usual = icmp ult i64 %rank, 33
-  br i1 %usual, label %begin, label %leave
-begin:
-  %item = load ptr, ptr @item
-  %number = load ptr, ptr @number
-  br label %head
-head:
-  %axis = phi i64 [ 0, %begin ], [ %next, %store ]
-  %more = icmp slt i64 %axis, %rank
-  br i1 %more, label %do, label %create
-do:
-  %object = call ptr %item(ptr %shape, i64 %axis)
-  %dim = call i64 %number(ptr %object)
-  %possible = icmp sge i64 %dim, 0
-  br i1 %possible, label %store, label %leave
-store:
-  %dim_at = getelementptr i64, ptr %dims, i64 %axis
-  store i64 %dim, ptr %dim_at
-  %next = add i64 %axis, 1
-  br label %head
-create:
-  %retain = load ptr, ptr @retain
-  call void %retain(ptr %dtype)
-  %short = trunc i64 %rank to i32
-  %array = call ptr @new_array(i32 %short, ptr %dims, ptr %dtype, i32 0)
-  %absent = icmp eq ptr %array, null
-  br i1 %absent, label %leave, label %done
-done:
-  ret ptr %array
-leave:
-  %clear = load ptr, ptr @clear
-  call void %clear()
-  %vectorcall = load ptr, ptr @vectorcall
-  %result = call ptr %vectorcall(ptr %self, ptr %arguments, i64 %count, ptr %names)
-  ret ptr %result
-}}
-declare ptr @malloc(i64)
-declare void @free(ptr)
-declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
-declare i32 @munmap(ptr, i64)
-declare i64 @llvm.ctlz.i64(i64, i1)
-declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.smax.i64(i64, i64)
-declare {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64, i64)
-declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-"""
 _NUMPY: Final = {"new": 184, "set_allocator": 304}
 """The positions of functions in the table that NumPy exports."""
 _PYTHON: Final = {
@@ -496,8 +73,301 @@ _PYTHON: Final = {
     "number": "PyLong_AsLongLong",
     "vectorcall": "PyObject_Vectorcall",
 }
-_VARIABLES: Final = ("limit", "yield", "advise", "allocator", *_NUMPY, *_PYTHON)
-_STATE: Final = ("locked", "count", "held")
+_ADDRESSES: Final = ("yield", "advise", "allocator", *_NUMPY, *_PYTHON)
+CODE: Final = Code(
+    # Of a kept block: its address, its bytes, and the number of requests when it was freed.
+    blocks=f"[{_KEPT} x [3 x i64]] zeroinitializer",
+    **dict.fromkeys(("count", "used", "most", "held", "requests", "limit"), "i64 0"),
+    locked="i32 0, align 64",
+    **dict.fromkeys(_ADDRESSES, "ptr null"),
+)
+
+
+@CODE.function(VOID)
+def _lock(f: Function) -> None:
+    def is_locked() -> Value:
+        free, taken = f.const(I32, 0), f.const(I32, 1)
+        return f.arithmetic("xor", exchanged(f, "locked", free, taken, "acquire"), 1)
+
+    repeat(f, is_locked, lambda: invoke(f, "yield", I32))
+
+
+@CODE.function(VOID)
+def _unlock(f: Function) -> None:
+    f.put("store atomic i32 0, ptr @locked release, align 4")
+
+
+def _block(f: Function, index: Value) -> Value:
+    """The address of a kept block in the table."""
+    return f.element(at(f, "blocks"), index * 3, I64)
+
+
+@CODE.function(POINTER, I64)
+def _taken_out(f: Function, index: Value) -> Value:
+    """The memory of the kept block of that number, which is in the table no longer."""
+    block = _block(f, index)
+    memory, size = f.load(POINTER, block), f.load(I64, f.element(block, 1, I64))
+    add(f, "held", -size)
+    rest = (add(f, "count", -1) - index) * 24
+    later = f.element(block, 3, I64)
+    f.call("llvm.memmove.p0.p0.i64", VOID, block, later, rest, f.const(BOOL, 0))
+    return memory
+
+
+@CODE.function(VOID)
+def _evict(f: Function) -> None:
+    """Free the block that was kept first."""
+    base = f.element(f.call("taken_out", POINTER, f.index(0)), -64, I8)
+    f.call("munmap", I32, base, f.load(I64, base))
+
+
+@CODE.function(VOID, I64)
+def _shrink(f: Function, most: Value) -> None:
+    """Free what is kept until it has at most so many bytes."""
+
+    def is_over() -> Value:
+        over = f.compare("sgt", read(f, "held"), most)
+        return f.arithmetic("and", over, f.compare("sgt", read(f, "count"), 0))
+
+    repeat(f, is_over, lambda: f.call("evict", VOID))
+
+
+@CODE.function(VOID)
+def _trim(f: Function) -> None:
+    """Free everything that is kept, and forget how much was in use."""
+    f.call("lock", VOID)
+    f.call("shrink", VOID, f.index(0))
+    f.store(read(f, "used"), at(f, "most"))
+    f.call("unlock", VOID)
+
+
+@CODE.function(I64, I64)
+def _rounded(f: Function, size: Value) -> Value:
+    """The size of a block for a request: it wastes at most an eighth."""
+    zeros = f.call("llvm.ctlz.i64", I64, size, f.const(BOOL, 1))
+    step = f.arithmetic("shl", f.index(1), 60 - zeros)
+    return f.arithmetic("and", size + (step - 1), -step)
+
+
+@CODE.function(I64, I64, I64)
+def _fitting(f: Function, size: Value, most: Value) -> Value:
+    """The number of the smallest kept block for a request, of at most so many bytes, or -1."""
+
+    def better(index: Value, best: Value, least: Value) -> list[Value]:
+        found = f.load(I64, f.element(_block(f, index), 1, I64))
+        fits = f.arithmetic("and", f.compare("sge", found, size), f.compare("sle", found, least))
+        return [f.select(fits, index, best), f.select(fits, found, least)]
+
+    best, _ = f.loop(0, read(f, "count"), 1, [f.index(-1), most], better)
+    return best
+
+
+@CODE.function(POINTER, I64)
+def _take(f: Function, size: Value) -> Value:
+    """The memory of a kernel, which is soon kept again: a block may be eight times as large."""
+    return f.call("memory", POINTER, size, f.index(3))
+
+
+@CODE.function(POINTER, I64, I64)
+def _memory(f: Function, size: Value, shift: Value) -> Value:
+    """Memory of so many bytes at a multiple of 64, or null.
+
+    Before it are the size of its block, 0 for that of a small one, what is to be freed, and the
+    bytes that may be used. A kept block is at most `1 << shift` times as large.
+    """
+
+    def small() -> list[Value]:
+        raw = f.call("malloc", POINTER, size + 128)
+        f.leave(f.compare("eq", raw, 0))
+        aligned = f.arithmetic("and", f.cast("ptrtoint", raw, "i64") + 127, -64)
+        return marked(f.cast("inttoptr", aligned, "ptr"), f.index(0), raw, size)
+
+    def large() -> list[Value]:
+        f.leave(f.compare("uge", size, _POSSIBLE))
+        f.call("lock", VOID)
+        add(f, "requests", 1)
+        needed = size + 64
+        most = f.arithmetic("shl", needed, shift)
+        index = f.call("fitting", I64, needed, most)
+        is_kept = f.compare("sge", index, 0)
+        return f.branch(is_kept, lambda: kept(index), lambda: new(f.call("rounded", I64, needed)))
+
+    def kept(index: Value) -> list[Value]:
+        memory = f.call("taken_out", POINTER, index)
+        f.call("use", VOID, f.load(I64, f.element(memory, -8, I64)))
+        f.call("unlock", VOID)
+        return [memory]
+
+    def new(size: Value) -> list[Value]:
+        f.call("use", VOID, size)
+        most = read(f, "most")
+        bound = most + f.arithmetic("lshr", most, 2) + _SLACK
+        f.call("shrink", VOID, bound - read(f, "used"))
+        f.call("unlock", VOID)
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        options = [f.const(I32, n) for n in (mmap.PROT_READ | mmap.PROT_WRITE, flags, -1)]
+        base = f.call("mmap", POINTER, f.const(POINTER, 0), size, *options, f.index(0))
+        f.leave(f.compare("eq", f.cast("ptrtoint", base, "i64"), -1), lambda: unused(size))
+        can_advise = f.compare("ne", read(f, "advise", POINTER), 0)
+        is_huge = f.arithmetic("and", can_advise, f.compare("uge", size, _HUGE))
+        f.branch(is_huge, lambda: advised(base, size))
+        return marked(f.element(base, 64, I8), size, base, size - 64)
+
+    def advised(base: Value, size: Value) -> None:
+        invoke(f, "advise", I32, base, size, f.const(I32, _HUGE_PAGES))
+
+    def unused(size: Value) -> None:
+        f.call("lock", VOID)
+        f.call("use", VOID, -size)
+        f.call("unlock", VOID)
+
+    def marked(memory: Value, size: Value, raw: Value, usable: Value) -> list[Value]:
+        for n, value in ((-8, size), (-7, raw), (-6, usable)):
+            f.store(value, f.element(memory, n, I64))
+        return [memory]
+
+    is_large = f.compare("uge", size, _LARGE)
+    [found] = f.attempt(lambda: f.branch(is_large, large, small), lambda: [f.const(POINTER, 0)])
+    return found
+
+
+@CODE.function(VOID, I64)
+def _use(f: Function, size: Value) -> None:
+    """Note that so many bytes more are in use."""
+    used = add(f, "used", size)
+    f.store(f.intrinsic("smax", read(f, "most"), used), at(f, "most"))
+
+
+@CODE.function(VOID, POINTER)
+def _give(f: Function, memory: Value) -> None:
+    """Free memory of `take`."""
+
+    def freed() -> None:
+        size = f.load(I64, f.element(memory, -8, I64))
+        f.branch(f.compare("eq", size, 0), small, lambda: large(size))
+
+    def small() -> None:
+        f.call("free", VOID, f.load(POINTER, f.element(memory, -7, I64)))
+
+    def large(size: Value) -> None:
+        f.call("lock", VOID)
+        f.call("use", VOID, -size)
+        count, requests = read(f, "count"), read(f, "requests")
+        age = requests - f.load(I64, f.element(at(f, "blocks"), 2, I64))
+        is_old = f.arithmetic("and", f.compare("sgt", count, 0), f.compare("sgt", age, _AGE))
+        is_full = f.compare("eq", count, _KEPT)
+        f.branch(f.arithmetic("or", is_full, is_old), evicted)
+        block = _block(f, add(f, "count", 1) - 1)
+        for n, value in enumerate((memory, size, requests)):
+            f.store(value, f.element(block, n, I64))
+        add(f, "held", size)
+        f.call("shrink", VOID, read(f, "limit"))
+        f.call("unlock", VOID)
+
+    def evicted() -> None:
+        f.call("evict", VOID)
+
+    f.branch(f.compare("ne", memory, 0), freed)
+
+
+@CODE.function(POINTER, POINTER, I64)
+def _array_malloc(f: Function, context: Value, size: Value) -> Value:
+    """Memory of an array, which may live long, so that its block is at most twice as large."""
+    return f.call("memory", POINTER, size, f.index(1))
+
+
+@CODE.function(POINTER, POINTER, I64, I64)
+def _array_calloc(f: Function, context: Value, count: Value, size: Value) -> Value:
+    product = f.cast("zext", count, "i128") * f.cast("zext", size, "i128")
+    is_possible = f.compare("ult", product, _POSSIBLE)
+    total = f.select(is_possible, f.cast("trunc", product, "i64"), -1)
+    memory = f.call("memory", POINTER, total, f.index(1))
+
+    def cleared() -> None:
+        f.call("llvm.memset.p0.i64", VOID, memory, f.const(I8, 0), total, f.const(BOOL, 0))
+
+    f.branch(f.compare("ne", memory, 0), cleared)
+    return memory
+
+
+@CODE.function(POINTER, POINTER, POINTER, I64)
+def _array_realloc(f: Function, context: Value, old: Value, size: Value) -> Value:
+    memory = f.call("memory", POINTER, size, f.index(1))
+
+    def moved() -> None:
+        least = f.intrinsic("smin", f.load(I64, f.element(old, -6, I64)), size)
+        f.call("llvm.memcpy.p0.p0.i64", VOID, memory, old, least, f.const(BOOL, 0))
+        f.call("give", VOID, old)
+
+    f.branch(f.compare("ne", memory, 0), moved)
+    return memory
+
+
+@CODE.function(VOID, POINTER, POINTER, I64)
+def _array_free(f: Function, context: Value, memory: Value, size: Value) -> None:
+    f.call("give", VOID, memory)
+
+
+@CODE.function(POINTER, I32, POINTER, POINTER, I32)
+def _new_array(f: Function, rank: Value, dims: Value, dtype: Value, order: Value) -> Value:
+    """A new array, as `PyArray_Empty` makes it, or null; a large one has memory of `take`."""
+
+    def times(axis: Value, count: Value) -> list[Value]:
+        return [count * f.cast("sitofp", f.load(I64, f.element(dims, axis, I64)), "double")]
+
+    def new() -> list[Value]:
+        return [invoke(f, "new", POINTER, rank, dims, dtype, order)]
+
+    def large() -> list[Value]:
+        before = invoke(f, "set_allocator", POINTER, read(f, "allocator", POINTER))
+        return f.branch(f.compare("eq", before, 0), failed, lambda: allocated(before))
+
+    def failed() -> list[Value]:
+        invoke(f, "release", VOID, dtype)
+        return [f.const(POINTER, 0)]
+
+    def allocated(before: Value) -> list[Value]:
+        [array] = new()
+        ours = invoke(f, "set_allocator", POINTER, before)
+        for handler in (before, ours):
+            invoke(f, "release", VOID, handler)
+        return [array]
+
+    [count] = f.loop(0, f.cast("sext", rank, "i64"), 1, [f.const(F64, 1)], times)
+    [array] = f.branch(f.compare("oge", count, _LARGE // _WIDEST), large, new)
+    return array
+
+
+@CODE.function(POINTER, POINTER, POINTER, I64, POINTER)
+def _empty(f: Function, owner: Value, arguments: Value, count: Value, names: Value) -> Value:
+    """The builtin `empty(shape, dtype)`, which leaves what is unusual to what it is bound to."""
+    dims = f.alloca(I64, _RANKS)
+
+    def usual() -> list[Value]:
+        shape, dtype = (f.load(POINTER, f.element(arguments, n, POINTER)) for n in range(2))
+        rank = invoke(f, "size", I64, shape)
+        f.leave(f.compare("ugt", rank, _RANKS))
+
+        def read_dimension(axis: Value) -> None:
+            dim = invoke(f, "number", I64, invoke(f, "item", POINTER, shape, axis))
+            f.leave(f.compare("slt", dim, 0))
+            f.store(dim, f.element(dims, axis, I64))
+
+        f.loop(0, rank, 1, [], read_dimension)
+        invoke(f, "retain", VOID, dtype)
+        axes, order = f.cast("trunc", rank, "i32"), f.const(I32, 0)
+        array = f.call("new_array", POINTER, axes, dims, dtype, order)
+        f.leave(f.compare("eq", array, 0))
+        return [array]
+
+    def unusual() -> list[Value]:
+        invoke(f, "clear", VOID)
+        return [invoke(f, "vectorcall", POINTER, owner, arguments, count, names)]
+
+    [array] = f.attempt(usual, unusual)
+    return array
+
+
 _ALLOCATOR: Final = ("array_malloc", "array_calloc", "array_realloc", "array_free")
 _FUNCTIONS: Final = ("take", "give", "trim", "new_array", "empty", *_ALLOCATOR)
 
@@ -517,23 +387,23 @@ class Memory:
     """The memory that the native code of this process uses again."""
 
     def __init__(self) -> None:
-        self.library = link_object(memory_object(), [*_FUNCTIONS, *_VARIABLES, *_STATE])
+        self.library = CODE.linked(_FUNCTIONS)
         libc, api = ctypes.CDLL(None), ctypes.pythonapi
-        self._set("limit", int(min(memory_bytes() * _SHARE, _POSSIBLE)))
-        self._set("yield", address_of(libc.sched_yield))
+        CODE.set(self.library, "limit", int(min(memory_bytes() * _SHARE, _POSSIBLE)))
+        CODE.set(self.library, "yield", address_of(libc.sched_yield))
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            self._set("advise", address_of(libc.madvise))
+            CODE.set(self.library, "advise", address_of(libc.madvise))
         for name, number in _NUMPY.items():
-            self._set(name, numpy_function(number))
+            CODE.set(self.library, name, numpy_function(number))
         for name, function in _PYTHON.items():
-            self._set(name, address_of(getattr(api, function)))
+            CODE.set(self.library, name, address_of(getattr(api, function)))
         self._handler = _Handler(b"relaxpy", 1, None)
         self._handler.functions[:] = [self.library[name] for name in _ALLOCATOR]
         new = ctypes.PYFUNCTYPE(
             *(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
         )
         capsule = new(("PyCapsule_New", api))(ctypes.addressof(self._handler), _CAPSULE, None)
-        self._set("allocator", id(capsule))
+        CODE.set(self.library, "allocator", id(capsule))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
         # Arrays may have such memory until the process ends.
@@ -548,31 +418,10 @@ class Memory:
         """The bytes that are kept for later requests."""
         return ctypes.c_int64.from_address(self.library["held"]).value
 
-    def _set(self, name: str, value: int) -> None:
-        ctypes.c_int64.from_address(self.library[name]).value = value
-
     def _forget(self) -> None:
         """A fork may have interrupted another thread, which the child does not have."""
         for name in ("locked", "count", "held"):
-            size = 4 if name == "locked" else 8
-            ctypes.memset(self.library[name], 0, size)
-
-
-def memory_object() -> bytes:
-    """The object file of the code that takes and gives memory."""
-    text = _TEXT.format(
-        triple=host().triple,
-        kept=_KEPT,
-        age=_AGE,
-        large=_LARGE,
-        elements=float(_LARGE // _WIDEST),
-        possible=_POSSIBLE,
-        slack=_SLACK,
-        huge=_HUGE,
-        huge_pages=_HUGE_PAGES,
-        flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
-    )
-    return compile_object(slow=text)
+            CODE.set(self.library, name, 0)
 
 
 @cache
@@ -593,8 +442,3 @@ def numpy_function(number: int) -> int:
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     table = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(exported, None)
     return ctypes.c_void_p.from_address(table + 8 * number).value or 0
-
-
-def address_of(function: Any) -> int:
-    """The address of a function of a library."""
-    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -23,438 +23,382 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
+from relaxpy.exec.native.llvm.function import (
+    BOOL,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    Function,
+    Type,
+    Value,
+)
 from relaxpy.exec.native.machine_code.machine import host
-from relaxpy.exec.native.machine_code.objects import compile_object, link_object
-from relaxpy.exec.native.threads.memory import address_of, memory
+from relaxpy.exec.native.threads.code import Code, address_of, at, exchanged, invoke, read
+from relaxpy.exec.native.threads.memory import memory
 from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.exec.runtime.worker_times import ENTRIES, ring
 
 _SPINS: Final = 5_000
 _MASK_BYTES: Final = 128
-_PLACE: Final = "{ i32, i32, i32 }"
 #: The numbers of the system calls.
 _CALLS: Final = {
     "x86_64": {"futex": 202, "gettid": 186, "set_affinity": 203, "get_affinity": 204},
     "aarch64": {"futex": 98, "gettid": 178, "set_affinity": 122, "get_affinity": 123},
 }
 _PAUSE: Final = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
-_TEXT: Final = """\
-target triple = "{triple}"
-@job = global i64 0, align 64
-@body = global ptr null, align 64
-@context = global ptr null
-@tasks = global i64 0
-@bytes = global i64 0
-@next = global i64 0, align 64
-@sleepers = global i32 0, align 64
-@busy = global i32 0, align 64
-@started = global i32 0
-@workers = global i64 0, align 64
-@syscall = global ptr null
-@create = global ptr null
-@yield = global ptr null
-@processor = global ptr null
-@self = global ptr null
-@main = global i64 0
-@second = global i64 0
-@ensure = global ptr null
-@check = global ptr null
-@release = global ptr null
-@no_memory = global ptr null
-@take = global ptr null
-@give = global ptr null
-@times = global ptr null
-@owner = global i64 0
-; Of each slot: the thread, whether it sleeps, whether it is kept from a processor.
-@places = global ptr null
-@allowed = global [{mask_bytes} x i8] zeroinitializer, align 8
-@elsewhere = global [{mask_bytes} x i8] zeroinitializer, align 8
-
-; Once a second, let Python run the handlers of signals: 1 if one of them raises.
-define internal i32 @interrupted() nounwind {{
-entry:
-  %self = load ptr, ptr @self
-  %thread = call i64 %self()
-  %main = load i64, ptr @main
-  %here = icmp eq i64 %thread, %main
-  br i1 %here, label %clock, label %done
-clock:
-  %now = call i64 @time(ptr null)
-  %last = load i64, ptr @second
-  %same = icmp eq i64 %now, %last
-  br i1 %same, label %done, label %ask
-ask:
-  store i64 %now, ptr @second
-  %ensure = load ptr, ptr @ensure
-  %state = call i32 %ensure()
-  %check = load ptr, ptr @check
-  %failed = call i32 %check()
-  %release = load ptr, ptr @release
-  call void %release(i32 %state)
-  %raised = icmp ne i32 %failed, 0
-  %status = zext i1 %raised to i32
-  ret i32 %status
-done:
-  ret i32 0
-}}
-declare i64 @time(ptr)
-
-define internal i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held) nounwind {{
-entry:
-  %worker = icmp ne i64 %slot, 0
-  br label %head
-head:
-  %task = atomicrmw add ptr @next, i64 1 monotonic
-  %more = icmp slt i64 %task, %tasks
-  br i1 %more, label %do, label %done
-do:
-  call void %body(ptr %context, i64 %task, i64 %slot, ptr %held)
-  br i1 %worker, label %head, label %listen
-listen:
-  %status = call i32 @interrupted()
-  %raised = icmp ne i32 %status, 0
-  br i1 %raised, label %stop, label %head
-stop:
-  store atomic i64 %tasks, ptr @next monotonic, align 8
-  ret i32 1
-done:
-  ret i32 0
-}}
-
-; Nanoseconds of the clock that Python's perf_counter reads.
-define internal i64 @now() nounwind {{
-  %time = alloca {{ i64, i64 }}
-  call i32 @clock_gettime(i32 1, ptr %time)
-  %rest_at = getelementptr {{ i64, i64 }}, ptr %time, i32 0, i32 1
-  %seconds = load i64, ptr %time
-  %rest = load i64, ptr %rest_at
-  %whole = mul i64 %seconds, 1000000000
-  %sum = add i64 %whole, %rest
-  ret i64 %sum
-}}
-declare i32 @clock_gettime(i32, ptr)
-
-; A worker's share of a loop: its time is noted if a thread is profiled.
-define internal void @share(
-  ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held, i64 %thread
-) nounwind {{
-entry:
-  %times = load ptr, ptr @times
-  %profiled = load atomic i64, ptr %times monotonic, align 8
-  %plain = icmp eq i64 %profiled, 0
-  br i1 %plain, label %work, label %measure
-work:
-  %ignored = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held)
-  ret void
-measure:
-  %start = call i64 @now()
-  %left = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held)
-  %stop = call i64 @now()
-  %owner = load i64, ptr @owner
-  %count = getelementptr i64, ptr %times, i64 1
-  %index = atomicrmw add ptr %count, i64 1 monotonic
-  %place = and i64 %index, {last_time}
-  %words = mul i64 %place, 4
-  %first = add i64 %words, 2
-  %entry_at = getelementptr i64, ptr %times, i64 %first
-  store i64 %owner, ptr %entry_at
-  %worker_at = getelementptr i64, ptr %entry_at, i64 1
-  store i64 %thread, ptr %worker_at
-  %start_at = getelementptr i64, ptr %entry_at, i64 2
-  store i64 %start, ptr %start_at
-  %stop_at = getelementptr i64, ptr %entry_at, i64 3
-  store i64 %stop, ptr %stop_at
-  ret void
-}}
-
-define internal ptr @worker(ptr %argument) nounwind {{
-entry:
-  %held_at = alloca ptr
-  %size_at = alloca i64
-  store ptr null, ptr %held_at
-  store i64 0, ptr %size_at
-  %slot = ptrtoint ptr %argument to i64
-  %call = load ptr, ptr @syscall
-  %places = load ptr, ptr @places
-  %thread_of = getelementptr {place}, ptr %places, i64 %slot, i32 0
-  %asleep = getelementptr {place}, ptr %places, i64 %slot, i32 1
-  %kept_away = getelementptr {place}, ptr %places, i64 %slot, i32 2
-  %thread = call i64 (i64, ...) %call(i64 {gettid})
-  %id = trunc i64 %thread to i32
-  store i32 %id, ptr %thread_of
-  br label %head
-head:
-  %last = phi i64 [ 0, %entry ], [ %last, %again ], [ %number, %left ]
-  %spins = phi i64 [ 0, %entry ], [ %count, %again ], [ 0, %left ]
-  %job = load atomic i64, ptr @job acquire, align 8
-  %number = lshr i64 %job, 32
-  %odd = and i64 %number, 1
-  %open = icmp ne i64 %odd, 0
-  %new = icmp ne i64 %number, %last
-  %both = and i1 %open, %new
-  br i1 %both, label %join, label %wait
-join:
-  %grown = add i64 %job, 1
-  %exchange = cmpxchg ptr @job, i64 %job, i64 %grown acq_rel monotonic
-  %success = extractvalue {{ i64, i1 }} %exchange, 1
-  br i1 %success, label %joined, label %again
-joined:
-  %body = load ptr, ptr @body
-  %context = load ptr, ptr @context
-  %tasks = load i64, ptr @tasks
-  %bytes = load i64, ptr @bytes
-  %size = load i64, ptr %size_at
-  %enough = icmp sle i64 %bytes, %size
-  br i1 %enough, label %begin, label %grow
-grow:
-  %small = load ptr, ptr %held_at
-  %give = load ptr, ptr @give
-  call void %give(ptr %small)
-  %take = load ptr, ptr @take
-  %large = call ptr %take(i64 %bytes)
-  %absent = icmp eq ptr %large, null
-  %new_size = select i1 %absent, i64 0, i64 %bytes
-  store ptr %large, ptr %held_at
-  store i64 %new_size, ptr %size_at
-  br i1 %absent, label %left, label %begin
-begin:
-  %held = load ptr, ptr %held_at
-  call void @share(
-    ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held, i64 %thread
-  )
-  br label %left
-left:
-  atomicrmw sub ptr @job, i64 1 release
-  br label %head
-wait:
-  %more = add i64 %spins, 1
-  %long = icmp sgt i64 %more, {spins}
-  br i1 %long, label %sleep, label %idle
-idle:
-  call void {pause}
-  br label %again
-sleep:
-  atomicrmw add ptr @sleepers, i32 1 seq_cst
-  %word = trunc i64 %number to i32
-  %upper = getelementptr i8, ptr @job, i64 4
-  store atomic i32 1, ptr %asleep monotonic, align 4
-  call i64 (i64, ...) %call(i64 {futex}, ptr %upper, i64 128, i32 %word, ptr null)
-  store atomic i32 0, ptr %asleep monotonic, align 4
-  atomicrmw sub ptr @sleepers, i32 1 seq_cst
-  %kept = atomicrmw xchg ptr %kept_away, i32 0 acquire
-  %away = icmp ne i32 %kept, 0
-  br i1 %away, label %return, label %again
-return:
-  call i64 (i64, ...) %call(i64 {set_affinity}, i64 0, i64 {mask_bytes}, ptr @allowed)
-  br label %again
-again:
-  %count = phi i64 [ %spins, %join ], [ %more, %idle ], [ 0, %sleep ], [ 0, %return ]
-  br label %head
-}}
-
-define internal void @start() nounwind {{
-entry:
-  %thread = alloca i64
-  store i32 1, ptr @started
-  %workers = load i64, ptr @workers
-  %create = load ptr, ptr @create
-  br label %head
-head:
-  %count = phi i64 [ 0, %entry ], [ %next, %do ]
-  %more = icmp slt i64 %count, %workers
-  br i1 %more, label %do, label %done
-do:
-  %next = add i64 %count, 1
-  %slot = inttoptr i64 %next to ptr
-  %failed = call i32 %create(ptr %thread, ptr null, ptr @worker, ptr %slot)
-  br label %head
-done:
-  ret void
-}}
-
-; Keep the sleeping workers from this processor, if there is another one.
-define internal void @make_way() nounwind {{
-entry:
-  %call = load ptr, ptr @syscall
-  %size = call i64 (i64, ...) %call(i64 {get_affinity}, i64 0, i64 {mask_bytes}, ptr @allowed)
-  %known = icmp sgt i64 %size, 0
-  br i1 %known, label %clear, label %done
-clear:
-  call void @llvm.memcpy.p0.p0.i64(ptr @elsewhere, ptr @allowed, i64 {mask_bytes}, i1 false)
-  %processor = load ptr, ptr @processor
-  %here = call i32 %processor()
-  %index = lshr i32 %here, 3
-  %bit = and i32 %here, 7
-  %shifted = shl i32 1, %bit
-  %narrow = trunc i32 %shifted to i8
-  %others = xor i8 %narrow, -1
-  %byte = getelementptr i8, ptr @elsewhere, i32 %index
-  %old = load i8, ptr %byte
-  %new = and i8 %old, %others
-  store i8 %new, ptr %byte
-  %bits = load i{mask_bits}, ptr @elsewhere, align 8
-  %none = icmp eq i{mask_bits} %bits, 0
-  br i1 %none, label %done, label %begin
-begin:
-  %workers = load i64, ptr @workers
-  %places = load ptr, ptr @places
-  br label %head
-head:
-  %slot = phi i64 [ 1, %begin ], [ %next, %again ]
-  %more = icmp sle i64 %slot, %workers
-  br i1 %more, label %look, label %done
-look:
-  %asleep_at = getelementptr {place}, ptr %places, i64 %slot, i32 1
-  %asleep = load atomic i32, ptr %asleep_at monotonic, align 4
-  %sleeps = icmp ne i32 %asleep, 0
-  br i1 %sleeps, label %move, label %again
-move:
-  %thread_of = getelementptr {place}, ptr %places, i64 %slot, i32 0
-  %thread = load i32, ptr %thread_of
-  %id = sext i32 %thread to i64
-  %kept_away = getelementptr {place}, ptr %places, i64 %slot, i32 2
-  store atomic i32 1, ptr %kept_away release, align 4
-  call i64 (i64, ...) %call(i64 {set_affinity}, i64 %id, i64 {mask_bytes}, ptr @elsewhere)
-  br label %again
-again:
-  %next = add i64 %slot, 1
-  br label %head
-done:
-  ret void
-}}
-
-; 1 if a signal has ended the loop before all tasks were done, or there is not enough memory.
-define i32 @run(ptr %body, ptr %context, i64 %tasks, i64 %bytes) nounwind {{
-entry:
-  %small = icmp eq i64 %bytes, 0
-  br i1 %small, label %start, label %reserve
-start:
-  %first = call i32 @run_with(ptr %body, ptr %context, i64 %tasks, i64 %bytes, ptr null)
-  ret i32 %first
-reserve:
-  %take = load ptr, ptr @take
-  %held = call ptr %take(i64 %bytes)
-  %absent = icmp eq ptr %held, null
-  br i1 %absent, label %fail, label %begin
-begin:
-  %second = call i32 @run_with(ptr %body, ptr %context, i64 %tasks, i64 %bytes, ptr %held)
-  %give = load ptr, ptr @give
-  call void %give(ptr %held)
-  ret i32 %second
-fail:
-  %ensure = load ptr, ptr @ensure
-  %state = call i32 %ensure()
-  %no_memory = load ptr, ptr @no_memory
-  call ptr %no_memory()
-  %release = load ptr, ptr @release
-  call void %release(i32 %state)
-  ret i32 1
-}}
-
-define internal i32 @run_with(
-  ptr %body, ptr %context, i64 %tasks, i64 %bytes, ptr %held
-) nounwind {{
-entry:
-  %workers = load i64, ptr @workers
-  %single = icmp slt i64 %tasks, 2
-  %none = icmp eq i64 %workers, 0
-  %alone = or i1 %single, %none
-  br i1 %alone, label %serial, label %try
-serial:
-  %task = phi i64 [ 0, %entry ], [ 0, %try ], [ %following, %do ]
-  %more = icmp slt i64 %task, %tasks
-  br i1 %more, label %do, label %done
-do:
-  call void %body(ptr %context, i64 %task, i64 0, ptr %held)
-  %following = add i64 %task, 1
-  %status = call i32 @interrupted()
-  %raised = icmp ne i32 %status, 0
-  br i1 %raised, label %done, label %serial
-try:
-  %exchange = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
-  %free = extractvalue {{ i32, i1 }} %exchange, 1
-  br i1 %free, label %mine, label %serial
-mine:
-  %started = load i32, ptr @started
-  %ready = icmp ne i32 %started, 0
-  br i1 %ready, label %open, label %begin
-begin:
-  call void @start()
-  br label %open
-open:
-  %times = load ptr, ptr @times
-  %profiled = load atomic i64, ptr %times monotonic, align 8
-  %plain = icmp eq i64 %profiled, 0
-  br i1 %plain, label %publish, label %note
-note:
-  %ask = load ptr, ptr @syscall
-  %owner = call i64 (i64, ...) %ask(i64 {gettid})
-  store i64 %owner, ptr @owner
-  br label %publish
-publish:
-  store ptr %body, ptr @body
-  store ptr %context, ptr @context
-  store i64 %tasks, ptr @tasks
-  store i64 %bytes, ptr @bytes
-  store atomic i64 0, ptr @next monotonic, align 8
-  %old = load atomic i64, ptr @job monotonic, align 8
-  %number = lshr i64 %old, 32
-  %opened = add i64 %number, 1
-  %job = shl i64 %opened, 32
-  store atomic i64 %job, ptr @job seq_cst, align 8
-  %sleepers = load atomic i32, ptr @sleepers seq_cst, align 4
-  %asleep = icmp sgt i32 %sleepers, 0
-  br i1 %asleep, label %wake, label %help
-wake:
-  call void @make_way()
-  %upper = getelementptr i8, ptr @job, i64 4
-  %call = load ptr, ptr @syscall
-  %others = sub i64 %tasks, 1
-  %most = call i64 @llvm.smin.i64(i64 %others, i64 %workers)
-  %count = trunc i64 %most to i32
-  call i64 (i64, ...) %call(i64 {futex}, ptr %upper, i64 129, i32 %count)
-  br label %help
-help:
-  %left = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 0, ptr %held)
-  %next = add i64 %number, 2
-  %closed = shl i64 %next, 32
-  %yield = load ptr, ptr @yield
-  br label %close
-close:
-  %spins = phi i64 [ 0, %help ], [ %again, %pause ], [ %again, %rest ]
-  %exchanged = cmpxchg ptr @job, i64 %job, i64 %closed acq_rel monotonic
-  %success = extractvalue {{ i64, i1 }} %exchanged, 1
-  br i1 %success, label %release, label %wait
-wait:
-  %again = add i64 %spins, 1
-  %long = icmp sgt i64 %again, {spins}
-  br i1 %long, label %rest, label %pause
-pause:
-  call void {pause}
-  br label %close
-rest:
-  %ignored = call i32 %yield()
-  br label %close
-release:
-  store atomic i32 0, ptr @busy release, align 4
-  br label %done
-done:
-  %result = phi i32 [ 0, %serial ], [ 1, %do ], [ %left, %release ]
-  ret i32 %result
-}}
-declare i64 @llvm.smin.i64(i64, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-"""
-#: The variables of the pool that are set from here, and their sizes in bytes.
-_SIZES: Final = {
-    **dict.fromkeys(("sleepers", "busy", "started"), 4),
-    **dict.fromkeys(("job", "workers", "places", "syscall", "create", "yield", "processor"), 8),
-    **dict.fromkeys(("self", "main", "ensure", "check", "release", "no_memory"), 8),
-    **dict.fromkeys(("take", "give", "times"), 8),
+#: Functions of libc and of Python, and what else is set from here.
+_FUNCTIONS: Final = {
+    "current": "pthread_self",
+    "ensure": "PyGILState_Ensure",
+    "release": "PyGILState_Release",
+    "check": "PyErr_CheckSignals",
+    "no_memory": "PyErr_NoMemory",
 }
+_ON_LINUX: Final = {
+    "syscall": "syscall",
+    "create": "pthread_create",
+    "yield": "sched_yield",
+    "processor": "sched_getcpu",
+}
+CODE: Final = Code(
+    # What is written at different times is in different lines of the cache.
+    job="i64 0, align 64",
+    body="ptr null, align 64",
+    context="ptr null",
+    **dict.fromkeys(("tasks", "bytes"), "i64 0"),
+    next="i64 0, align 64",
+    **dict.fromkeys(("sleepers", "busy", "started"), "i32 0, align 64"),
+    workers="i64 0, align 64",
+    **dict.fromkeys(("main", "second", "owner"), "i64 0"),
+    **dict.fromkeys(("take", "give", "times"), "ptr null"),
+    # Of each slot: the thread, whether it sleeps, whether it is kept from a processor.
+    places="ptr null",
+    **dict.fromkeys((*_FUNCTIONS, *_ON_LINUX), "ptr null"),
+    **dict.fromkeys(("allowed", "elsewhere"), f"[{_MASK_BYTES} x i8] zeroinitializer, align 8"),
+)
+
+
+def _system(f: Function, name: str, *args: Value) -> Value:
+    """The result of a system call."""
+    number = f.index(_CALLS[_processor()][name])
+    return invoke(f, "syscall", I64, number, *args, params="(i64, ...)")
+
+
+def _processor() -> str:
+    return host().triple.split("-")[0]
+
+
+def _place(f: Function, slot: Value, field: int) -> Value:
+    """The address of what is known of the thread of a slot."""
+    return f.element(read(f, "places", POINTER), slot * 3 + field, I32)
+
+
+def _pause(f: Function) -> None:
+    f.put(f"call void {_PAUSE[_processor()]}")
+
+
+@CODE.function(I32)
+def _interrupted(f: Function) -> Value:
+    """Once a second, let Python run the handlers of signals: 1 if one of them raises."""
+
+    def no() -> list[Value]:
+        return [f.const(I32, 0)]
+
+    def in_main_thread() -> list[Value]:
+        now = f.call("time", I64, f.const(POINTER, 0))
+        return f.branch(f.compare("eq", now, read(f, "second")), no, lambda: ask(now))
+
+    def ask(now: Value) -> list[Value]:
+        f.store(now, at(f, "second"))
+        state = invoke(f, "ensure", I32)
+        failed = invoke(f, "check", I32)
+        invoke(f, "release", VOID, state)
+        return [f.cast("zext", f.compare("ne", failed, 0), "i32")]
+
+    is_main = f.compare("eq", invoke(f, "current", I64), read(f, "main"))
+    [result] = f.branch(is_main, in_main_thread, no)
+    return result
+
+
+@CODE.function(I32, POINTER, POINTER, I64, I64, POINTER)
+def _work(
+    f: Function, body: Value, context: Value, tasks: Value, slot: Value, held: Value
+) -> Value:
+    """1 if a signal has ended the tasks."""
+
+    def following() -> list[Value]:
+        return [f.new(I64, "atomicrmw add ptr @next, i64 1 monotonic")]
+
+    def run(task: Value) -> list[Value]:
+        f.put(f"call void {body.name}({context}, {task}, {slot}, {held})")
+        f.branch(f.compare("eq", slot, 0), listen)
+        return following()
+
+    def listen() -> None:
+        f.leave(f.compare("ne", f.call("interrupted", I32), 0), stop)
+
+    def stop() -> None:
+        f.put(f"store atomic {tasks}, ptr @next monotonic, align 8")
+
+    def all_tasks() -> list[Value]:
+        f.while_loop(following(), lambda task: f.compare("slt", task, tasks), run)
+        return [f.const(I32, 0)]
+
+    [status] = f.attempt(all_tasks, lambda: [f.const(I32, 1)])
+    return status
+
+
+@CODE.function(I64)
+def _now(f: Function) -> Value:
+    """Nanoseconds of the clock that Python's perf_counter reads."""
+    time = f.alloca(I64, 2)
+    f.call("clock_gettime", I32, f.const(I32, 1), time)
+    return f.load(I64, time) * 10**9 + f.load(I64, f.element(time, 1, I64))
+
+
+@CODE.function(VOID, POINTER, POINTER, I64, I64, POINTER, I64)
+def _share(f: Function, *arguments: Value) -> None:
+    """A worker's share of a loop: its time is noted if a thread is profiled."""
+    *work, thread = arguments
+    times = read(f, "times", POINTER)
+
+    def measured() -> None:
+        start = f.call("now", I64)
+        f.call("work", I32, *work)
+        stop = f.call("now", I64)
+        count = f.element(times, 1, I64)
+        index = f.new(I64, f"atomicrmw add {count}, i64 1 monotonic")
+        first = f.arithmetic("and", index, ENTRIES - 1) * 4 + 2
+        for n, value in enumerate((read(f, "owner"), thread, start, stop)):
+            f.store(value, f.element(times, first + n, I64))
+
+    f.branch(_is_profiled(f), measured, lambda: _unmeasured(f, work))
+
+
+def _unmeasured(f: Function, work: Sequence[Value]) -> None:
+    f.call("work", I32, *work)
+
+
+def _is_profiled(f: Function) -> Value:
+    times = read(f, "times", POINTER)
+    return f.compare("ne", f.new(I64, f"load atomic i64, {times} monotonic, align 8"), 0)
+
+
+@CODE.function(POINTER, POINTER)
+def _worker(f: Function, argument: Value) -> Value:
+    held_at, size_at = f.alloca(POINTER, 1), f.alloca(I64, 1)
+    f.store(f.const(POINTER, 0), held_at)
+    f.store(f.index(0), size_at)
+    slot = f.cast("ptrtoint", argument, "i64")
+    asleep, kept_away = _place(f, slot, 1), _place(f, slot, 2)
+    thread = _system(f, "gettid")
+    f.store(f.cast("trunc", thread, "i32"), _place(f, slot, 0))
+
+    def look(last: Value, spins: Value) -> list[Value]:
+        job = f.new(I64, "load atomic i64, ptr @job acquire, align 8")
+        number = f.arithmetic("lshr", job, 32)
+        is_open = f.compare("ne", f.arithmetic("and", number, 1), 0)
+        is_new = f.arithmetic("and", is_open, f.compare("ne", number, last))
+
+        def join() -> list[Value]:
+            joins = exchanged(f, "job", job, job + 1, "acq_rel")
+            return f.branch(joins, lambda: joined(number), lambda: [last, spins])
+
+        return f.branch(is_new, join, lambda: wait(last, number, spins + 1))
+
+    def joined(number: Value) -> list[Value]:
+        body, context = read(f, "body", POINTER), read(f, "context", POINTER)
+        tasks, size = read(f, "tasks"), read(f, "bytes")
+
+        def grow() -> list[Value]:
+            invoke(f, "give", VOID, f.load(POINTER, held_at))
+            memory = invoke(f, "take", POINTER, size)
+            f.store(memory, held_at)
+            f.store(f.select(f.compare("eq", memory, 0), f.index(0), size), size_at)
+            return [f.compare("ne", memory, 0)]
+
+        def share() -> None:
+            held = f.load(POINTER, held_at)
+            f.call("share", VOID, body, context, tasks, slot, held, thread)
+
+        is_enough = f.compare("sle", size, f.load(I64, size_at))
+        [is_ready] = f.branch(is_enough, lambda: [f.const(BOOL, 1)], grow)
+        f.branch(is_ready, share)
+        f.put("atomicrmw sub ptr @job, i64 1 release")
+        return [number, f.index(0)]
+
+    def wait(last: Value, number: Value, spins: Value) -> list[Value]:
+        def pause() -> list[Value]:
+            _pause(f)
+            return [last, spins]
+
+        def sleep() -> list[Value]:
+            f.put("atomicrmw add ptr @sleepers, i32 1 seq_cst")
+            word = f.cast("trunc", number, "i32")
+            f.put(f"store atomic i32 1, {asleep} monotonic, align 4")
+            _system(f, "futex", _upper(f), f.index(128), word, f.const(POINTER, 0))
+            f.put(f"store atomic i32 0, {asleep} monotonic, align 4")
+            f.put("atomicrmw sub ptr @sleepers, i32 1 seq_cst")
+            kept = f.new(I32, f"atomicrmw xchg {kept_away}, i32 0 acquire")
+            f.branch(f.compare("ne", kept, 0), lambda: _set_affinity(f, f.index(0), "allowed"))
+            return [last, f.index(0)]
+
+        return f.branch(f.compare("sgt", spins, _SPINS), sleep, pause)
+
+    f.while_loop([f.index(0)] * 2, lambda *_: f.const(BOOL, 1), look)
+    return f.const(POINTER, 0)
+
+
+def _upper(f: Function) -> Value:
+    """The address of the number of the job, for which workers wait."""
+    return f.element(at(f, "job"), 4, I8)
+
+
+def _set_affinity(f: Function, thread: Value, mask: str) -> None:
+    _system(f, "set_affinity", thread, f.index(_MASK_BYTES), at(f, mask))
+
+
+@CODE.function(VOID)
+def _start(f: Function) -> None:
+    thread = f.alloca(I64, 1)
+    f.store(f.const(I32, 1), at(f, "started"))
+
+    def create(slot: Value) -> None:
+        argument = f.cast("inttoptr", slot, "ptr")
+        invoke(f, "create", I32, thread, f.const(POINTER, 0), at(f, "worker"), argument)
+
+    f.loop(1, read(f, "workers") + 1, 1, [], create)
+
+
+@CODE.function(VOID)
+def _make_way(f: Function) -> None:
+    """Keep the sleeping workers from this processor, if there is another one."""
+    allowed, elsewhere = at(f, "allowed"), at(f, "elsewhere")
+    size = _system(f, "get_affinity", f.index(0), f.index(_MASK_BYTES), allowed)
+
+    def clear() -> None:
+        copied = f.index(_MASK_BYTES), f.const(BOOL, 0)
+        f.call("llvm.memcpy.p0.p0.i64", VOID, elsewhere, allowed, *copied)
+        here = f.cast("zext", invoke(f, "processor", I32), "i64")
+        byte = f.element(elsewhere, f.arithmetic("lshr", here, 3), I8)
+        bit = f.arithmetic("shl", f.index(1), f.arithmetic("and", here, 7))
+        others = f.arithmetic("xor", f.cast("trunc", bit, "i8"), -1)
+        f.store(f.arithmetic("and", f.load(I8, byte), others), byte)
+        bits = f.load(Type(f"i{8 * _MASK_BYTES}"), elsewhere, 8)
+        f.branch(f.compare("ne", bits, 0), all_workers)
+
+    def all_workers() -> None:
+        f.loop(1, read(f, "workers") + 1, 1, [], look)
+
+    def look(slot: Value) -> None:
+        asleep = f.new(I32, f"load atomic i32, {_place(f, slot, 1)} monotonic, align 4")
+        f.branch(f.compare("ne", asleep, 0), lambda: move(slot))
+
+    def move(slot: Value) -> None:
+        thread = f.cast("sext", f.load(I32, _place(f, slot, 0)), "i64")
+        f.put(f"store atomic i32 1, {_place(f, slot, 2)} release, align 4")
+        _set_affinity(f, thread, "elsewhere")
+
+    f.branch(f.compare("sgt", size, 0), clear)
+
+
+@CODE.function(I32, POINTER, POINTER, I64, I64)
+def _run(f: Function, body: Value, context: Value, tasks: Value, size: Value) -> Value:
+    """1 if a signal ended the loop before all tasks were done, or there is not enough memory."""
+
+    def run(held: Value) -> list[Value]:
+        return [f.call("run_with", I32, body, context, tasks, size, held)]
+
+    def reserve() -> list[Value]:
+        held = invoke(f, "take", POINTER, size)
+        return f.branch(f.compare("eq", held, 0), fail, lambda: run_and_give(held))
+
+    def run_and_give(held: Value) -> list[Value]:
+        status = run(held)
+        invoke(f, "give", VOID, held)
+        return status
+
+    def fail() -> list[Value]:
+        state = invoke(f, "ensure", I32)
+        invoke(f, "no_memory", POINTER)
+        invoke(f, "release", VOID, state)
+        return [f.const(I32, 1)]
+
+    [status] = f.branch(f.compare("eq", size, 0), lambda: run(f.const(POINTER, 0)), reserve)
+    return status
+
+
+@CODE.function(I32, POINTER, POINTER, I64, I64, POINTER)
+def _run_with(
+    f: Function, body: Value, context: Value, tasks: Value, size: Value, held: Value
+) -> Value:
+    def alone() -> list[Value]:
+        def run(task: Value) -> None:
+            f.put(f"call void {body.name}({context}, {task}, i64 0, {held})")
+            f.leave(f.compare("ne", f.call("interrupted", I32), 0))
+
+        f.loop(0, tasks, 1, [], run)
+        return [f.const(I32, 0)]
+
+    def together() -> list[Value]:
+        free = exchanged(f, "busy", f.const(I32, 0), f.const(I32, 1), "acquire")
+        return f.branch(free, shared, alone)
+
+    def start() -> None:
+        f.call("start", VOID)
+
+    def note_owner() -> None:
+        f.store(_system(f, "gettid"), at(f, "owner"))
+
+    def shared() -> list[Value]:
+        f.branch(f.compare("eq", read(f, "started", I32), 0), start)
+        f.branch(_is_profiled(f), note_owner)
+        values = {"body": body, "context": context, "tasks": tasks, "bytes": size}
+        for name, value in values.items():
+            f.store(value, at(f, name))
+        f.put("store atomic i64 0, ptr @next monotonic, align 8")
+        old = f.new(I64, "load atomic i64, ptr @job monotonic, align 8")
+        number = f.arithmetic("lshr", old, 32)
+        job = f.arithmetic("shl", number + 1, 32)
+        f.put(f"store atomic {job}, ptr @job seq_cst, align 8")
+        sleepers = f.new(I32, "load atomic i32, ptr @sleepers seq_cst, align 4")
+        f.branch(f.compare("sgt", sleepers, 0), wake)
+        status = f.call("work", I32, body, context, tasks, f.index(0), held)
+        closed = f.arithmetic("shl", number + 2, 32)
+
+        def is_open(spins: Value) -> Value:
+            return f.arithmetic("xor", exchanged(f, "job", job, closed, "acq_rel"), 1)
+
+        def wait(spins: Value) -> list[Value]:
+            more = spins + 1
+            f.branch(f.compare("sgt", more, _SPINS), rest, lambda: _pause(f))
+            return [more]
+
+        f.while_loop([f.index(0)], is_open, wait)
+        f.put("store atomic i32 0, ptr @busy release, align 4")
+        return [status]
+
+    def wake() -> None:
+        f.call("make_way", VOID)
+        most = f.intrinsic("smin", tasks - 1, read(f, "workers"))
+        _system(f, "futex", _upper(f), f.index(129), f.cast("trunc", most, "i32"))
+
+    def rest() -> None:
+        invoke(f, "yield", I32)
+
+    def run() -> list[Value]:
+        is_single = f.compare("slt", tasks, 2)
+        has_none = f.compare("eq", read(f, "workers"), 0)
+        return f.branch(f.arithmetic("or", is_single, has_none), alone, together)
+
+    [status] = f.attempt(run, lambda: [f.const(I32, 1)])
+    return status
 
 
 class Pool:
@@ -462,22 +406,15 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._library = link_object(pool_object(), ["run", *_SIZES])
+        self._library = CODE.linked(["run"])
         libc = ctypes.CDLL(None)
+        addresses = {**_FUNCTIONS, **(_ON_LINUX if sys.platform == "linux" else {})}
+        for name, function in addresses.items():
+            library = ctypes.pythonapi if function.startswith("Py") else libc
+            self._set(name, address_of(getattr(library, function)))
         if sys.platform == "linux":
-            for name, function in (
-                *(("syscall", libc.syscall), ("create", libc.pthread_create)),
-                *(("yield", libc.sched_yield), ("processor", libc.sched_getcpu)),
-            ):
-                self._set(name, address_of(function))
             self._set("workers", threads - 1)
-        api = ctypes.pythonapi
-        self._set("self", address_of(libc.pthread_self))
         self._set("main", threading.main_thread().ident or 0)
-        self._set("ensure", address_of(api.PyGILState_Ensure))
-        self._set("check", address_of(api.PyErr_CheckSignals))
-        self._set("release", address_of(api.PyGILState_Release))
-        self._set("no_memory", address_of(api.PyErr_NoMemory))
         for name in ("take", "give"):
             self._set(name, memory().library[name])
         self._places = (ctypes.c_int32 * (3 * threads))()
@@ -498,7 +435,7 @@ class Pool:
         return self._library["run"]
 
     def _set(self, name: str, value: int) -> None:
-        ctypes.memmove(self._library[name], value.to_bytes(8, "little"), _SIZES[name])
+        CODE.set(self._library, name, value)
 
     def _forget_workers(self) -> None:
         """A forked child has none of the workers, and no loop is running in it."""
@@ -506,23 +443,6 @@ class Pool:
             self._set(name, 0)
         self._set("main", threading.get_ident())
         ctypes.memset(self._places, 0, ctypes.sizeof(self._places))
-
-
-def pool_object() -> bytes:
-    """The object file of the code of the pool."""
-    triple = host().triple
-    processor = triple.split("-")[0]
-    text = _TEXT.format(
-        triple=triple,
-        spins=_SPINS,
-        pause=_PAUSE[processor],
-        place=_PLACE,
-        mask_bytes=_MASK_BYTES,
-        mask_bits=8 * _MASK_BYTES,
-        last_time=ENTRIES - 1,
-        **_CALLS[processor],
-    )
-    return compile_object(slow=text)
 
 
 @cache

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
 
+from onnx.defs import onnx_opset_version
 from typing_extensions import Unpack
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.linear import gemm
 from relaxpy.frontend.onnx.ops.microsoft import DOMAIN, PLAIN, attention
 from relaxpy.frontend.onnx.ops.microsoft_images import with_channels_first
-from relaxpy.frontend.onnx.ops.pool import average_pool
 from relaxpy.frontend.onnx.ops.quantized import (
     dequantize_linear,
     dequantized,
@@ -20,7 +23,7 @@ from relaxpy.frontend.onnx.ops.quantized import (
     quantized,
 )
 from relaxpy.frontend.onnx.ops.recurrent import BytesOf, LayerAttributes, lstm_layer, part
-from relaxpy.frontend.onnx.registry import Value, converter, find
+from relaxpy.frontend.onnx.registry import CONVERTERS, Value, converter, find
 from relaxpy.frontend.onnx.view import code_of
 from relaxpy.frontend.shared.tensors import (
     dtype_of,
@@ -31,10 +34,11 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.shared.windows import WindowAttributes, simple
+from relaxpy.frontend.shared.windows import simple
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
+_NEWEST: Final = onnx_opset_version()
 converter("QuantizeLinear", domain=DOMAIN)(quantize_linear)
 converter("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
 
@@ -288,61 +292,62 @@ def gather_block_quantized(
     return R.multiply(found, blocks(rows(scales)))
 
 
-def _qlinear(op: str) -> None:
-    def convert(
-        cx: Context,
-        a: Expr,
-        a_scale: Expr,
-        a_zero: Expr | None,
-        b: Expr,
-        b_scale: Expr,
-        b_zero: Expr | None,
-        c_scale: Expr,
-        c_zero: Expr | None = None,
-    ) -> Expr:
-        left = dequantized(a, a_scale, a_zero, "float32")
-        right = dequantized(b, b_scale, b_zero, "float32")
-        value = getattr(R, op)(left, right)
-        return quantized(cx, value, c_scale, c_zero, code_of(dtype_of(a)), 1, "float32")
+def _qlinear(name: str, count: int = 1, **more: Any) -> None:
+    """Register the operator of this name on what quantised tensors stand for.
 
-    converter({"add": "QLinearAdd", "multiply": "QLinearMul"}[op], domain=DOMAIN)(convert)
+    A scale and a zero point follow each of `count` operands, and those of the result come last.
+    There are `more` attributes than the operator itself has, with these defaults.
+    """
+    plain, fewest = find("", name, _NEWEST), 3 * count + 1
+    assert plain is not None
+
+    def convert(cx: Context, *operands: Value, **attributes: Any) -> Expr:
+        if not fewest <= len(operands) <= fewest + 1:
+            raise UnsupportedError(
+                f"it has {len(operands)} operands, expected {fewest} or {fewest + 1}"
+            )
+        found: list[Any] = [x if x is None else cx.tensor(x) for x in (*operands, None)]
+        if any(scale is None for scale in (*found[1:fewest:3], found[fewest - 1])):
+            raise UnsupportedError("a scale is missing")
+        has_channels_last = attributes.pop("channels_last", 0)
+        entry = find("", name, attributes.pop("opset", _NEWEST))
+        assert entry is not None
+
+        def computed(first: Expr) -> Expr:
+            found[0] = first
+            triples = zip(found[0::3], found[1::3], found[2::3], strict=False)
+            values = [
+                cx.emit(dequantized(x, scale, zero, "float32"))
+                for x, scale, zero in islice(triples, count)
+            ]
+            value = entry.function(cx, *values, **attributes)
+            code = code_of(dtype_of(first))
+            return quantized(cx, value, found[fewest - 1], found[fewest], code, 1, "float32")
+
+        if has_channels_last:
+            return with_channels_first(cx, found[0], computed)
+        return computed(found[0])
+
+    operands = tuple(inspect.signature(convert).parameters.values())[1:2]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    added = {n: inspect.Parameter(n, keyword, default=value) for n, value in more.items()}
+    entry = replace(
+        plain,
+        function=convert,
+        since=1,
+        operands=operands,
+        attributes={**plain.attributes, **added},
+    )
+    CONVERTERS[DOMAIN, f"QLinear{name}"] = [entry]
 
 
-_qlinear("add")
-_qlinear("multiply")
-
-
-def _qlinear_unary(
-    cx: Context, x: Expr, scales: Sequence[Value], op: Callable[[Expr], Expr]
-) -> Expr:
-    """The quantised result of an operator on what a quantised tensor stands for."""
-    if not 3 <= len(scales) <= 4:
-        raise UnsupportedError(f"it has {len(scales) + 1} operands, expected 4 or 5")
-    found = [None if value is None else cx.tensor(value) for value in scales]
-    x_scale, x_zero, y_scale, y_zero = [*found, None][:4]
-    if x_scale is None or y_scale is None:
-        raise UnsupportedError("a scale is missing")
-    value = op(dequantized(x, x_scale, x_zero, "float32"))
-    return quantized(cx, value, y_scale, y_zero, code_of(dtype_of(x)), 1, "float32")
-
-
-@converter("QLinearSigmoid", domain=DOMAIN)
-def qlinear_sigmoid(cx: Context, x: Expr, *scales: Value) -> Expr:
-    return _qlinear_unary(cx, x, scales, R.sigmoid)
-
-
-@converter("QLinearLeakyRelu", domain=DOMAIN)
-def qlinear_leaky_relu(cx: Context, x: Expr, *scales: Value, alpha: float = 0.01) -> Expr:
-    return _qlinear_unary(cx, x, scales, lambda v: R.nn.leakyrelu(v, alpha))
-
-
-@converter("QLinearGlobalAveragePool", domain=DOMAIN)
-def qlinear_global_average_pool(
-    cx: Context, x: Expr, *scales: Value, channels_last: int = 0
-) -> Expr:
-    first = 1 if channels_last else 2
-    axes = list(range(first, first + rank_of(x) - 2))
-    return _qlinear_unary(cx, x, scales, lambda v: R.mean(v, axes, keepdims=True))
+for _name in ("Add", "Mul"):
+    _qlinear(_name, 2)
+for _name in ("Sigmoid", "LeakyRelu"):
+    _qlinear(_name)
+for _name in ("GlobalAveragePool", "AveragePool"):
+    _qlinear(_name, channels_last=0)
+_qlinear("Softmax", opset=inspect.Parameter.empty)
 
 
 @converter("QLinearConcat", domain=DOMAIN)
@@ -353,40 +358,6 @@ def qlinear_concat(cx: Context, y_scale: Expr, y_zero: Expr, *inputs: Expr, axis
     ]
     code = code_of(dtype_of(inputs[0]))
     return quantized(cx, R.concat(parts, axis=axis), y_scale, y_zero, code, 1, "float32")
-
-
-@converter("QLinearAveragePool", domain=DOMAIN)
-def qlinear_average_pool(
-    cx: Context,
-    x: Expr,
-    *scales: Value,
-    kernel_shape: Sequence[int],
-    ceil_mode: int = 0,
-    channels_last: int = 0,
-    count_include_pad: int = 0,
-    **spans: Unpack[WindowAttributes],
-) -> Expr:
-    def mean(values: Expr) -> Expr:
-        return average_pool(
-            cx,
-            cx.emit(values),
-            kernel_shape=kernel_shape,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-            **spans,
-        )
-
-    def pooled(images: Expr) -> Expr:
-        return _qlinear_unary(cx, images, scales, mean)
-
-    return with_channels_first(cx, x, pooled) if channels_last else pooled(x)
-
-
-@converter("QLinearSoftmax", domain=DOMAIN)
-def qlinear_softmax(cx: Context, x: Expr, *scales: Value, opset: int, axis: int = -1) -> Expr:
-    entry = find("", "Softmax", opset)
-    assert entry is not None
-    return _qlinear_unary(cx, x, scales, lambda v: entry.function(cx, cx.emit(v), axis=axis))
 
 
 @converter("QLinearWhere", domain=DOMAIN)

@@ -30,7 +30,7 @@ from relaxpy.frontend.torch.ops import counting, creation, indexing
 from relaxpy.frontend.torch.ops.creation import assertion, filled
 from relaxpy.frontend.torch.ops.elementwise import cast
 from relaxpy.frontend.torch.ops.movement import transposed
-from relaxpy.frontend.torch.ops.reduce import Axes, vector_norm
+from relaxpy.frontend.torch.ops.reduce import Axes, moments, vector_norm
 from relaxpy.frontend.torch.registry import CONVERTERS, Value
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
@@ -323,17 +323,9 @@ def variance(
     cx: Context, z: Complex, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
     """The variances of the parts have the variance as their sum."""
-    chosen = cx.axes(axes, z.re)
-    count = cx.tensor(product([shape_of(z.re)[k] for k in chosen]), dtype_of(z.re))
-    delta = 1.0 if correction is None else float(correction)
-    below = R.maximum(R.subtract(count, scalar(delta, z.re)), scalar(0.0, z.re))
-    sums, means = [], []
-    for x in (z.re, z.im):
-        centred = cx.emit(R.subtract(x, R.mean(x, chosen, True) if chosen else x))
-        squares = R.multiply(centred, centred)
-        sums.append(R.sum(squares, chosen, keepdim) if chosen else squares)
-        means.append(R.mean(x, chosen, keepdim) if chosen else x)
-    result = R.divide(R.add(*sums), below)
+    parts = [moments(cx, x, axes, correction, keepdim) for x in (z.re, z.im)]
+    sums, means = zip(*parts, strict=True)
+    result = R.add(*sums)
     name = str(cx.node.target)
     result = R.sqrt(result) if "std" in name else result
     return (result, Complex(*means)) if "_mean" in name else result

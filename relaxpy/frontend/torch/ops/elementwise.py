@@ -31,6 +31,11 @@ def _sign(x: Expr) -> Expr:
     return R.subtract(R.astype(R.greater(x, zero), dtype), R.astype(R.less(x, zero), dtype))
 
 
+#: Functions whose results are their operands.
+_NOTHING = (
+    *("positive", "clone", "alias", "detach", "detach_", "lift_fresh", "lift_fresh_copy"),
+    *("contiguous", "resolve_conj", "resolve_neg", "conj", "_conj", "real"),
+)
 #: Functions that keep the datatype.
 _SAME = {
     **{name: getattr(R, name) for name in ("abs", "square")},
@@ -38,19 +43,9 @@ _SAME = {
     "neg": R.negative,
     "bitwise_not": R.bitwise_not,
     "relu": R.nn.relu,
-    "positive": lambda x: x,
-    "clone": lambda x: x,
-    "alias": lambda x: x,
-    "detach": lambda x: x,
-    "lift_fresh_copy": lambda x: x,
-    "contiguous": lambda x: x,
-    "resolve_conj": lambda x: x,
-    "lift_fresh": lambda x: x,
-    "resolve_neg": lambda x: x,
-    "conj": lambda x: x,
-    "real": lambda x: x,
-    "_conj": lambda x: x,
-    "detach_": lambda x: x,
+    "selu": R.nn.selu,
+    "silu": R.nn.silu,
+    **dict.fromkeys(_NOTHING, lambda x: x),
 }
 #: Functions that leave integers as they are.
 _OF_FRACTIONS = {name: getattr(R, name) for name in ("ceil", "floor", "trunc")}
@@ -75,42 +70,35 @@ def _register() -> None:
         converter(name)(lambda cx, x, op=op: op(x) if is_float(x) else x)
     for name, op in _QUESTIONS.items():
         converter(name)(lambda cx, x, op=op: op(x) if is_float(x) else R.not_equal(x, x))
-    for name, op in _COMPARISONS.items():
+    for name, op in _BINARY.items():
         converter(name)(_binary(op))
-    for name, op in {"maximum": R.maximum, "minimum": R.minimum, "atan2": R.atan2, **_BITS}.items():
-        converter(name)(_binary(op))
-    converter("max.other")(_binary(R.maximum))
-    converter("min.other")(_binary(R.minimum))
     for name, op in _LOGIC.items():
         converter(name)(lambda cx, x, y, op=op: op(truth(cx, x), truth(cx, y)))
-    for name, op in {"mul": R.multiply}.items():
-        converter(name, "multiply")(_binary(op))
-    for name, (value, op) in _SUMS.items():
-        converter(name)(_scaled(op, value))
+    converter("add")(_scaled(R.add))
+    converter("sub")(_scaled(R.subtract))
 
 
-_COMPARISONS = {
+#: Functions of two operands in one datatype.
+_BINARY = {
     "eq": R.equal,
     "ne": R.not_equal,
     "lt": R.less,
     "le": R.less_equal,
     "gt": R.greater,
     "ge": R.greater_equal,
-}
-_BITS = {
-    "bitwise_and": R.bitwise_and,
-    "bitwise_or": R.bitwise_or,
-    "bitwise_xor": R.bitwise_xor,
-    "bitwise_left_shift": R.left_shift,
-    "bitwise_right_shift": R.right_shift,
-    "__and__": R.bitwise_and,
-    "__or__": R.bitwise_or,
-    "__xor__": R.bitwise_xor,
-    "__lshift__": R.left_shift,
-    "__rshift__": R.right_shift,
+    **dict.fromkeys(("mul", "multiply"), R.multiply),
+    "floor_divide": R.floor_divide,
+    "remainder": R.floor_mod,
+    "atan2": R.atan2,
+    **dict.fromkeys(("maximum", "max.other"), R.maximum),
+    **dict.fromkeys(("minimum", "min.other"), R.minimum),
+    **dict.fromkeys(("bitwise_and", "__and__"), R.bitwise_and),
+    **dict.fromkeys(("bitwise_or", "__or__"), R.bitwise_or),
+    **dict.fromkeys(("bitwise_xor", "__xor__"), R.bitwise_xor),
+    **dict.fromkeys(("bitwise_left_shift", "__lshift__"), R.left_shift),
+    **dict.fromkeys(("bitwise_right_shift", "__rshift__"), R.right_shift),
 }
 _LOGIC = {"logical_and": R.logical_and, "logical_or": R.logical_or, "logical_xor": R.logical_xor}
-_SUMS = {"add": (1, R.add), "sub": (1, R.subtract)}
 
 
 def operands(cx: Context, x: Value, y: Value) -> tuple[Expr, Expr]:
@@ -127,10 +115,10 @@ def _binary(op: Any) -> Callable[..., Expr]:
     return convert
 
 
-def _scaled(op: Any, one: float) -> Callable[..., Expr]:
+def _scaled(op: Any) -> Callable[..., Expr]:
     def convert(cx: Context, x: Value, y: Value, *, alpha: Value = 1) -> Expr:
         a, b = operands(cx, x, y)
-        if alpha != one:
+        if alpha != 1:
             b = R.multiply(b, cx.tensor(alpha, dtype_of(b)))
         if dtype_of(a) == "bool":
             return R.logical_or(a, b)
@@ -161,11 +149,6 @@ def div(cx: Context, x: Value, y: Value, *, rounding_mode: str | None = None) ->
     return truncated(a, b)
 
 
-@converter("floor_divide")
-def floor_divide(cx: Context, x: Value, y: Value) -> Expr:
-    return R.floor_divide(*operands(cx, x, y))
-
-
 def truncated(a: Expr, b: Expr) -> Expr:
     """a / b rounded towards zero."""
     return R.trunc(R.divide(a, b)) if is_float(a) else tensors.truncated(a, b)
@@ -175,11 +158,6 @@ def truncated(a: Expr, b: Expr) -> Expr:
 def fmod(cx: Context, x: Value, y: Value) -> Expr:
     a, b = operands(cx, x, y)
     return R.mod(a, b) if is_float(a) else R.subtract(a, R.multiply(truncated(a, b), b))
-
-
-@converter("remainder")
-def remainder(cx: Context, x: Value, y: Value) -> Expr:
-    return R.floor_mod(*operands(cx, x, y))
 
 
 @converter("pow", "float_power")
@@ -268,18 +246,13 @@ def masked_fill(cx: Context, x: Expr, mask: Expr, value: Value) -> Expr:
     return R.where(truth(cx, mask), cx.tensor(value, dtype_of(x)), x)
 
 
-@converter("clamp", "clip")
+@converter("clamp", "clip", "clamp_min")
 def clamp(cx: Context, x: Expr, low: Value = None, high: Value = None) -> Expr:
     dtype = cx.result_dtype()
     y = cx.tensor(x, dtype)
     if low is not None:
         y = R.maximum(y, cx.tensor(low, dtype))
     return y if high is None else R.minimum(y, cx.tensor(high, dtype))
-
-
-@converter("clamp_min")
-def clamp_min(cx: Context, x: Expr, low: Value) -> Expr:
-    return clamp(cx, x, low)
 
 
 @converter("clamp_max")
@@ -312,19 +285,9 @@ def elu(cx: Context, x: Expr, alpha: float = 1.0, scale: float = 1.0, inner: flo
     return R.where(R.greater(x, scalar(0.0, x)), positive, negative)
 
 
-@converter("selu")
-def selu(cx: Context, x: Expr) -> Expr:
-    return R.nn.selu(x)
-
-
 @converter("gelu")
 def gelu(cx: Context, x: Expr, *, approximate: str = "none") -> Expr:
     return R.nn.gelu_tanh(x) if approximate == "tanh" else R.nn.gelu(x)
-
-
-@converter("silu")
-def silu(cx: Context, x: Expr) -> Expr:
-    return R.nn.silu(x)
 
 
 @converter("softplus")

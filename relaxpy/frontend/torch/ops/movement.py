@@ -33,9 +33,12 @@ def reshape(cx: Context, x: Expr, *rest: Value) -> Expr:
 
 def to_shape(cx: Context, x: Expr, sizes: Sequence[Size]) -> Expr:
     """`x` in this shape, unless it has it."""
+    return x if _is_shape(cx, x, sizes) else reshaped(x, sizes)
+
+
+def _is_shape(cx: Context, x: Expr, sizes: Sequence[Size]) -> bool:
     old = shape_of(x)
-    same = len(old) == len(sizes) and all(map(cx.importer.symbols.equal, old, sizes))
-    return x if same else reshaped(x, sizes)
+    return len(old) == len(sizes) and all(map(cx.importer.symbols.equal, old, sizes))
 
 
 @converter("permute", "permute_copy")
@@ -85,9 +88,7 @@ def squeeze(cx: Context, x: Expr, axes: int | Sequence[int] | None = None) -> Ex
 @converter("expand", "expand_copy", "expand_as", "broadcast_to")
 def expand(cx: Context, x: Expr, *rest: Value) -> Expr:
     sizes = cx.result_shape()
-    old = shape_of(x)
-    same = len(old) == len(sizes) and all(map(cx.importer.symbols.equal, old, sizes))
-    return x if same else R.broadcast_to(x, tuple(sizes))
+    return x if _is_shape(cx, x, sizes) else R.broadcast_to(x, tuple(sizes))
 
 
 @converter("repeat")
@@ -240,15 +241,13 @@ def sections(cx: Context, x: Expr, axis: int, sizes: Sequence[Size]) -> list[Exp
     return parts
 
 
-@converter("split.Tensor", "split.sizes", "split_with_sizes", "chunk", "tensor_split.sections")
+@converter(
+    *("split.Tensor", "split.sizes", "split_with_sizes", "chunk", "tensor_split.sections"),
+    *("split_copy.Tensor", "split_with_sizes_copy", "unsafe_chunk", "unsafe_split.Tensor"),
+)
 def split(cx: Context, x: Expr, sizes: Value, axis: int = 0) -> list[Expr]:
     at = cx.axis(axis, x)
     return sections(cx, x, at, [cx.sizes(part.shape)[at] for part in cx.meta()])
-
-
-@converter("split_copy.Tensor", "split_with_sizes_copy", "unsafe_chunk", "unsafe_split.Tensor")
-def split_copy(cx: Context, x: Expr, sizes: Value, axis: int = 0) -> list[Expr]:
-    return split(cx, x, sizes, axis)
 
 
 @converter("unbind.int", "unbind_copy.int")
@@ -319,29 +318,10 @@ def unfold(cx: Context, x: Expr, axis: int, size: int, step: int) -> Expr:
     return cx.te(unfold, x)
 
 
-@converter("constant_pad_nd")
-def constant_pad(cx: Context, x: Expr, widths: Sequence[Any], value: Value = 0) -> Expr:
-    return _padded(cx, x, widths, "constant", value)
-
-
 @converter("pad")
 def pad(
     cx: Context, x: Expr, widths: Sequence[Any], mode: str = "constant", value: Value = None
 ) -> Expr:
-    return _padded(cx, x, widths, mode, value)
-
-
-@converter("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def reflection_pad(cx: Context, x: Expr, widths: Sequence[Any]) -> Expr:
-    return _padded(cx, x, widths, "reflect", 0)
-
-
-@converter("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def replication_pad(cx: Context, x: Expr, widths: Sequence[Any]) -> Expr:
-    return _padded(cx, x, widths, "replicate", 0)
-
-
-def _padded(cx: Context, x: Expr, widths: Sequence[Any], mode: str, value: Value) -> Expr:
     """Padded in front and behind; the widths are for the last axis first, negative ones crop."""
     rank = rank_of(x)
     pads: list[Any] = [0] * (2 * rank)
@@ -352,6 +332,21 @@ def _padded(cx: Context, x: Expr, widths: Sequence[Any], mode: str, value: Value
     elif value is not None and not isinstance(value, int | float):
         value = cx.tensor(value, dtype_of(x))
     return padded(cx, x, pads, mode, value)
+
+
+@converter("constant_pad_nd")
+def constant_pad(cx: Context, x: Expr, widths: Sequence[Any], value: Value = 0) -> Expr:
+    return pad(cx, x, widths, "constant", value)
+
+
+@converter("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def reflection_pad(cx: Context, x: Expr, widths: Sequence[Any]) -> Expr:
+    return pad(cx, x, widths, "reflect", 0)
+
+
+@converter("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def replication_pad(cx: Context, x: Expr, widths: Sequence[Any]) -> Expr:
+    return pad(cx, x, widths, "replicate", 0)
 
 
 @converter("tril", "triu")

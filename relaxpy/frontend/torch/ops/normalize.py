@@ -45,6 +45,15 @@ def _moments(x: Expr, axes: Sequence[int]) -> tuple[Expr, Expr]:
     return mean, R.mean(R.multiply(centred, centred), list(axes), True)
 
 
+def _affine(
+    x: Expr, sizes: Sequence[Size], weight: Expr | None, bias: Expr | None
+) -> tuple[Expr, Expr, dict[str, bool]]:
+    """What normalised elements are multiplied by, what is added, and whether each is given."""
+    gamma = weight if weight is not None else R.ones(tuple(sizes), dtype_of(x))
+    beta = bias if bias is not None else R.zeros(tuple(sizes), dtype_of(x))
+    return gamma, beta, {"center": bias is not None, "scale": weight is not None}
+
+
 @converter("layer_norm")
 def layer_norm(
     cx: Context,
@@ -56,11 +65,8 @@ def layer_norm(
 ) -> Expr:
     axes = list(range(-len(shape), 0))
     sizes = shape_of(x)[axes[0] :]
-    gamma = weight if weight is not None else R.ones(tuple(sizes), dtype_of(x))
-    beta = bias if bias is not None else R.zeros(tuple(sizes), dtype_of(x))
-    return R.nn.layer_norm(
-        x, gamma, beta, axes, eps, center=bias is not None, scale=weight is not None
-    )
+    gamma, beta, options = _affine(x, sizes, weight, bias)
+    return R.nn.layer_norm(x, gamma, beta, axes, eps, **options)
 
 
 @converter("native_layer_norm")
@@ -83,7 +89,7 @@ def rms_norm(
 ) -> Any:
     epsilon = torch.finfo(getattr(torch, dtype_of(x))).eps if eps is None else eps
     axes = list(range(rank_of(x) - len(shape), rank_of(x)))
-    gamma = weight if weight is not None else R.ones(tuple(shape_of(x)[axes[0] :]), dtype_of(x))
+    gamma, _, _ = _affine(x, shape_of(x)[axes[0] :], weight, None)
     y = R.nn.rms_norm(x, gamma, axes, epsilon)
     if "_fused" not in str(cx.node.target):
         return y
@@ -101,13 +107,9 @@ def group_norm(
     bias: Expr | None = None,
     eps: float = 1e-5,
 ) -> Expr:
-    channels = shape_of(x)[1]
-    gamma = weight if weight is not None else R.ones((channels,), dtype_of(x))
-    beta = bias if bias is not None else R.zeros((channels,), dtype_of(x))
+    gamma, beta, options = _affine(x, [shape_of(x)[1]], weight, bias)
     axes = list(range(2, rank_of(x)))
-    return R.nn.group_norm(
-        x, gamma, beta, groups, 1, axes, eps, center=bias is not None, scale=weight is not None
-    )
+    return R.nn.group_norm(x, gamma, beta, groups, 1, axes, eps, **options)
 
 
 @converter("instance_norm")
@@ -163,11 +165,10 @@ def _by_statistics(
     factor = R.rsqrt(R.add(R.astype(variance, wide), scalar(eps, R.zeros((), wide))))
     centred = R.subtract(R.astype(x, wide), _channels(x, R.astype(mean, wide)))
     y = R.multiply(centred, _channels(x, factor))
-    shape: list[Size] = [1, -1, *[1] * (rank_of(x) - 2)]
     if weight is not None:
-        y = R.multiply(y, R.reshape(as_dtype(weight, dtype_of(y)), shape))
+        y = R.multiply(y, _channels(x, as_dtype(weight, dtype_of(y))))
     if bias is not None:
-        y = R.add(y, R.reshape(as_dtype(bias, dtype_of(y)), shape))
+        y = R.add(y, _channels(x, as_dtype(bias, dtype_of(y))))
     return as_dtype(y, dtype_of(x))
 
 
@@ -197,23 +198,10 @@ def inference_norm(
     x: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, variance: Expr, eps: float
 ) -> Expr:
     """Batch normalisation by given statistics."""
-    channels = (shape_of(x)[1],)
-    gamma = weight if weight is not None else R.ones(channels, dtype_of(x))
-    beta = bias if bias is not None else R.zeros(channels, dtype_of(x))
+    gamma, beta, options = _affine(x, [shape_of(x)[1]], weight, bias)
     if len({dtype_of(item) for item in (x, gamma, beta, mean, variance)}) > 1:
         return _by_statistics(x, mean, variance, weight, bias, eps)
-    result = R.nn.batch_norm(
-        x,
-        gamma,
-        beta,
-        mean,
-        variance,
-        1,
-        eps,
-        center=bias is not None,
-        scale=weight is not None,
-        training=False,
-    )
+    result = R.nn.batch_norm(x, gamma, beta, mean, variance, 1, eps, training=False, **options)
     return result[0]
 
 

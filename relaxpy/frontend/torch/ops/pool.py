@@ -50,29 +50,10 @@ def _windows(
     return Windows.of(x, sizes, strides, each(dilation, count), [*pads, *pads], "NOTSET")
 
 
-def _maxima(
-    cx: Context,
-    x: Expr,
-    kernel: Ints,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    ceil: bool,
-    *,
-    indices: bool,
-) -> tuple[Expr, Expr | None]:
-    """The greatest elements of windows, and their numbers in each channel."""
-    count = _spatial(cx)
-    data = _batched(x, count)
-    windows = _windows(data, count, kernel, stride, padding, dilation)
-    y = pooled(cx, MAXIMA, data, windows, ceil=ceil, inside=False)
-    places = None
-    if indices:
-        places = max_indices(cx, data, windows, ceil=ceil, by_columns=False, by_channel=True)
-    return y, places
-
-
-@converter("max_pool1d", "max_pool2d", "max_pool3d")
+@converter(
+    *("max_pool1d", "max_pool2d", "max_pool3d"),
+    *("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices"),
+)
 def max_pool(
     cx: Context,
     x: Expr,
@@ -81,25 +62,18 @@ def max_pool(
     padding: Ints = 0,
     dilation: Ints = 1,
     ceil: bool = False,
-) -> Expr:
-    y, _ = _maxima(cx, x, kernel, stride, padding, dilation, ceil, indices=False)
-    return to_shape(cx, y, cx.result_shape())
-
-
-@converter("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
-def max_pool_with_indices(
-    cx: Context,
-    x: Expr,
-    kernel: Ints,
-    stride: Ints = (),
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil: bool = False,
-) -> tuple[Expr, Expr]:
-    used = cx.uses(1)
-    y, places = _maxima(cx, x, kernel, stride, padding, dilation, ceil, indices=used)
-    shape = cx.result_shape(1)
-    numbers = R.zeros(tuple(shape), "int64") if places is None else to_shape(cx, places, shape)
+) -> Expr | tuple[Expr, Expr]:
+    """The greatest elements of windows, and their numbers in each channel."""
+    count = _spatial(cx)
+    data = _batched(x, count)
+    windows = _windows(data, count, kernel, stride, padding, dilation)
+    y = pooled(cx, MAXIMA, data, windows, ceil=ceil, inside=False)
+    if "_with_indices" not in str(cx.node.target):
+        return to_shape(cx, y, cx.result_shape())
+    numbers = R.zeros(tuple(cx.result_shape(1)), "int64")
+    if cx.uses(1):
+        places = max_indices(cx, data, windows, ceil=ceil, by_columns=False, by_channel=True)
+        numbers = to_shape(cx, places, cx.result_shape(1))
     return to_shape(cx, y, cx.result_shape(0)), numbers
 
 

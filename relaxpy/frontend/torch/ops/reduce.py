@@ -78,9 +78,18 @@ def max_dim(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[Exp
     return values, (R.argmin if least else R.argmax)(y, at, keepdim)
 
 
-def _count(cx: Context, x: Expr, axes: Sequence[int]) -> Any:
-    sizes = shape_of(x)
-    return product([sizes[k] for k in axes])
+def moments(
+    cx: Context, x: Expr, axes: Axes, correction: float | None, keepdim: bool
+) -> tuple[Expr, Expr]:
+    """The variance of elements along axes, and their mean."""
+    chosen, sizes = cx.axes(axes, x), shape_of(x)
+    delta = 1.0 if correction is None else float(correction)
+    centred = R.subtract(x, R.mean(x, chosen, True) if chosen else x)
+    squares = R.multiply(centred, centred)
+    above = R.sum(squares, chosen, keepdim) if chosen else squares
+    count = cx.tensor(product([sizes[k] for k in chosen]), dtype_of(x))
+    below = R.maximum(R.subtract(count, scalar(delta, x)), scalar(0.0, x))
+    return R.divide(above, below), R.mean(x, chosen, keepdim) if chosen else x
 
 
 @converter("var.correction", "std.correction", "var_mean.correction", "std_mean.correction")
@@ -88,20 +97,9 @@ def variance(
     cx: Context, x: Expr, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
     name = str(cx.node.target)
-    chosen = cx.axes(axes, x)
-    delta = 1 if correction is None else correction
-    mean_kept = R.mean(x, chosen, True) if chosen else x
-    centred = R.subtract(x, mean_kept)
-    squares = R.multiply(centred, centred)
-    above = R.sum(squares, chosen, keepdim) if chosen else squares
-    count = cx.tensor(_count(cx, x, chosen), dtype_of(x))
-    below = R.maximum(R.subtract(count, scalar(float(delta), x)), scalar(0.0, x))
-    result = R.divide(above, below)
-    if "std" in name:
-        result = R.sqrt(result)
-    if "_mean" not in name:
-        return result
-    return result, R.mean(x, chosen, keepdim) if chosen else x
+    result, mean = moments(cx, x, axes, correction, keepdim)
+    result = R.sqrt(result) if "std" in name else result
+    return (result, mean) if "_mean" in name else result
 
 
 @converter("linalg_vector_norm")

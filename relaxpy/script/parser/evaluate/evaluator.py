@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from relaxpy.entry import argument_node, node_about
+from relaxpy.entry import argument_node, last_name, node_about
 from relaxpy.errors import (
     MissingArgumentError,
     MisuseError,
@@ -35,7 +35,6 @@ from relaxpy.script.language.wording import (
     construct,
     construct_hint,
     describe,
-    last_name,
     library_hint,
     member_hint,
     number_hint,

@@ -5,17 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 
+from relaxpy.entry import last_name
 from relaxpy.errors import ParseError, close_names
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
 from relaxpy.script.language.namespaces import offers, public_names
-from relaxpy.script.language.wording import (
-    attribute_hint,
-    describe,
-    last_name,
-    member_hint,
-    operators_called,
-)
+from relaxpy.script.language.wording import attribute_hint, describe, member_hint, operators_called
 from relaxpy.script.parser.source.scope import ModuleRef, Scope
 from relaxpy.script.parser.source.text import Program
 

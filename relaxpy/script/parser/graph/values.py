@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
+from relaxpy.entry import last_name
 from relaxpy.errors import MisuseError, ParseError, ParseNameError, RelaxpyError, Span
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
@@ -41,7 +42,6 @@ from relaxpy.script.language.wording import (
     as_parse_error,
     describe,
     index_hint,
-    last_name,
     number_hint,
     operators_called,
     shown,

@@ -12,7 +12,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.frontend.nn.core import Object, Tensor, current_builder
 from relaxpy.ir.relax.frontend.nn.llm.position_embedding import llama_rope_with_position_map
-from relaxpy.ir.relax.frontend.nn.llm.sequence_attention import attention_of_rows
+from relaxpy.ir.relax.frontend.nn.llm.sequence_attention import attention_of_rows, heads_of_each
 from relaxpy.ir.relax.op.call import call_dps_packed, call_pure_packed
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -315,12 +315,7 @@ class TIRPagedKVCache(PagedKVCache):
         sliding_window_size: int = -1,
         layer_sliding_window_size: int = 1024,
     ) -> None:
-        if num_key_value_heads < 1 or num_attention_heads % num_key_value_heads:
-            raise MisuseError(
-                f"{num_attention_heads} heads of queries cannot share {num_key_value_heads} heads "
-                "of keys and values",
-                about=num_key_value_heads,
-            )
+        group = heads_of_each(num_attention_heads, num_key_value_heads)
         if not DataType(dtype).is_float:
             raise MisuseError(f"keys and values of a cache are floats, found {dtype}", about=dtype)
         is_one = isinstance(attn_kind, (str, int))
@@ -352,7 +347,6 @@ class TIRPagedKVCache(PagedKVCache):
                 rotary_dim - rotary_dim % 2 if rope_mode == RopeMode.NONE else rotary_dim,
             )
             split_rotary = current_builder().add_func(rotate, "tir_split_rotary")
-            group = num_attention_heads // num_key_value_heads
             func = attention_of_rows(num_key_value_heads, group, qk_head_dim, v_head_dim, dtype)
             attention = kernel("attention_of_rows", func)
         else:

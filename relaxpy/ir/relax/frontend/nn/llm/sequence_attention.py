@@ -19,6 +19,19 @@ _LEAST = intrin.min_value("float32")
 _LOG2_E = math.log2(math.e)
 
 
+def heads_of_each(queries: int, keys: int) -> int:
+    """How many heads of queries share one of keys and values.
+
+    Errors:
+        MisuseError (also ValueError): their numbers do not go together.
+    """
+    if keys < 1 or queries % keys:
+        raise MisuseError(
+            f"{queries} heads of queries cannot share {keys} heads of keys and values", about=keys
+        )
+    return queries // keys
+
+
 @user_facing
 def _attention_sequence_prefill(
     h_kv: int,
@@ -42,14 +55,10 @@ def _attention_sequence_prefill(
     Errors:
         MisuseError (also ValueError): the heads of queries cannot share those of keys.
     """
-    if h_kv < 1 or h_q % h_kv:
-        raise MisuseError(
-            f"{h_q} heads of queries cannot share {h_kv} heads of keys and values", about=h_kv
-        )
+    group = heads_of_each(h_q, h_kv)
     batch, rows, size = (tir.SizeVar(name, "int64") for name in ("batch_size", "qo_len", "kv_len"))
     q = te.placeholder((batch, rows, h_q, d), dtype, "q")
     k, v = (te.placeholder((batch, size, h_kv, d), dtype, name) for name in ("k", "v"))
-    group = h_q // h_kv
     e, j = te.reduce_axis((0, d), "e"), te.reduce_axis((0, size), "j")
     products = te.compute(
         (batch, h_q, rows, size),

@@ -9,6 +9,7 @@ from typing import Any
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.frontend.nn.llm.position_embedding import Rotary, kernel_of
+from relaxpy.ir.relax.frontend.nn.llm.sequence_attention import heads_of_each
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -56,17 +57,14 @@ class _Trees:
     def __init__(
         self, h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any]
     ) -> None:
-        if h_kv < 1 or h_q % h_kv:
-            raise MisuseError(
-                f"{h_q} heads of queries cannot share {h_kv} heads of keys and values", about=h_kv
-            )
+        self.group = heads_of_each(h_q, h_kv)
         if rope_scaling.get("rope_type") in {"yarn", "longrope"}:
             raise MisuseError(
                 f"a kernel whose theta is an argument cannot rotate by {rope_scaling['rope_type']}",
                 hint="rotate queries and keys before, by llama_rope_with_position_map",
                 about=rope_scaling,
             )
-        self.h_kv, self.h_q, self.d, self.dtype = h_kv, h_q, d, dtype
+        self.h_q, self.d, self.dtype = h_q, d, dtype
         self.rows, self.starts, self.nodes = (
             tir.SizeVar(name, "int64") for name in ("qo_len", "batch_size_plus_1", "tree_size")
         )
@@ -130,12 +128,11 @@ class _Trees:
 
         there = _computed((slots,), is_there, name="there")
         e = te.reduce_axis((0, self.d), "e")
-        group = self.h_q // self.h_kv
         products = _computed(
             (self.h_q, self.rows, slots),
             lambda h, i, s: reduce.sum(
                 ops.cast_to(self.query[i, h, e], "float32")
-                * ops.cast_to(k[s, h // group, e], "float32"),
+                * ops.cast_to(k[s, h // self.group, e], "float32"),
                 e,
             ),
             name="products",
@@ -176,7 +173,7 @@ class _Trees:
         mixed = _computed(
             (self.h_q, self.rows, self.d),
             lambda h, i, c: reduce.sum(
-                weights[h, i, j] * ops.cast_to(v[j, h // group, c], "float32"), j
+                weights[h, i, j] * ops.cast_to(v[j, h // self.group, c], "float32"), j
             ),
             name="mixed",
         )

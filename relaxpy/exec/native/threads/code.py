@@ -1,0 +1,106 @@
+"""Native code that belongs to the process: its functions, and the variables that they share."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection
+from typing import Any, Final, TypeAlias
+
+from relaxpy.exec.native.llvm.function import (
+    BOOL,
+    I64,
+    POINTER,
+    VOID,
+    Carried,
+    Function,
+    Operand,
+    Type,
+    Value,
+)
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
+
+Write: TypeAlias = Callable[..., Value | None]
+
+
+class Code:
+    """Functions by name, and the initial values of variables, such as `i64 0, align 64`."""
+
+    def __init__(self, **variables: str) -> None:
+        self.variables: Final = variables
+        self._functions: dict[str, tuple[Type, tuple[Type, ...], Write]] = {}
+
+    def function(self, result: Type, *params: Type) -> Callable[[Write], Write]:
+        """Enter the function that another one writes, and returns the result of, by its name."""
+
+        def enter(write: Write) -> Write:
+            self._functions[write.__name__.lstrip("_")] = result, params, write
+            return write
+
+        return enter
+
+    def object(self) -> bytes:
+        """The object file."""
+        module = Module(host().triple, host().vector_bits)
+        module.add_text("\n".join(f"@{name} = global {v}" for name, v in self.variables.items()))
+        for name, (result, params, write) in self._functions.items():
+            f = module.function(name, [(t, f"p{n}") for n, t in enumerate(params)], result)
+            f.ret(write(f, *f.params))
+        return compile_object(slow=module.text())
+
+    def linked(self, functions: Collection[str]) -> Library:
+        """The addresses of some functions and of all variables."""
+        return link_object(self.object(), [*functions, *self.variables])
+
+    def set(self, library: Library, name: str, value: int) -> None:
+        """Set a variable that is an integer or an address."""
+        size = 4 if self.variables[name].startswith("i32") else 8
+        ctypes.memmove(library[name], value.to_bytes(size, "little"), size)
+
+
+def at(f: Function, name: str) -> Value:
+    """The address of a variable or a function."""
+    return Value(f, POINTER, f"@{name}")
+
+
+def read(f: Function, name: str, type: Type = I64) -> Value:
+    """The value of a variable."""
+    return f.load(type, at(f, name))
+
+
+def add(f: Function, name: str, more: Operand) -> Value:
+    """The value of a variable after an addition."""
+    value = read(f, name) + more
+    f.store(value, at(f, name))
+    return value
+
+
+def invoke(f: Function, name: str, result: Type, *args: Value, params: str = "") -> Value:
+    """The result of the function at an address in a variable; `params` if their number varies."""
+    text = f"call {result} {params} {read(f, name, POINTER).name}({', '.join(map(str, args))})"
+    if result != VOID:
+        return f.new(result, text)
+    f.put(text)
+    return Value(f, VOID, "")
+
+
+def exchanged(f: Function, name: str, old: Value, new: Value, order: str) -> Value:
+    """Whether a variable was `old`, and is `new` now."""
+    pair = f.new(old.type, f"cmpxchg {at(f, name)}, {old}, {new} {order} monotonic")
+    return f.new(BOOL, f"extractvalue {{ {old.type}, i1 }} {pair.name}, 1")
+
+
+def repeat(f: Function, condition: Callable[[], Value], body: Callable[[], object]) -> None:
+    """Run `body` as long as a condition holds."""
+
+    def iteration() -> Carried:
+        body()
+        return ()
+
+    f.while_loop((), condition, iteration)
+
+
+def address_of(function: Any) -> int:
+    """The address of a function of a library."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
