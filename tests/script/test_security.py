@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import relaxpy
-from relaxpy.errors import MAX_LINE, Diagnostic, ParseError, RelaxpyError, StructInfoError
+from relaxpy.diagnostics import MAX_LINE
+from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, StructInfoError
 from relaxpy.nearest import nearest
 from relaxpy.script import from_source, relax as R
 from relaxpy.script.language import wording

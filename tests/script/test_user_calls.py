@@ -45,11 +45,11 @@ REVIEWED = {
         "Deferred.__getattr__": "what a decorator made of a function of the user's own",
         "parse_class": "the names in a class of the user's own",
     },
+    "parser/evaluate/conditions.py": {"computed": "ops.all_of and its like"},
     "parser/evaluate/displays.py": {"unpack": "the reader that binds a name"},
     "parser/evaluate/evaluator.py": {
         "Evaluator.value": "the evaluator's method for a kind of expression",
         "Evaluator.invoke": "the evaluator's method for a built-in function",
-        "Evaluator._prim": "ops.all_of and its like",
     },
     "language/records.py": {
         "Form.__init__": "a field of a record",
@@ -93,6 +93,7 @@ REVIEWED = {
     "parser/source/scope.py": {"": "Python's built-in functions, by the names in a list"},
     "parser/graph/signature.py": {"SignatureReader.variable": "a class of variables"},
     "parser/source/text.py": {
+        "Program.error": "a class of errors",
         "parse_text": "an iterator over lines",
         "_compiled_lines": "what `python -c` or the prompt runs, compiled to be compared",
     },

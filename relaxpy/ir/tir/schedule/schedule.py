@@ -24,64 +24,22 @@ from relaxpy.ir.tir.schedule import (
     partition,
     reduction,
     reindex,
-    relations,
     rolling,
 )
+from relaxpy.ir.tir.schedule.parts import NamedParts
 from relaxpy.ir.tir.schedule.sampling import Location, SamplingKernels
 from relaxpy.ir.tir.schedule.scheduled import primitive
-from relaxpy.ir.tir.schedule.state import child_blocks, refused
+from relaxpy.ir.tir.schedule.state import refused
 from relaxpy.ir.tir.schedule.trace import BlockRV, LoopRV
 from relaxpy.ir.tir.stmt import For, ForKind
 
 
-class Schedule(SamplingKernels):
+class Schedule(NamedParts, SamplingKernels):
     """Kernels, and primitives that transform them without a change of their values.
 
     A primitive whose conditions do not hold raises a ScheduleError and leaves the kernels as they
     are. Names of blocks and loops stay valid until the block or loop is gone.
     """
-
-    @primitive
-    def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
-        """Return the block with a name. Errors: ScheduleError for none or several."""
-        state = self._state(func_name)
-        return self._block_rv(state, relations.block_named(state, name))
-
-    @primitive
-    def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
-        """Return the block with a name; see `get_block`."""
-        state = self._state(func_name)
-        return self._block_rv(state, relations.block_named(state, name))
-
-    @primitive
-    def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
-        """Return the loops around a block inside of its scope, outermost first."""
-        state, node = self._block(block)
-        return [self._loop_rv(state, loop) for loop in state.loops(node)]
-
-    @primitive
-    def get_child_blocks(self, block_or_loop: BlockRV | LoopRV | str) -> list[BlockRV]:
-        """Return the blocks directly inside of a block or loop."""
-        state, node = self._either(block_or_loop)
-        return [self._block_rv(state, realize.block) for realize in child_blocks(node)]
-
-    @primitive
-    def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks of the same scope that write what the block reads."""
-        state, node = self._block(block)
-        return [self._block_rv(state, b) for b in relations.producers(state, node)]
-
-    @primitive
-    def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks of the same scope that read what the block writes."""
-        state, node = self._block(block)
-        return [self._block_rv(state, b) for b in relations.consumers(state, node)]
-
-    @primitive
-    def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks in a scope that write a buffer which is not allocated in it."""
-        state, node = self._block(scope_block)
-        return [self._block_rv(state, b) for b in relations.outputs(state, node)]
 
     @primitive
     def split(

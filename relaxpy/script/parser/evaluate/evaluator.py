@@ -23,7 +23,7 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr
-from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BY_ELEMENT, Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.eager import is_helper
@@ -31,7 +31,6 @@ from relaxpy.script.language.wording import (
     array_hint,
     as_parse_error,
     binding_hint,
-    chain_hint,
     construct,
     construct_hint,
     describe,
@@ -42,7 +41,7 @@ from relaxpy.script.language.wording import (
     shown,
     truth_hint,
 )
-from relaxpy.script.parser.evaluate import displays, user_calls
+from relaxpy.script.parser.evaluate import conditions, displays, user_calls
 from relaxpy.script.parser.evaluate.builtin_calls import (
     REPLACEMENTS,
     attribute_node,
@@ -50,16 +49,7 @@ from relaxpy.script.parser.evaluate.builtin_calls import (
     with_key,
 )
 from relaxpy.script.parser.evaluate.call_faults import raised_at, signature_fault
-from relaxpy.script.parser.evaluate.comparisons import (
-    check_index,
-    check_lookup,
-    contains,
-    equal,
-    fold_condition,
-    identical,
-    is_runtime_value,
-    negated_if,
-)
+from relaxpy.script.parser.evaluate.comparisons import check_index, check_lookup
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.unknown_names import namespace_hint, unknown_attribute
@@ -93,24 +83,6 @@ _UNARY: dict[type[ast.unaryop], tuple[Callable[[Any], object], str]] = {
     ast.UAdd: (operator.pos, "+"),
     ast.Invert: (operator.invert, "~"),
 }
-_COMPARE: dict[type[ast.cmpop], tuple[Callable[[Any, Any], object], str]] = {
-    ast.Eq: (operator.eq, "=="),
-    ast.NotEq: (operator.ne, "!="),
-    ast.Lt: (operator.lt, "<"),
-    ast.LtE: (operator.le, "<="),
-    ast.Gt: (operator.gt, ">"),
-    ast.GtE: (operator.ge, ">="),
-    ast.Is: (identical, "is"),
-    ast.IsNot: (identical, "is not"),
-    ast.In: (contains, "in"),
-    ast.NotIn: (contains, "not in"),
-}
-_MEMBERSHIP = ("in", "not in")
-_EQUALITY = ("==", "!=")
-_IDENTITY = ("is", "is not")
-_ORDER: dict[str, type[tir.CmpExpr]] = {"<": tir.LT, "<=": tir.LE, ">": tir.GT, ">=": tir.GE}
-
-
 #: How a program imports the namespaces by their usual names.
 NAMESPACES: Mapping[str, str] = {
     name: f"write from relaxpy.script import {module} as {name}"
@@ -138,11 +110,9 @@ class Evaluator:
             ast.Subscript: self._subscript,
             ast.BinOp: self._binop,
             ast.UnaryOp: self._unaryop,
-            ast.Compare: self._compare,
-            ast.BoolOp: self._boolop,
-            ast.IfExp: self._ifexp,
             ast.Slice: self._slice,
             **{kind: partial(read, self) for kind, read in displays.READERS.items()},
+            **{kind: partial(read, self) for kind, read in conditions.READERS.items()},
         }
 
     def value(self, node: ast.expr) -> Any:
@@ -492,7 +462,7 @@ class Evaluator:
             if result is not MISSING:
                 return result
             if isinstance(operand, PrimExpr):
-                return self._prim(node, ops.logical_not, operand)
+                return conditions.computed(self, node, ops.logical_not, operand)
             return not self.truth(operand, node.operand, node)
         function, sign = _UNARY[type(node.op)]
         try:
@@ -505,93 +475,6 @@ class Evaluator:
             hint = BY_ELEMENT if isinstance(operand, Buffer) else None
             message = f"{sign} is not defined on {describe(operand)}"
             raise self.error(node, message, hint=hint) from None
-
-    def _compare(self, node: ast.Compare) -> object:
-        left = self.value(node.left)
-        result: object = True
-        for kind, comparator in zip(node.ops, node.comparators, strict=True):
-            right = self.value(comparator)
-            function, sign = _COMPARE[type(kind)]
-            step = self._comparison(node, function, sign, left, right)
-            if isinstance(step, PrimExpr) and isinstance(result, (PrimExpr, bool)):
-                result = step if result is True else self._prim(node, ops.all_of, result, step)
-            elif result is True:
-                result = step
-            elif isinstance(step, Expr) or isinstance(result, Expr):
-                raise self.error(node, "compare two tensors at a time", hint=chain_hint(node))
-            else:
-                result = self._prim(node, ops.all_of, result, step)
-            if not isinstance(result, Node) and not self.truth(result, node):
-                return result
-            left = right
-        return result
-
-    def _comparison(
-        self,
-        node: ast.Compare,
-        function: Callable[[Any, Any], object],
-        sign: str,
-        left: Any,
-        right: Any,
-    ) -> object:
-        try:
-            left, right = self.operand(left), self.operand(right)
-            result = self.on_binary(sign, left, right)
-            if result is not MISSING:
-                return result
-            self.guard.binary(sign, left, right, node, self)
-            if sign in _MEMBERSHIP:
-                return negated_if(sign == "not in", contains(right, left))
-            if sign in _IDENTITY:
-                return identical(left, right) != (sign == "is not")
-            tensors = isinstance(left, Expr) or isinstance(right, Expr)
-            if sign in _EQUALITY and not tensors and is_runtime_value([left, right]):
-                return negated_if(sign == "!=", equal(left, right))
-            if sign in _ORDER and isinstance(right, PrimExpr) and type(left) in (int, float):
-                return ops.compare(_ORDER[sign], left, right)  # Python would swap the operands
-            return user_calls.operate(function, left, right)
-        except RelaxpyError as error:
-            raise as_parse_error(error, self.span(node)) from None
-        except VALUE_ERRORS:
-            raise self.error(
-                node, f"{sign} is not defined between {describe(left)} and {describe(right)}"
-            ) from None
-
-    def _boolop(self, node: ast.BoolOp) -> object:
-        conjunction = isinstance(node.op, ast.And)
-        combine = ops.all_of if conjunction else ops.any_of
-        result: object = MISSING
-        for operand in node.values:
-            if result is not MISSING and not isinstance(result, PrimExpr):
-                if self.truth(result, operand, node) != conjunction:
-                    return result
-                result = MISSING
-            value = self.value(operand)
-            if isinstance(value, PrimExpr):
-                self._prim(operand, ops.truth, value)
-            result = value if result is MISSING else self._prim(operand, combine, result, value)
-            if isinstance(result, Node) and not isinstance(result, PrimExpr):
-                self.truth(result, operand, node)
-        return result
-
-    def _prim(self, node: ast.expr, function: Callable[..., object], *operands: object) -> object:
-        try:
-            return function(*operands)
-        except MisuseError as error:
-            raise as_parse_error(error, self.span(node)) from None
-
-    def _ifexp(self, node: ast.IfExp) -> object:
-        condition = fold_condition(self.value(node.test))
-        if not isinstance(condition, PrimExpr):
-            truth = self.truth(condition, node.test, node)
-            return self.value(node.body if truth else node.orelse)
-        choices = [self.value(choice) for choice in (node.body, node.orelse)]
-        for choice, value in zip((node.body, node.orelse), choices, strict=True):
-            if isinstance(value, (Expr, Buffer)):
-                message = f"{describe(condition)} chooses between scalars, found {describe(value)}"
-                hint = "it is known only when the program runs; in a kernel, choose by element"
-                raise self.error(choice, message, hint=hint)
-        return self._prim(node, intrin.if_then_else, condition, *choices)
 
 
 def _operands_of(function: object) -> str | None:
