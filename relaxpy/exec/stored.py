@@ -61,9 +61,9 @@ def key_of_program(module: IRModule) -> str:
     """The key of a program for the default pipeline; empty if it is not stored.
 
     Errors:
-        MisuseError: RELAXPY_CACHE is neither 0 nor 1.
+        MisuseError: RELAXPY_CACHE is not 0, 1 or code.
     """
-    surroundings = _surroundings() if disk_cache.directory() else ""
+    surroundings = _surroundings() if disk_cache.keeps_programs() else ""
     is_default = PassContext.current().is_default and not Op.user_changes and all(FAST_PATHS)
     if not surroundings or not is_default or not fits_interpreter():
         return ""
