@@ -15,14 +15,18 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrained models demo test test-all fuzz check lint types mutants format notebooks docs clean
+.PHONY: help pretrained models demo test test-slow test-all affected times fuzz check lint types \
+	mutants format notebooks docs clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
-	@echo "make test    run the tests, the notebooks among them"
+	@echo "make test    run the quick tests: each rule, operator, pass and message, in four minutes"
+	@echo "make affected runs those that what you have changed is most likely to break, in one minute"
+	@echo "make test-slow runs the other tests, and samples of them in unusual processes"
 	@echo "make test-all also compares every operator in every datatype, shape class and memory layout,"
-	@echo "             and runs the tests once more with NumPy as the default target"
-	@echo "make check   lint, types and tests: everything that has to pass"
+	@echo "             in a random order, and runs the tests once more with NumPy as the default target"
+	@echo "make check   lint, types and quick tests; a change has to pass this and make test-slow"
+	@echo "make times   measure all tests, and divide them into quick and slow ones"
 	@echo "make fuzz    compare N=$(N) random kernels with plain Python loops, and test N/100 graphs,"
 	@echo "             N/10 sessions of queries to integer reasoning, N/10 plans of kernels, and"
 	@echo "             N/5000 hostile texts for each name of I, R and T"
@@ -70,8 +74,33 @@ demo: $(DEMO)
 	$(PY) examples/digits/demo.py
 
 # As many processes as there are cores, eight at most.
+PYTEST := $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
+
 test: $(READY)
-	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
+	$(PYTEST) --layer=quick
+
+# The tests that the quick layer leaves out, and then the quick layer's tests of what may go wrong
+# where nobody looks: tests of lifetimes and of native code whose freed memory is overwritten, a
+# sample without assertions, and tests of native code without any that was kept from before.
+LIFETIMES := tests/exec/native tests/exec/graph tests/exec/test_memory_of_results.py \
+	tests/exec/test_fast_paths.py tests/exec/test_executable.py tests/exec/test_from_dlpack.py
+test-slow: $(READY)
+	$(PYTEST) --layer=slow
+	PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.perturb=165 \
+		$(PYTEST) --layer=quick $(LIFETIMES)
+	$(PY) -O -m pytest -W ignore::pytest.PytestConfigWarning --layer=quick \
+		tests/exec/test_fast_paths.py tests/exec/test_executable.py tests/exec/test_lower.py
+	RELAXPY_CACHE=0 $(PYTEST) --layer=quick tests/exec/native tests/exec/graph
+
+# The tests that a change is most likely to break. BASE is the commit to compare with.
+affected: $(READY)
+	$(PY) tools/affected.py $(if $(BASE),--base $(BASE))
+
+# On a machine that does nothing else. The table is written for all tests at once.
+times: $(READY)
+	rm -f .times
+	$(PYTEST) --record-times=.times
+	$(PY) tools/slow_tests.py .times
 
 # Libraries of models that the tests of the whole tables import from PyTorch. Two of them depend on
 # torchvision, which would replace the build of PyTorch that is installed; the tests import it beside that.
@@ -84,8 +113,8 @@ models: $(READY)
 test-all: export RELAXPY_FUZZ_SEED = $(or $(SEED),$(shell date +%F))
 test-all: export RELAXPY_FUZZ_COUNT ?= 100
 test-all: models
-	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal --whole-table
-	RELAXPY_TARGET=numpy $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
+	$(PYTEST) --whole-table --shuffle=$(RELAXPY_FUZZ_SEED)
+	RELAXPY_TARGET=numpy $(PYTEST)
 
 lint: $(READY)
 	$(PY) -m ruff check .
@@ -133,5 +162,5 @@ docs: $(DOCS)
 	@echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .mutants
+	rm -rf $(VENV) build dist .machine_code .times .hypothesis .mypy_cache .pytest_cache .ruff_cache .mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,10 +1,11 @@
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-from tests import layers, rows
+from tests import isolation, layers, rows
 
 # Examples that are slow on a busy machine are not failures, and a run repeats exactly.
 settings.register_profile("relaxpy", deadline=None, derandomize=True, print_blob=True)
@@ -27,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     rows.keep_each_choice(config, items)
     layers.keep_layer(config, items)
+    layers.shuffle(config, items)
 
 
 def pytest_collection_finish() -> None:
@@ -43,3 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run all rows of tables, and all combinations of parameters",
     )
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """Each test finds the process as the one before it did."""
+    with isolation.restored():
+        yield

@@ -1,8 +1,9 @@
-"""Layers of tests: `tests/slow.txt` lists the tests that the quick layer leaves to the slow one.
+"""Layers of tests: `tests/times.txt` lists the tests that the quick layer leaves to the slow one.
 
-`tools/slow_tests.py` writes that list from measured times, so that nobody marks tests by hand.
+`tools/slow_tests.py` writes that table from measured times, so that nobody marks tests by hand.
 """
 
+import random
 import resource
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-SLOW = Path(__file__).with_name("slow.txt")
+TABLE = Path(__file__).with_name("times.txt")
 COLLECTED = pytest.StashKey[frozenset[str]]()
 """The tests that were collected, before any was deselected."""
 
@@ -21,8 +22,9 @@ def add_options(parser: pytest.Parser) -> None:
         "--layer",
         choices=("all", "quick", "slow"),
         default="all",
-        help="run the tests that tests/slow.txt does not list, those that it lists, or all",
+        help="run the tests that tests/times.txt does not list, those that it lists, or all",
     )
+    parser.addoption("--shuffle", metavar="SEED", help="run the tests in a random order")
     parser.addoption(
         "--record-times",
         metavar="FILE",
@@ -31,13 +33,19 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def listed() -> list[str]:
-    """The entries of the list: tests, each as pytest names it, or functions with all their rows."""
-    lines = SLOW.read_text().splitlines()
-    return [line.partition(" ")[2] for line in lines if line and not line.startswith("#")]
+    """The entries of the table: tests, as pytest names them, or functions with all their rows."""
+    entries, file = [], ""
+    for line in TABLE.read_text("utf-8").splitlines():
+        indented, (_, _, name) = line.startswith(" "), line.strip().partition(" ")
+        if indented:
+            entries.append(f"{file}::{name}")
+        elif not line.startswith("#"):
+            file = name
+    return entries
 
 
 def is_slow(name: str, entries: frozenset[str]) -> bool:
-    """Whether the list has a test, or its function."""
+    """Whether the table has a test, or its function."""
     return name in entries or name.partition("[")[0] in entries
 
 
@@ -48,10 +56,24 @@ def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
     if layer == "all":
         return
     entries = frozenset(listed())
-    left = [item for item in items if is_slow(item.nodeid, entries) is (layer == "quick")]
-    gone = set(left)
-    items[:] = [item for item in items if item not in gone]
+    kept, left = [], []
+    for item in items:
+        (kept if is_slow(item.nodeid, entries) is (layer == "slow") else left).append(item)
+    items[:] = kept
     config.hook.pytest_deselected(items=left)
+
+
+def shuffle(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the files in a random order, and the tests of each file too."""
+    seed = config.getoption("--shuffle")
+    if seed is None:
+        return
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    draw = random.Random(seed)
+    groups = [draw.sample(group, len(group)) for group in files.values()]
+    items[:] = [item for group in draw.sample(groups, len(groups)) for item in group]
 
 
 class Times:

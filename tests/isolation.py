@@ -1,0 +1,44 @@
+"""What a test changes for the whole process, which is restored after it."""
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from relaxpy.exec.runtime import registry
+
+_OF_PYTEST = "PYTEST_CURRENT_TEST"
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Restore packed functions, environment variables and the states of random generators."""
+    tables = registry._functions, registry.python_functions
+    functions, pure_names = [dict(table) for table in tables], set(registry._pure_names)
+    environment, state, numpy_state = _environment(), random.getstate(), np.random.get_state()
+    yield
+    for table, before in zip(tables, functions, strict=True):
+        if table != before:
+            # Modules of relaxpy that a test was the first to import have registered theirs once.
+            ours = {n: f for n, f in table.items() if n not in before and _is_ours(f)}
+            pure_names |= registry._pure_names & ours.keys()
+            table.clear()
+            table.update(before | ours)
+    registry._pure_names.intersection_update(pure_names)
+    registry._pure_names.update(pure_names)
+    if _environment() != environment:
+        for name in _environment().keys() - environment.keys():
+            del os.environ[name]
+        os.environ.update(environment)
+    random.setstate(state)
+    np.random.set_state(numpy_state)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != _OF_PYTEST}
+
+
+def _is_ours(function: object) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("relaxpy.")

@@ -1,0 +1,79 @@
+"""The layers of tests: their table, and which tests they have."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests import layers
+from tools import slow_tests
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_table_has_no_test_that_is_gone(request: pytest.FixtureRequest) -> None:
+    """Of files that were collected as a whole: all of them where the whole suite runs."""
+    collected = request.config.stash[layers.COLLECTED]
+    functions = {name.partition("[")[0] for name in collected}
+    files = {name.partition("::")[0] for name in collected}
+    if any("::" in argument for argument in request.config.args):
+        files = set()
+    gone = [
+        name
+        for name in layers.listed()
+        if name.partition("::")[0] in files and name not in collected and name not in functions
+    ]
+    assert gone == [], "write tests/times.txt again: make times"
+
+
+def test_the_table_names_files_that_exist() -> None:
+    files = {name.partition("::")[0] for name in layers.listed()}
+    assert [file for file in sorted(files) if not (ROOT / file).exists()] == []
+
+
+def write(folder: Path, times: dict[str, float]) -> Path:
+    path = folder / "times"
+    path.write_text("".join(f"{seconds} {name}\n" for name, seconds in times.items()))
+    return path
+
+
+def test_the_quick_layer_has_the_cheapest_tests_and_one_of_each_function(tmp_path: Path) -> None:
+    file = "tests/test_layers.py"
+    first = {f"{file}::a[1]": 0.3, f"{file}::a[2]": 0.2, f"{file}::b": 3.0, f"{file}::c[x]": 0.1}
+    second = {f"{file}::c[y]": 0.4, f"{file}::a[1]": 0.5}
+    paths = [write(tmp_path, first)]
+    (tmp_path / "more").mkdir()
+    paths.append(write(tmp_path / "more", second))
+    times = slow_tests.measured(paths)
+    assert times[f"{file}::a[1]"] == 0.3
+    assert slow_tests.quick_tests(times, 0.0) == {f"{file}::a[2]", f"{file}::c[x]"}
+    quick = slow_tests.quick_tests(times, 0.7)
+    assert quick == {f"{file}::a[1]", f"{file}::a[2]", f"{file}::c[x]"}
+    assert [*slow_tests.lines(times, quick)] == [f"0.60 {file}", "  3.00 b", "  0.40 c[y]"]
+
+
+def test_a_rule_has_a_quick_test_whatever_it_takes() -> None:
+    rules = slow_tests.rules_of(["tests/ir/relax/test_well_formed.py"])
+    times = {function: 50.0 for functions in rules.values() for function in functions}
+    quick = slow_tests.quick_tests(times, 0.0)
+    assert rules
+    assert all(quick & {*functions} for functions in rules.values())
+
+
+@pytest.mark.parametrize("layer", ["quick", "slow", "all"])
+def test_each_test_is_in_one_layer(
+    layer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "times.txt").write_text("# table\n1.0 x.py\n  2.00 a\n  1.00 b[2]\n1.0 y.py\n")
+    monkeypatch.setattr(layers, "TABLE", tmp_path / "times.txt")
+    names = ["x.py::a[1]", "x.py::a[2]", "x.py::b[1]", "x.py::b[2]", "y.py::a[1]"]
+    slow = {"x.py::a[1]", "x.py::a[2]", "x.py::b[2]"}
+    items = [SimpleNamespace(nodeid=name) for name in names]
+    left: list[SimpleNamespace] = []
+    hook = SimpleNamespace(pytest_deselected=lambda items: left.extend(items))
+    config = SimpleNamespace(stash=pytest.Stash(), hook=hook, getoption=lambda _: layer)
+    layers.keep_layer(config, items)  # type: ignore[arg-type]
+    kept = {item.nodeid for item in items}
+    assert kept == {"quick": {*names} - slow, "slow": slow, "all": {*names}}[layer]
+    assert {item.nodeid for item in left} == {*names} - kept
+    assert config.stash[layers.COLLECTED] == {*names}

@@ -1,0 +1,130 @@
+"""Write tests/times.txt, which divides the tests into a quick and a slow layer.
+
+Run `make times`, which measures all tests, or `python tools/slow_tests.py FILE...` with files that
+`pytest --record-times=FILE` has written. Of several times of a test the shortest counts: what is
+made once in a process is paid by whichever test comes first.
+
+The quick layer has, of each test function, each rule of the specification and each kind of slow
+tests, the row that takes the least time, unless that takes more than `MOST` seconds, and then the
+tests that take the least time, as many as its budget allows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "tests" / "times.txt"
+BUDGET = 330.0
+"""Seconds of processor time of the quick layer, beside the collection of tests."""
+MOST = 1.0
+"""Seconds beyond which a test function has no row in the quick layer."""
+
+#: Beginnings of names. Of each group the quick layer has the test that takes the least time: one of
+#: each kind of what is slow.
+KINDS = {
+    "a notebook": ("tests/test_notebooks.py::test_a_notebook",),
+    "MPI": ("tests/distributed/test_mpi.py",),
+    "Dask": ("tests/distributed/test_data_parallel.py",),
+    "a session of the language server": ("tests/cli/test_lsp.py",),
+    "torch.compile": ("tests/frontend/pytorch/test_dynamo",),
+    "a pretrained model": ("tests/frontend/onnx/test_pretrained.py",),
+}
+HEADER = """\
+# Written by tools/slow_tests.py. A line that begins with a file has the seconds of its quick tests;
+# the lines that follow it name tests that are slow, functions with all their rows where they can.
+"""
+
+
+def measured(paths: Iterable[Path]) -> dict[str, float]:
+    """The shortest time of each test.
+
+    Units: seconds
+    """
+    times: dict[str, float] = {}
+    for path in paths:
+        for line in path.read_text("utf-8").splitlines():
+            seconds, _, name = line.partition(" ")
+            times[name] = min(float(seconds), times.get(name, float("inf")))
+    return times
+
+
+def function_of(name: str) -> str:
+    """The name of a test without its row."""
+    return name.partition("[")[0]
+
+
+def rules_of(files: Iterable[str]) -> dict[str, list[str]]:
+    """The test functions of each rule that a mark names."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for file in files:
+        for node in ast.walk(ast.parse((ROOT / file).read_text("utf-8"))):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            for mark in node.decorator_list:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func).endswith("mark.rule"):
+                    for rule in mark.args:
+                        found[ast.literal_eval(rule)].append(f"{file}::{node.name}")
+    return found
+
+
+def quick_tests(times: Mapping[str, float], budget: float) -> set[str]:
+    """The tests of the quick layer."""
+    rows: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(times, key=times.__getitem__):
+        rows[function_of(name)].append(name)
+    quick = {names[0] for names in rows.values() if times[names[0]] <= MOST}
+    for functions in rules_of({name.partition("::")[0] for name in times}).values():
+        of_rule = [rows[function][0] for function in functions if function in rows]
+        quick.update(sorted(of_rule, key=times.__getitem__)[:1])
+    for begins in KINDS.values():
+        of_kind = [name for name in times if name.startswith(begins)]
+        quick.update(sorted(of_kind, key=times.__getitem__)[:1])
+    total = sum(times[name] for name in quick)
+    for name in sorted(times.keys() - quick, key=times.__getitem__):
+        total += times[name]
+        if total > budget:
+            break
+        quick.add(name)
+    return quick
+
+
+def lines(times: Mapping[str, float], quick: set[str]) -> Iterator[str]:
+    """The lines of the table."""
+    by_file: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name in times:
+        by_file[name.partition("::")[0]][function_of(name)].append(name)
+    for file, functions in sorted(by_file.items()):
+        names = [name for rows in functions.values() for name in rows if name in quick]
+        yield f"{sum(map(times.__getitem__, names)):.2f} {file}"
+        for function, rows in sorted(functions.items()):
+            slow = sorted(name for name in rows if name not in quick)
+            entries = [function] if len(slow) == len(rows) else slow
+            for entry in entries:
+                seconds = sum(
+                    times[name] for name in rows if name in slow and name.startswith(entry)
+                )
+                yield f"  {seconds:.2f} {entry.removeprefix(f'{file}::')}"
+
+
+def main() -> None:
+    """Write the table for the times in files."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--budget", type=float, default=BUDGET)
+    options = parser.parse_args()
+    times = measured(options.files)
+    quick = quick_tests(times, options.budget)
+    TABLE.write_text(HEADER + "".join(f"{line}\n" for line in lines(times, quick)), "utf-8")
+    seconds = sum(times[name] for name in quick)
+    longest = max(map(times.__getitem__, quick), default=0)
+    print(f"quick: {len(quick)} tests, {seconds:.0f} s, the longest {longest:.2f} s")
+    print(f"slow: {len(times) - len(quick)} tests, {sum(times.values()) - seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
