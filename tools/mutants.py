@@ -7,7 +7,8 @@ Run `make mutants`, or `python tools/mutants.py --area relations --sample 100 --
 2. List the mutants of each module: one changed operator, constant, condition, argument, statement
    or case. Annotations, docstrings and the wording of messages are not mutated.
 3. For each mutant of a random sample: a forked process imports the package with the mutated module
-   and runs the tests that execute the changed line, fastest first, until one fails.
+   and runs the tests that execute the changed line, until one fails: those of the quick layer
+   first, and the fastest first. What only slow tests notice is printed with the test.
 
 A mutant that no test notices survives and is printed with its line. A mutant counts as killed if a
 test fails, if the package cannot be imported, or if the process crashes or does not end. Any other
@@ -22,6 +23,7 @@ import argparse
 import ast
 import contextlib
 import copy
+import functools
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -41,6 +43,9 @@ from types import CodeType, ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from tests.layers import is_slow, listed  # noqa: E402
+
 RECORDS = ROOT / ".mutants"
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.txt"
 
@@ -478,14 +483,23 @@ def _record_here(files: tuple[str, ...], tests: tuple[str, ...], path: Path) -> 
     path.write_text(json.dumps({"lines": lines, "seconds": recorder.seconds}))
 
 
+@functools.cache
+def slow_tests() -> frozenset[str]:
+    """Return the entries of the table of slow tests."""
+    return frozenset(listed())
+
+
 def tests_for(mutant: Mutant, recorded: dict[str, Any], killers: dict[str, int]) -> list[str]:
-    """Return the tests that execute the mutant's line: recent killers first, then the fastest."""
+    """Return the tests that execute the mutant's line: quick ones, recent killers, the fastest."""
     lines = recorded["lines"][mutant.file]
     seconds = recorded["seconds"]
     names = lines.get(str(mutant.line)) or lines.get(str(mutant.statement), ())
     if not names:  # a line that only the import executes
         names = sorted({name for covering in lines.values() for name in covering})
-    ordered = sorted(names, key=lambda t: (-killers.get(t, 0), seconds.get(t, 0.0)))
+    slow = slow_tests()
+    ordered = sorted(
+        names, key=lambda t: (is_slow(t, slow), -killers.get(t, 0), seconds.get(t, 0.0))
+    )
     chosen, total = [], 0.0
     for name in ordered:
         total += seconds.get(name, 0.0)
@@ -665,7 +679,13 @@ def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, list[Mu
             running.remove(trial)
             mutant = trial.mutant
             assert mutant is not None
-            verdicts["a test" if verdict.startswith("tests") else verdict] += 1
+            if not verdict.startswith("tests"):
+                verdicts[verdict] += 1
+            elif is_slow(verdict, slow_tests()):
+                verdicts["a slow test alone"] += 1
+                print(f"  quick tests miss  {mutant}\n            {verdict}", flush=True)
+            else:
+                verdicts["a quick test"] += 1
             if verdict == SURVIVED:
                 survivors.append(mutant)
                 print(f"  survived  {mutant}\n            {identity(mutant)}", flush=True)
@@ -687,7 +707,6 @@ def main() -> int:
     parser.add_argument("--bar", type=float, default=90.0, help="per cent that have to be killed")
     options = parser.parse_args()
     os.chdir(ROOT)
-    sys.path.insert(0, str(ROOT))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Loaded before the processes fork, so that each starts quickly; the package itself is not.
     for name in ("pytest", "hypothesis", "numpy", "ml_dtypes", "rich", "astor"):
