@@ -27,6 +27,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ import numpy as np
 
 import relaxpy
 from relaxpy import IRModule
+from relaxpy.exec.fast_paths import FAST_PATHS, FastPath
 from tests.fuzz import twin
 from tests.fuzz.graph_body import LARGEST, Body, Source, Tensor, extent_of, sinfo_text
 from tests.fuzz.graph_kernels import KERNELS
@@ -42,11 +44,19 @@ from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
 from tests.fuzz.twin import agree, kind
 
-WAYS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "numpy": (("numpy",), {}),
-    "numpy without passes": (("numpy",), {"relax_pipeline": None}),
-    "native": (("native",), {}),
-    "reference": (("reference",), {}),
+
+def without(path: FastPath, module: IRModule) -> relaxpy.Executable:
+    """The module compiled for the native target without a fast path."""
+    with path.off():
+        return relaxpy.compile(module, "native")
+
+
+WAYS: dict[str, Callable[[IRModule], relaxpy.Executable]] = {
+    "numpy": partial(relaxpy.compile, target="numpy"),
+    "numpy without passes": partial(relaxpy.compile, target="numpy", relax_pipeline=None),
+    "native": partial(relaxpy.compile, target="native"),
+    "reference": partial(relaxpy.compile, target="reference"),
+    **{f"native without {path.name}": partial(without, path) for path in FAST_PATHS},
 }
 """How a program is compiled; without passes, operators are legalised when they are called."""
 HEADER = "from relaxpy.script import ir as I, relax as R, tir as T\n\n"
@@ -207,7 +217,7 @@ def run(
     again = relaxpy.script.from_source(module.script())
     relaxpy.ir.assert_structural_equal(again, module)
     module = transform(module)
-    ready = [(name, relaxpy.compile(module, *WAYS[name][0], **WAYS[name][1])) for name in ways]
+    ready = [(name, WAYS[name](module)) for name in ways]
     for k in range(3):
         arrays = arguments(program, f"{seed}.{k}")
         with np.errstate(all="ignore"):
