@@ -173,7 +173,7 @@ def col2im(
     return cx.te(kernel, x, name="col2im")
 
 
-@converter("CenterCropPad")
+@converter("CenterCropPad", strings=True)
 def center_crop_pad(
     cx: Context, x: Expr, shape: Value, *, axes: Sequence[int] | None = None
 ) -> Expr:

@@ -1,70 +1,43 @@
-"""Strings: objects in Relax, on which packed functions compute (`onnx/strings.py`)."""
+"""Operators that read strings: packed functions compute on them (`onnx/strings.py`)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.onnx.strings import PREFIX
-from relaxpy.frontend.shared.tensors import as_size, shape_of, tensor_of
-from relaxpy.ir.relax.nodes import (
-    Expr,
-    ObjectStructInfo,
-    ShapeExpr,
-    StringImm,
-    StructInfo,
-    TensorStructInfo,
-    TupleGetItem,
-    TupleStructInfo,
-)
+from relaxpy.frontend.onnx.vocabulary import call, shaped_as
+from relaxpy.frontend.shared.tensors import rank_of, shape_of, tensor_info, tensor_of
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 
-OBJECT = ObjectStructInfo()
 
-
-def call(name: str, result: StructInfo, *args: Any) -> Expr:
-    """A call of a packed function on strings."""
-    return R.call_pure_packed(PREFIX + name, *map(_argument, args), sinfo_args=[result])
-
-
-def _argument(value: Any) -> Any:
-    return StringImm(value) if isinstance(value, str) else value
-
-
-def literal(texts: Sequence[str], shape: Sequence[int]) -> Expr:
-    """An array of strings that is known at import."""
-    return call("literal", OBJECT, json.dumps(list(texts)), ShapeExpr(tuple(map(as_size, shape))))
-
-
-def are_strings(x: Expr) -> bool:
-    """Whether a value is no tensor, so that its elements are strings."""
-    return not isinstance(x.struct_info, TensorStructInfo)
-
-
-@converter("StringConcat")
+@converter("StringConcat", strings=True)
 def string_concat(cx: Context, x: Expr, y: Expr) -> Expr:
-    return call("concat", OBJECT, x, y)
+    info = tensor_info(cx.broadcast(R.add, x, y))
+    return cx.importer.strings.call("concat", info, x, y)
 
 
-@converter("RegexFullMatch")
+@converter("RegexFullMatch", strings=True)
 def regex_full_match(cx: Context, x: Expr, *, pattern: str) -> Expr:
-    return call("full_match", tensor_of(None, "bool"), x, pattern)
+    return cx.importer.strings.call("full_match", shaped_as(x, "bool"), x, pattern)
 
 
-@converter("StringSplit")
+@converter("StringSplit", strings=True)
 def string_split(cx: Context, x: Expr, *, delimiter: str = "", maxsplit: int = -1) -> list[Expr]:
-    info = TupleStructInfo((OBJECT, tensor_of(None, "int64")))
-    both = cx.emit(call("split", info, x, delimiter, maxsplit))
-    return [TupleGetItem(both, 0), TupleGetItem(both, 1)]
+    parts = TensorStructInfo(dtype="int64", ndim=rank_of(x) + 1)
+    info = TupleStructInfo((parts, shaped_as(x, "int64")))
+    both = cx.emit(cx.importer.strings.call("split", info, x, delimiter, maxsplit))
+    wide = cx.match(TupleGetItem(both, 0), [*shape_of(x), cx.new_size("parts")], "int64")
+    return [cx.strings(wide), TupleGetItem(both, 1)]
 
 
 _CASES = {"case_change_action": ("NONE", "LOWER", "UPPER")}
 
 
-@converter("StringNormalizer", ignored=["locale"], admitted=_CASES)
+@converter("StringNormalizer", ignored=["locale"], admitted=_CASES, strings=True)
 def string_normalizer(
     cx: Context,
     x: Expr,
@@ -74,10 +47,15 @@ def string_normalizer(
     stopwords: Sequence[str] = (),
 ) -> Expr:
     stop = json.dumps(list(stopwords))
-    return call("normalize", OBJECT, x, case_change_action, is_case_sensitive, stop)
+    info = TensorStructInfo(dtype="int64", ndim=rank_of(x))
+    kept = cx.importer.strings.call(
+        "normalize", info, x, case_change_action, is_case_sensitive, stop
+    )
+    count = cx.new_size("count")
+    return cx.strings(cx.match(kept, [count] if rank_of(x) == 1 else [1, count], "int64"))
 
 
-@converter("TfIdfVectorizer", admitted={"mode": ("TF", "IDF", "TFIDF")})
+@converter("TfIdfVectorizer", admitted={"mode": ("TF", "IDF", "TFIDF")}, strings=True)
 def tf_idf_vectorizer(
     cx: Context,
     x: Expr,
@@ -92,6 +70,8 @@ def tf_idf_vectorizer(
     pool_strings: Sequence[str] = (),
     weights: Sequence[float] = (),
 ) -> Expr:
+    if bool(pool_strings) != cx.has_strings(x):
+        raise UnsupportedError("the pool and the operand are not both strings or both numbers")
     settings = {
         "mode": mode,
         "min_gram_length": min_gram_length,
@@ -99,10 +79,8 @@ def tf_idf_vectorizer(
         "max_skip_count": max_skip_count,
         "ngram_counts": list(ngram_counts),
         "ngram_indexes": list(ngram_indexes),
-        "pool": list[Any](pool_int64s or pool_strings),
+        "pool": list(pool_int64s) or cx.importer.strings.codes(pool_strings),
         "weights": list(weights),
     }
-    info = tensor_of(None, "float32")
-    if not are_strings(x):
-        info = tensor_of([*shape_of(x)[:-1], max(ngram_indexes) + 1], "float32")
+    info = tensor_of([*shape_of(x)[:-1], max(ngram_indexes) + 1], "float32")
     return call("tf_idf", info, x, json.dumps(settings))
