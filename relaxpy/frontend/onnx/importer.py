@@ -560,7 +560,9 @@ _OUTPUT = Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())
 
 def _has_strings(kind: ValueType) -> bool:
     """Whether values of a type have strings."""
-    return kind.dtype == "string" if isinstance(kind, TensorType) else _has_strings(kind.item)
+    if isinstance(kind, TensorType):
+        return kind.dtype == "string"
+    return kind is not None and _has_strings(kind.item)
 
 
 def _has_expressions(info: StructInfo) -> bool:

@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from relaxpy.dataclass import dataclass
+from relaxpy.frontend.onnx.registry import Value
 from relaxpy.frontend.onnx.strings import PREFIX
 from relaxpy.frontend.shared.tensors import as_size, literal, tensor_info
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import (
     Constant,
     DataflowVar,
     Expr,
+    Function,
     ObjectStructInfo,
     PrimValue,
     StringImm,
@@ -36,7 +39,8 @@ OBJECT = ObjectStructInfo()
 
 def call(name: str, result: StructInfo, *args: Any) -> Expr:
     """A call of a packed function on strings."""
-    return R.call_pure_packed(PREFIX + name, *map(_argument, args), sinfo_args=[result])
+    made: Expr = R.call_pure_packed(PREFIX + name, *map(_argument, args), sinfo_args=[result])
+    return made
 
 
 def _argument(value: Any) -> Any:
@@ -48,7 +52,7 @@ def _argument(value: Any) -> Any:
 def shaped_as(x: Expr, dtype: str) -> TensorStructInfo:
     """The struct info of a tensor that has the shape of another."""
     info = tensor_info(x)
-    return TensorStructInfo(info.shape, dtype, ndim=info.ndim)
+    return TensorStructInfo(info.shape, DataType(dtype), ndim=info.ndim)
 
 
 @dataclass(eq=False)
@@ -59,7 +63,7 @@ class Strings:
     vocabulary: Var
     #: The places of the strings of the model. Padding is 0, so the empty string is the first.
     places: dict[str, int] = field(default_factory=lambda: {"": 0})
-    values: set[Expr] = field(default_factory=set)
+    values: set[Value] = field(default_factory=set)
 
     def codes(self, texts: Iterable[str]) -> list[int]:
         """The places of strings of the model."""
@@ -82,6 +86,7 @@ class Strings:
         words = json.dumps(list(self.places), ensure_ascii=False)
         binding = VarBinding(self.vocabulary, call("vocabulary", OBJECT, words))
         main = module["main"]
+        assert isinstance(main, Function)
         first, *others = main.body.blocks
         blocks = (replace(first, bindings=(binding, *first.bindings)), *others)
         module["main"] = replace(main, body=replace(main.body, blocks=blocks))

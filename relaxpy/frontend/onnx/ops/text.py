@@ -10,6 +10,7 @@ from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.vocabulary import call, shaped_as
 from relaxpy.frontend.shared.tensors import rank_of, shape_of, tensor_info, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -27,7 +28,7 @@ def regex_full_match(cx: Context, x: Expr, *, pattern: str) -> Expr:
 
 @converter("StringSplit", strings=True)
 def string_split(cx: Context, x: Expr, *, delimiter: str = "", maxsplit: int = -1) -> list[Expr]:
-    parts = TensorStructInfo(dtype="int64", ndim=rank_of(x) + 1)
+    parts = TensorStructInfo(dtype=DataType("int64"), ndim=rank_of(x) + 1)
     info = TupleStructInfo((parts, shaped_as(x, "int64")))
     both = cx.emit(cx.importer.strings.call("split", info, x, delimiter, maxsplit))
     wide = cx.match(TupleGetItem(both, 0), [*shape_of(x), cx.new_size("parts")], "int64")
@@ -47,7 +48,7 @@ def string_normalizer(
     stopwords: Sequence[str] = (),
 ) -> Expr:
     stop = json.dumps(list(stopwords))
-    info = TensorStructInfo(dtype="int64", ndim=rank_of(x))
+    info = TensorStructInfo(dtype=DataType("int64"), ndim=rank_of(x))
     kept = cx.importer.strings.call(
         "normalize", info, x, case_change_action, is_case_sensitive, stop
     )
