@@ -133,14 +133,14 @@ def require_positions(node: Node, operands: Sequence[Value], version: int) -> No
 def string_outputs(
     node: Node, operands: Sequence[Value], version: int, strings: Collection[Value]
 ) -> list[bool]:
-    """Which outputs have the type of operands that have strings.
+    """Which outputs have the type of operands that have strings; none where there is no schema.
 
     Errors:
         UnsupportedError: the schema does not admit strings there, or not with these operands.
     """
     schema = _schema(node, _NEWEST) or _schema(node, version)
     if schema is None:
-        raise UnsupportedError("ONNX does not say that its operands may be strings")
+        return []
     bound: dict[str, bool] = {}
     for k, value in enumerate(operands):
         parameter = schema.inputs[min(k, len(schema.inputs) - 1)]

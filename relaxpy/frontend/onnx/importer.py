@@ -33,6 +33,7 @@ from relaxpy.frontend.onnx.sizes import expression
 from relaxpy.frontend.onnx.view import (
     Graph,
     Initializer,
+    MapType,
     Model,
     Node,
     OptionalType,
@@ -40,7 +41,7 @@ from relaxpy.frontend.onnx.view import (
     TensorType,
     ValueType,
 )
-from relaxpy.frontend.onnx.vocabulary import OBJECT, Strings, vocabulary_var
+from relaxpy.frontend.onnx.vocabulary import OBJECT, Strings, storage, vocabulary_var
 from relaxpy.frontend.shared.contents import LIMIT, Contents
 from relaxpy.frontend.shared.names import Names, identifier
 from relaxpy.frontend.shared.tensors import literal, tensor_of as tensor_info
@@ -102,6 +103,8 @@ class Importer:
     items: dict[Expr, TensorStructInfo] = field(default_factory=dict)
     #: What optionals have if they are not empty.
     optionals: dict[Expr, StructInfo] = field(default_factory=dict)
+    #: The types of the dictionaries among the inputs.
+    maps: dict[Expr, MapType] = field(default_factory=dict)
     strings: Strings = field(init=False)
     #: Nodes on which no output depends.
     unused: set[Node] = field(default_factory=set)
@@ -489,20 +492,22 @@ class Importer:
             self.narrow[name] = kind.code
         info = self.struct_info(name, kind)
         var = Var(self._name(name), OBJECT if _has_strings(kind) else info)
+        if isinstance(kind, MapType):
+            self.maps[var] = kind
         item = kind.item if isinstance(kind, OptionalType) else kind
         if item is not None and isinstance(kind, OptionalType):
             self.optionals[var] = self.struct_info(name, item)
         if isinstance(item, SequenceType) and isinstance(item.item, TensorType):
             inner = item.item
             rank = -1 if inner.sizes is None else len(inner.sizes)
-            self.items[var] = TensorStructInfo(None, DataType(_storage(inner)), ndim=rank)
+            self.items[var] = TensorStructInfo(None, DataType(storage(inner.dtype)), ndim=rank)
         return var
 
     def struct_info(self, name: str, kind: ValueType) -> StructInfo:
         """The struct info of an input; strings are their places in the vocabulary."""
         match kind:
-            case TensorType(_, sizes, _):
-                dtype = self.options.dtypes.get(name, _storage(kind))
+            case TensorType(dtype, sizes, _):
+                dtype = self.options.dtypes.get(name, storage(dtype))
                 given = self.options.shapes.get(name)
                 if given is not None:
                     return tensor_info([self._given(size) for size in given], dtype)
@@ -511,7 +516,7 @@ class Importer:
                 return tensor_info(
                     [self._size(size, f"{name}_{k}") for k, size in enumerate(sizes)], dtype
                 )
-            case SequenceType() | OptionalType():
+            case SequenceType() | OptionalType() | MapType():
                 return OBJECT
             case _:
                 raise FrontendError(f"the input {name!r} is no tensor of a known type")
@@ -562,15 +567,10 @@ def _has_strings(kind: ValueType) -> bool:
     """Whether values of a type have strings."""
     if isinstance(kind, TensorType):
         return kind.dtype == "string"
-    return kind is not None and _has_strings(kind.item)
+    return isinstance(kind, (SequenceType, OptionalType)) and _has_strings(kind.item)
 
 
 def _has_expressions(info: StructInfo) -> bool:
     """Whether a dimension of a tensor is more than a number or a variable."""
     sizes = info.get_shape() if isinstance(info, TensorStructInfo) else None
     return not all(isinstance(size, (tir.IntImm, tir.Var)) for size in sizes or ())
-
-
-def _storage(kind: TensorType) -> str:
-    """The datatype in Relax of the tensors of a type."""
-    return "int64" if kind.dtype == "string" else kind.dtype

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -103,9 +103,42 @@ def concat(known: Vocabulary, x: Any, y: Any) -> Array:
     return known.encode([a + b for a, b in pairs], left.shape)
 
 
+#: Classes of characters that Python does not have, and their characters.
+_CLASSES = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "ascii": r"\x00-\x7f",
+    "blank": r" \t",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\s",
+    "upper": "A-Z",
+    "word": r"\w",
+    "xdigit": "0-9A-Fa-f",
+}
+
+
+@functools.lru_cache(maxsize=256)
+def pattern_of(text: str) -> re.Pattern[str]:
+    """A pattern of RE2, whose classes of characters are those of ASCII.
+
+    Errors:
+        ValueError: Python has no such patterns.
+    """
+    plain = re.sub(r"\[:(\w+):\]", lambda m: _CLASSES.get(m[1], m[0]), text)
+    try:
+        return re.compile(plain, re.ASCII)
+    except re.error as error:
+        raise ValueError(f"the pattern {text!r} is not one of Python: {error}") from None
+
+
 def full_match(known: Vocabulary, x: Any, pattern: str) -> Array:
     """Whether each string matches the pattern as a whole."""
-    compiled = re.compile(pattern)
+    compiled = pattern_of(pattern)
     found = [compiled.fullmatch(text) is not None for text in known.decode(x)]
     return np.array(found, bool).reshape(np.shape(x))
 
@@ -125,6 +158,115 @@ def _padded(
     width = max(map(len, rows), default=0)
     texts = [text for row in rows for text in (*row, *[pad] * (width - len(row)))]
     return known.encode(texts, (*shape, width))
+
+
+def tokenize(
+    known: Vocabulary,
+    x: Any,
+    separators: str,
+    expression: str,
+    least: int,
+    pad: str,
+    has_marks: int,
+) -> Array:
+    """The tokens of each string, along a new axis that is filled up to the longest row.
+
+    Tokens are what matches the expression, or what is left between separators, a JSON list of
+    patterns; they have `least` characters or more. An empty separator is between all characters.
+    """
+    patterns = [pattern_of(text) for text in json.loads(separators)]
+    rows = []
+    for text in known.decode(x):
+        if expression:
+            row = [match[0] for match in pattern_of(expression).finditer(text) if match[0]]
+        elif [pattern.pattern for pattern in patterns] == [""]:
+            row = list(text)
+        else:
+            row = [text]
+            for pattern in patterns:
+                row = [part for whole in row for part in _between(pattern, whole)]
+        rows.append([token for token in row if len(token) >= least])
+    if has_marks and any(rows):
+        rows = [["\x02", *row, "\x03"] for row in rows]
+    return _padded(known, rows, np.shape(x), pad)
+
+
+def _between(pattern: re.Pattern[str], text: str) -> list[str]:
+    """The parts of a text between matches of a pattern."""
+    parts, begin = [], 0
+    for match in pattern.finditer(text):
+        parts.append(text[begin : match.start()])
+        begin = match.end()
+    return [*parts, text[begin:]]
+
+
+def map_values(known: Vocabulary, x: Any, keys: str, dtype: str) -> Array:
+    """The values that a map has for the keys of a JSON list, else 0 or the empty string, as a row.
+
+    Errors:
+        RuntimeCheckError: it is not a map, or has values of another kind.
+    """
+    return _map_row(known, _mapping(x), json.loads(keys), "", dtype)
+
+
+def cast_map(known: Vocabulary, x: Any, length: int, source: str, dtype: str) -> Array:
+    """The values of a map in the order of its keys, or those of the keys 0 to `length`, as a row.
+
+    Errors:
+        RuntimeCheckError: it is not a map of numbers, or has values of another kind.
+    """
+    found = dict(sorted(_mapping(x).items()))
+    if length >= 0 and min(found, default=0) < 0:
+        raise RuntimeCheckError(f"a map has the key {min(found)}, expected none below 0")
+    if source == "float32" and dtype == "string":
+        found = {key: f"{value:.6f}" for key, value in found.items()}
+    return _map_row(known, found, range(length) if length >= 0 else list(found), "0.f", dtype)
+
+
+def _mapping(x: Any) -> Mapping[Any, Any]:
+    if not isinstance(x, Mapping):
+        raise RuntimeCheckError(f"expected a dict, found {type(x).__name__}")
+    return x
+
+
+def _map_row(
+    known: Vocabulary, x: Mapping[Any, Any], keys: Sequence[Any], absent: str, dtype: str
+) -> Array:
+    """The values of keys as a tensor of one row."""
+    if dtype == "string":
+        return known.encode([str(x.get(key, absent)) for key in keys], (1, len(keys)))
+    read = int if dtype == "int64" else float
+    try:
+        return np.array([[read(x.get(key, 0)) for key in keys]], dtype)
+    except (ValueError, TypeError) as error:
+        raise RuntimeCheckError(f"a value of a map is not of {dtype}: {error}") from None
+
+
+def murmur_hash(known: Vocabulary, x: Any, seed: int, dtype: str) -> Array:
+    """The hash of 32 bits of each string."""
+    hashes = np.array([_murmur(text.encode(), seed) for text in known.decode(x)], np.uint32)
+    return hashes.astype(dtype).reshape(np.shape(x))
+
+
+def _murmur(data: bytes, seed: int) -> int:
+    """The hash MurmurHash3_x86_32 of Austin Appleby."""
+    mask = (1 << 32) - 1
+
+    def rotated(number: int, bits: int) -> int:
+        return (number << bits | number >> (32 - bits)) & mask
+
+    def mixed(block: bytes) -> int:
+        number = int.from_bytes(block, "little") * 0xCC9E2D51 & mask
+        return rotated(number, 15) * 0x1B873593 & mask
+
+    result = seed & mask
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        result = rotated(result ^ mixed(data[at : at + 4]), 13) * 5 + 0xE6546B64 & mask
+    result ^= mixed(data[whole:]) ^ len(data)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        result = (result ^ result >> shift) * factor & mask
+    return result ^ result >> 16
 
 
 def normalize(known: Vocabulary, x: Any, change: str, case_sensitive: int, stopwords: str) -> Array:
@@ -210,6 +352,7 @@ def tf_idf(x: Any, settings: str) -> Array:
 
 for _function in (
     *(vocabulary, encode, decode, ranks, concat, full_match),
-    *(split, normalize, from_numbers, to_numbers, tf_idf),
+    *(split, tokenize, normalize, murmur_hash, tf_idf),
+    *(from_numbers, to_numbers, map_values, cast_map),
 ):
     register_func(PREFIX + _function.__name__, _function, override=True, pure=True)

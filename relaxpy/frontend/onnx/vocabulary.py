@@ -49,6 +49,11 @@ def _argument(value: Any) -> Any:
     return StringImm(value) if isinstance(value, str) else value
 
 
+def storage(dtype: str) -> str:
+    """The datatype in Relax of tensors of a datatype of ONNX, "string" for strings."""
+    return "int64" if dtype == "string" else dtype
+
+
 def shaped_as(x: Expr, dtype: str) -> TensorStructInfo:
     """The struct info of a tensor that has the shape of another."""
     info = tensor_info(x)

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.onnx.strings import pattern_of
 from relaxpy.frontend.onnx.vocabulary import call, shaped_as
 from relaxpy.frontend.shared.tensors import rank_of, shape_of, tensor_info, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
+
+MICROSOFT = "com.microsoft"
 
 
 @converter("StringConcat", strings=True)
@@ -23,6 +26,7 @@ def string_concat(cx: Context, x: Expr, y: Expr) -> Expr:
 
 @converter("RegexFullMatch", strings=True)
 def regex_full_match(cx: Context, x: Expr, *, pattern: str) -> Expr:
+    pattern_of(pattern)
     return cx.importer.strings.call("full_match", shaped_as(x, "bool"), x, pattern)
 
 
@@ -33,6 +37,37 @@ def string_split(cx: Context, x: Expr, *, delimiter: str = "", maxsplit: int = -
     both = cx.emit(cx.importer.strings.call("split", info, x, delimiter, maxsplit))
     wide = cx.match(TupleGetItem(both, 0), [*shape_of(x), cx.new_size("parts")], "int64")
     return [cx.strings(wide), TupleGetItem(both, 1)]
+
+
+@converter("Tokenizer", domain=MICROSOFT, ignored=["stopwords"], strings=True)
+def tokenizer(
+    cx: Context,
+    x: Expr,
+    *,
+    mark: int,
+    mincharnum: int,
+    pad_value: str,
+    separators: Sequence[str] = (),
+    tokenexp: str = "",
+) -> Expr:
+    if bool(separators) == bool(tokenexp):
+        raise UnsupportedError("expected either separators or tokenexp")
+    if mincharnum < 1 or (mincharnum > 1 and list(separators) == [""]):
+        raise UnsupportedError(f"mincharnum is {mincharnum}, expected 1 or, of words, more")
+    for pattern in (*separators, tokenexp):
+        pattern_of(pattern)
+    info = TensorStructInfo(dtype=DataType("int64"), ndim=rank_of(x) + 1)
+    settings = (json.dumps(list(separators)), tokenexp, mincharnum, pad_value, mark)
+    tokens = cx.importer.strings.call("tokenize", info, x, *settings)
+    return cx.strings(cx.match(tokens, [*shape_of(x), cx.new_size("tokens")], "int64"))
+
+
+@converter("MurmurHash3", domain=MICROSOFT, strings=True)
+def murmur_hash(cx: Context, x: Expr, *, positive: int = 1, seed: int = 0) -> Expr:
+    if not cx.has_strings(x):
+        raise UnsupportedError("hashes of numbers are not imported, expected strings")
+    dtype = "uint32" if positive else "int32"
+    return cx.importer.strings.call("murmur_hash", shaped_as(x, dtype), x, seed, dtype)
 
 
 _CASES = {"case_change_action": ("NONE", "LOWER", "UPPER")}
