@@ -69,6 +69,7 @@ class Strings:
     #: The places of the strings of the model. Padding is 0, so the empty string is the first.
     places: dict[str, int] = field(default_factory=lambda: {"": 0})
     values: set[Value] = field(default_factory=set)
+    _is_read: bool = False
 
     def codes(self, texts: Iterable[str]) -> list[int]:
         """The places of strings of the model."""
@@ -82,11 +83,12 @@ class Strings:
 
     def call(self, name: str, result: StructInfo, *args: Any) -> Expr:
         """A call of a packed function that reads or adds strings."""
+        self._is_read = True
         return call(name, result, self.vocabulary, *args)
 
     def with_vocabulary(self, module: IRModule) -> IRModule:
-        """The module, whose function `main` begins with the vocabulary if it has strings."""
-        if not self.values:
+        """The module, whose function `main` begins with the vocabulary if a function reads it."""
+        if not self._is_read:
             return module
         words = json.dumps(list(self.places), ensure_ascii=False)
         binding = VarBinding(self.vocabulary, call("vocabulary", OBJECT, words))
