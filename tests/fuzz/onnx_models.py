@@ -4,7 +4,8 @@ Nodes that ONNX Runtime refuses or is known to compute wrongly are computed by O
 What is varied, each by itself:
 
 - opsets 1 to 28, and so the form of each operator: attributes, or operands in their place;
-- operators of every family (`onnx_steps.py`, `onnx_moves.py`, `onnx_layers.py`), in chains of 1 to
+- operators of every family (`onnx_steps.py`, `onnx_moves.py`, `onnx_layers.py`,
+  `onnx_strings.py`), in chains of 1 to
   12 nodes, in any order, with an operand twice or different ones;
 - optional operands and outputs, present or absent; attributes at their defaults or not;
 - ranks 0 to 6, sizes 0 and 1, axes counted from the end, datatypes;
@@ -40,6 +41,7 @@ from tests.fuzz import (
     onnx_layers as onnx_layers,
     onnx_moves as onnx_moves,
     onnx_steps as onnx_steps,
+    onnx_strings as onnx_strings,
 )
 from tests.fuzz.onnx_draw import (
     Array,

@@ -40,8 +40,10 @@ def schema_body(
     if schema is None:
         return None
     if schema.has_function:
+        # Softsign and ThresholdedRelu are older than their only body, which holds for them, too.
         versions = [v for v in schema.function_opset_versions if v <= version]
-        data = schema.get_function_with_opset_version(max(versions, default=schema.since_version))
+        first = min(schema.function_opset_versions)
+        data = schema.get_function_with_opset_version(max(versions, default=first))
     elif schema.has_context_dependent_function:
         types = [_type_of(value, items, strings) for value in operands]
         _require_operands(schema, types)
