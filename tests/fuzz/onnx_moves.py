@@ -92,7 +92,7 @@ def _expand(d: Draw, op: str) -> None:
 
 @step("Tile")
 def _tile(d: Draw, op: str) -> None:
-    x = d.tensor(high=4)
+    x = d.tensor(ANY if d.opset >= 6 else NUMBERS, high=4)
     if d.opset < 6:
         axis = d.axis(len(x.shape)) % len(x.shape)
         d.node(op, [x, *(d.new(np.array(k, x.dtype), fixed=True) for k in (2, axis))])

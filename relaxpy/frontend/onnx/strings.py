@@ -269,15 +269,33 @@ def _murmur(data: bytes, seed: int) -> int:
     return result ^ result >> 16
 
 
-def normalize(known: Vocabulary, x: Any, change: str, case_sensitive: int, stopwords: str) -> Array:
-    """The strings in lower or upper case (`change`), without the stop words of a JSON list."""
-    stop = json.loads(stopwords)
-    fold = {"LOWER": str.lower, "UPPER": str.upper}.get(change, str)
-    unwanted = set(stop if case_sensitive else map(fold if change != "NONE" else str.lower, stop))
-    compared = str if case_sensitive else (fold if change != "NONE" else str.lower)
+def normalize(known: Vocabulary, x: Any, settings: str) -> Array:
+    """The strings in lower or upper case, without stop words; `settings` are the attributes."""
+    change, case_sensitive, is_ascii, stop = json.loads(settings)
+
+    def fold(text: str) -> str:
+        return text if change == "NONE" else _folded(text, change, is_ascii=is_ascii)
+
+    def compared(text: str) -> str:
+        wanted = "LOWER" if change == "NONE" else change
+        return text if case_sensitive else _folded(text, wanted, is_ascii=is_ascii)
+
+    unwanted = set(map(compared, stop))
     kept = [fold(text) for text in known.decode(x) if compared(text) not in unwanted]
     kept = kept or [""]
     return known.encode(kept, (1, len(kept)) if np.ndim(x) == 2 else (len(kept),))
+
+
+def _folded(text: str, change: str, *, is_ascii: bool) -> str:
+    """A text in lower or upper case, each character by itself, as the C library folds it."""
+    fold = str.lower if change == "LOWER" else str.upper
+    if text.isascii():
+        return fold(text)
+    if is_ascii:
+        return "".join(fold(c) if c.isascii() else c for c in text)
+    if change == "LOWER":
+        return "".join(c.lower()[0] for c in text)
+    return "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
 
 
 def from_numbers(known: Vocabulary, x: Any) -> Array:

@@ -73,20 +73,20 @@ def murmur_hash(cx: Context, x: Expr, *, positive: int = 1, seed: int = 0) -> Ex
 _CASES = {"case_change_action": ("NONE", "LOWER", "UPPER")}
 
 
-@converter("StringNormalizer", ignored=["locale"], admitted=_CASES, strings=True)
+@converter("StringNormalizer", admitted=_CASES, strings=True)
 def string_normalizer(
     cx: Context,
     x: Expr,
     *,
     case_change_action: str = "NONE",
     is_case_sensitive: int = 0,
+    locale: str = "en_US",
     stopwords: Sequence[str] = (),
 ) -> Expr:
-    stop = json.dumps(list(stopwords))
+    is_ascii = locale in ("C", "POSIX")
+    settings = json.dumps([case_change_action, bool(is_case_sensitive), is_ascii, list(stopwords)])
     info = TensorStructInfo(dtype=DataType("int64"), ndim=rank_of(x))
-    kept = cx.importer.strings.call(
-        "normalize", info, x, case_change_action, is_case_sensitive, stop
-    )
+    kept = cx.importer.strings.call("normalize", info, x, settings)
     count = cx.new_size("count")
     return cx.strings(cx.match(kept, [count] if rank_of(x) == 1 else [1, count], "int64"))
 
