@@ -76,6 +76,12 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
     empty = any(not isinstance(x, list) and x.size == 0 for x in operands)
     if node.op_type in ("ReduceMean", "Unique"):
         return empty
+    if node.op_type == "Gather":
+        # Of each row of strings, the first one is copied only.
+        x = operands[0]
+        assert not isinstance(x, list)
+        rows = x.shape[attributes_of(node).get("axis", 0) :][1:]
+        return x.dtype == object and bool(np.prod(rows) > 1)
     if node.op_type == "Pow":
         return _overflows(*operands)  # type: ignore[arg-type]
     if node.op_type == "DynamicQuantizeLinear":

@@ -158,7 +158,10 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
         return R.squeeze(x, ones)
     cx.require_branches()
     length = cx.tensor(cx.contents([sizes[unknown[0]]], (), "int64"))
-    ways = [lambda: [_squeezed(cx, x, [*ones, *unknown])], lambda: [R.squeeze(x, ones)]]
+    ways = [
+        lambda: [cx.as_strings(_squeezed(cx, x, [*ones, *unknown]), x)],
+        lambda: [cx.as_strings(R.squeeze(x, ones), x)],
+    ]
     test = cx.emit(R.equal(length, const(1, "int64")))
     [result] = branches(cx, test, ways, rest_differs=cx.importer.may_split)
     return cx.tensor(result)
