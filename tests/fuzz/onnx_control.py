@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper
 
-from tests.fuzz.onnx_draw import FLOATS, NUMBERS, Draw, Redraw, Value, draw_step, step
+from tests.fuzz.onnx_draw import FLOATS, NUMBERS, STRINGS, Draw, Redraw, Value, draw_step, step
 
 
 def _filled(d: Draw, count: int) -> None:
@@ -54,6 +54,9 @@ def _if(d: Draw, op: str) -> None:
 
 def _grows_calmly(d: Draw, state: Value) -> Value:
     """A value of the shape and datatype of a state, which no number of iterations makes large."""
+    if state.dtype == STRINGS:
+        condition = d.like(d.broadcast(state.shape), "bool")
+        return d.node("Where", [condition, d.like(state.shape, STRINGS), state])[0]
     kind = d.rng.choice(("Neg", "Abs", "Max", "Identity", "Sub"))
     if kind in ("Max", "Sub"):
         return d.node(kind, [d.like(state.shape, state.dtype), state])[0]
@@ -64,7 +67,8 @@ def _grows_calmly(d: Draw, state: Value) -> Value:
 def _loop(d: Draw, op: str) -> None:
     body = d.inner()
     states = [
-        d.tensor(("float32", "int64", "int32"), high=4) for _ in range(d.rng.choice((0, 1, 1, 2)))
+        d.tensor(("float32", "int64", "int32", STRINGS), high=4)
+        for _ in range(d.rng.choice((0, 1, 1, 2)))
     ]
     number = Value(d.model.name(), np.array(0))
     going = Value(d.model.name(), np.array(True))
@@ -92,14 +96,17 @@ def _loop(d: Draw, op: str) -> None:
 @step("Scan", "Scan")
 def _scan(d: Draw, op: str) -> None:
     body = d.inner()
-    states = [d.tensor(("float32", "int64"), high=3) for _ in range(d.rng.choice((0, 1)))]
-    x = d.tensor(NUMBERS, 1, 4, fits=lambda v: all(v.shape))
+    states = [d.tensor(("float32", "int64", STRINGS), high=3) for _ in range(d.rng.choice((0, 1)))]
+    x = d.tensor((*NUMBERS, *(STRINGS,) * 3), 1, 4, fits=lambda v: all(v.shape))
     axis = d.axis(len(x.shape))
     scanned = [x]
     if d.chance(0.3):
         scanned.append(d.like(x.shape, x.dtype))
     inside = [Value(d.model.name(), v.content, v.exact) for v in states]
-    parts = [Value(d.model.name(), np.asarray(v.array.take(0, axis)), v.exact) for v in scanned]
+    parts = [
+        Value(d.model.name(), np.asarray(v.array.take(0, axis), v.array.dtype), v.exact)
+        for v in scanned
+    ]
     body.values += [*inside, *parts]
     _filled(body, d.rng.randint(1, 2))
     after = [_grows_calmly(body, state) for state in inside]
@@ -124,7 +131,7 @@ def _scan(d: Draw, op: str) -> None:
 
 @step("function")
 def _function(d: Draw, op: str) -> None:
-    x = d.tensor(FLOATS)
+    x = d.tensor((*FLOATS, STRINGS, STRINGS))
     inside = d.inner(closed=True)
     parameter = Value(d.model.name(), x.content, x.exact)
     inside.values.append(parameter)

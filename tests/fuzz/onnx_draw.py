@@ -29,7 +29,11 @@ SIGNED = ("int64", "int64", "int32", "int8", "int16")
 UNSIGNED = ("uint8", "uint8", "uint16", "uint32", "uint64")
 INTEGERS = SIGNED + UNSIGNED
 NUMBERS = FLOATS * 2 + INTEGERS
-ANY = (*NUMBERS, "bool", "bool")
+#: The datatype of NumPy's arrays of strings.
+STRINGS = "object"
+PLAIN = (*NUMBERS, "bool", "bool")
+ANY = (*PLAIN, *(STRINGS,) * 4)
+_WORDS = ("", "a", "b", "ab", "B", "Übergang", "two words", "-7", "ß")
 #: How large numbers may be that other nodes compute with.
 _CALM = 64
 _STYLES = ("t{}", "block.{}/out:0", "{}", "/layers/{}/Übergang", "class {}")
@@ -68,6 +72,8 @@ class Value:
         """Whether other nodes may compute with it: a tensor of numbers that are not large."""
         if isinstance(self.content, list) or self.content.size > 20_000 or self.content.ndim > 7:
             return False
+        if self.dtype == STRINGS:
+            return all(len(text) < _CALM for text in self.content.flat)
         numbers = self.content.astype("float64")
         return bool(np.all(np.isfinite(numbers)) and np.all(np.abs(numbers) <= _CALM))
 
@@ -171,7 +177,12 @@ def run_reference(model: onnx.ModelProto, feed: Mapping[str, Content]) -> list[A
         found = ReferenceEvaluator(model).run(None, dict(feed))
     except Exception as error:  # whatever it is, there is no oracle
         raise Redraw(str(error)) from None
-    return [np.asarray(item) if not isinstance(item, list) else item for item in found]
+    return [item if isinstance(item, list) else _array(item) for item in found]
+
+
+def _array(item: Any) -> Array:
+    array = np.asarray(item)
+    return array.astype(object) if array.dtype.kind in "UT" else array
 
 
 Wrong: TypeAlias = Callable[[NodeProto, Mapping[str, Content], int], bool]
@@ -254,8 +265,10 @@ class Draw:
         return tuple(self.rng.choice((0, 1, 1, 2, 3, 3, 4, 5)) for _ in range(rank))
 
     def array(self, shape: Sequence[int], dtype: str, *, steps: int = 4) -> Array:
-        """Small numbers; those of floats are multiples of 1 / `steps`."""
+        """Strings, or small numbers; those of floats are multiples of 1 / `steps`."""
         rng = np.random.default_rng(self.rng.randrange(1 << 30))
+        if dtype == STRINGS:
+            return np.asarray(np.array(_WORDS, object)[rng.integers(0, len(_WORDS), shape)], object)
         if dtype == "bool":
             return np.asarray(rng.integers(0, 2, shape).astype(bool))
         if dtype.startswith("u"):

@@ -4,7 +4,8 @@ Nodes that ONNX Runtime refuses or is known to compute wrongly are computed by O
 What is varied, each by itself:
 
 - opsets 1 to 28, and so the form of each operator: attributes, or operands in their place;
-- operators of every family (`onnx_steps.py`, `onnx_moves.py`, `onnx_layers.py`), in chains of 1 to
+- operators of every family (`onnx_steps.py`, `onnx_moves.py`, `onnx_layers.py`,
+  `onnx_strings.py`), in chains of 1 to
   12 nodes, in any order, with an operand twice or different ones;
 - optional operands and outputs, present or absent; attributes at their defaults or not;
 - ranks 0 to 6, sizes 0 and 1, axes counted from the end, datatypes;
@@ -40,6 +41,7 @@ from tests.fuzz import (
     onnx_layers as onnx_layers,
     onnx_moves as onnx_moves,
     onnx_steps as onnx_steps,
+    onnx_strings as onnx_strings,
 )
 from tests.fuzz.onnx_draw import (
     Array,
@@ -74,6 +76,12 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
     empty = any(not isinstance(x, list) and x.size == 0 for x in operands)
     if node.op_type in ("ReduceMean", "Unique"):
         return empty
+    if node.op_type == "Gather":
+        # Of each row of strings, the first one is copied only.
+        x = operands[0]
+        assert not isinstance(x, list)
+        rows = x.shape[attributes_of(node).get("axis", 0) :][1:]
+        return x.dtype == object and bool(np.prod(rows) > 1)
     if node.op_type == "Pow":
         return _overflows(*operands)  # type: ignore[arg-type]
     if node.op_type == "DynamicQuantizeLinear":

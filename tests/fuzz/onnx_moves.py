@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from tests.fuzz.onnx_draw import ANY, FLOATS, NUMBERS, Draw, Redraw, Value, step
+from tests.fuzz.onnx_draw import ANY, FLOATS, NUMBERS, STRINGS, Draw, Redraw, Value, step
 
 _ENDS = (-9, -1, 0, 1, 2, 3, 2**31 - 1, 2**63 - 1, -(2**63))
 
@@ -92,7 +92,7 @@ def _expand(d: Draw, op: str) -> None:
 
 @step("Tile")
 def _tile(d: Draw, op: str) -> None:
-    x = d.tensor(high=4)
+    x = d.tensor(ANY if d.opset >= 6 else NUMBERS, high=4)
     if d.opset < 6:
         axis = d.axis(len(x.shape)) % len(x.shape)
         d.node(op, [x, *(d.new(np.array(k, x.dtype), fixed=True) for k in (2, axis))])
@@ -164,7 +164,8 @@ def _slice(d: Draw, op: str) -> None:
 
 @step("Pad", "Pad")
 def _pad(d: Draw, op: str) -> None:
-    x = d.tensor(NUMBERS if d.opset >= 11 else FLOATS, high=4)
+    kinds = (*NUMBERS, STRINGS, STRINGS) if d.opset >= 13 else NUMBERS
+    x = d.tensor(kinds if d.opset >= 11 else FLOATS, high=4)
     rank = len(x.shape)
     modes = ["constant", "constant", "edge", "reflect"] + (["wrap"] if d.opset >= 19 else [])
     mode = d.rng.choice(modes)
@@ -181,7 +182,8 @@ def _pad(d: Draw, op: str) -> None:
         d.node(op, [x], **{name: pads}, **attributes, **d.some(value=1.5))
         return
     operands: list[Value | None] = [x, d.known(pads)]
-    value = d.new(d.array((), x.dtype)) if d.chance() else None
+    # ONNX's reference pads strings by the number 0.
+    value = d.new(d.array((), x.dtype)) if d.chance() or x.dtype == STRINGS else None
     operands.append(value)
     if d.opset >= 18 and d.chance(0.4):
         axes = d.axes(rank)
@@ -227,11 +229,12 @@ def _gather(d: Draw, op: str) -> None:
 
 @step("ScatterElements", "ScatterND", "Scatter")
 def _scatter(d: Draw, op: str) -> None:
-    x = d.tensor(NUMBERS, 1)
+    x = d.tensor((*NUMBERS, *(STRINGS,) * 4), 1)
     rank = len(x.shape)
     reductions = {16: ("add", "mul"), 18: ("add", "mul", "max", "min")}
     names = next((reductions[v] for v in (18, 16) if d.opset >= v), ())
     attributes = {"reduction": d.rng.choice(names)} if names and d.chance() else {}
+    attributes = {} if x.dtype == STRINGS else attributes
     if op == "ScatterND":
         depth = d.rng.randint(1, rank)
         if 0 in x.shape[:depth]:
@@ -276,7 +279,7 @@ def _created(d: Draw, op: str) -> None:
     elif op == "OneHot":
         indices = d.tensor(("int64", "int32", "float32"), high=3, exact=True, fits=_is_whole)
         depth = d.new(np.array(d.rng.choice((1, 3, 5)), "int64"), fixed=True)
-        values = d.new(d.array((2,), d.rng.choice(("float32", "int64", "bool"))))
+        values = d.new(d.array((2,), d.rng.choice(("float32", "int64", "bool", STRINGS))))
         axis = d.rng.randint(-len(indices.shape) - 1, len(indices.shape))
         d.node(op, [indices, depth, values], **d.some(axis=axis))
     elif op == "Range":
@@ -304,7 +307,7 @@ def _depth(d: Draw, op: str) -> None:
     deep = op == "DepthToSpace"
     shape = (d.rng.choice((0, 1, 2)), 8 if deep else 2, 2, 4)
     modes = d.some(mode=d.rng.choice(("DCR", "CRD"))) if deep and d.opset >= 11 else {}
-    d.node(op, [d.like(shape, "float32")], blocksize=2, **modes)
+    d.node(op, [d.like(shape, d.rng.choice(("float32", STRINGS)))], blocksize=2, **modes)
 
 
 @step("ReverseSequence")

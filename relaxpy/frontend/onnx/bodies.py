@@ -6,7 +6,7 @@ its arguments: it is called only for operands and attributes that the schema adm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,19 @@ from relaxpy.frontend.onnx.view import Graph, Node
 from relaxpy.frontend.shared.contents import Contents
 from relaxpy.frontend.shared.tensors import shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr, ObjectStructInfo, TensorStructInfo
+from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 
 
 def schema_body(
-    node: Node, operands: Sequence[Value], version: int, items: Mapping[Expr, TensorStructInfo]
+    node: Node,
+    operands: Sequence[Value],
+    version: int,
+    items: Mapping[Expr, TensorStructInfo],
+    strings: Collection[Value],
 ) -> Graph | None:
     """The body of an operator; None if its schema has none, or there is no schema.
+
+    `items` are the types of the values of sequences, `strings` the values that have strings.
 
     Errors:
         UnsupportedError: the schema does not admit the operands or the attributes.
@@ -34,10 +40,12 @@ def schema_body(
     if schema is None:
         return None
     if schema.has_function:
+        # Softsign and ThresholdedRelu are older than their only body, which holds for them, too.
         versions = [v for v in schema.function_opset_versions if v <= version]
-        data = schema.get_function_with_opset_version(max(versions, default=schema.since_version))
+        first = min(schema.function_opset_versions)
+        data = schema.get_function_with_opset_version(max(versions, default=first))
     elif schema.has_context_dependent_function:
-        types = [_type_of(value, items) for value in operands]
+        types = [_type_of(value, items, strings) for value in operands]
         _require_operands(schema, types)
         _require_attributes(schema, node)
         stated_attributes(node, version)
@@ -124,6 +132,33 @@ def require_positions(node: Node, operands: Sequence[Value], version: int) -> No
             raise UnsupportedError(f"operand {parameter.name} is {dtype}, expected {names}")
 
 
+def string_outputs(
+    node: Node, operands: Sequence[Value], version: int, strings: Collection[Value]
+) -> list[bool]:
+    """Which outputs have the type of operands that have strings; none where there is no schema.
+
+    Errors:
+        UnsupportedError: the schema does not admit strings there, or not with these operands.
+    """
+    schema = _schema(node, _NEWEST) or _schema(node, version)
+    if schema is None:
+        return []
+    bound: dict[str, bool] = {}
+    for k, value in enumerate(operands):
+        parameter = schema.inputs[min(k, len(schema.inputs) - 1)]
+        has = value in strings
+        if has and not any("string" in kind for kind in parameter.types):
+            raise UnsupportedError(f"operand {parameter.name} has strings, which it does not admit")
+        if value is None or not parameter.is_homogeneous:
+            continue
+        if bound.setdefault(parameter.type_str, has) != has:
+            found, expected = ("strings", "numbers") if has else ("numbers", "strings")
+            raise UnsupportedError(f"operand {parameter.name} has {found}, expected {expected}")
+    last = len(schema.outputs) - 1
+    parameters = [schema.outputs[min(k, last)] for k in range(len(node.outputs))]
+    return [p.is_homogeneous and bound.get(p.type_str, False) for p in parameters]
+
+
 def _kind(number: int) -> str:
     return str(onnx.AttributeProto.AttributeType.Name(number))
 
@@ -179,7 +214,9 @@ def _name_of(kind: TypeProto) -> str:
     return f"tensor({onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
 
 
-def _type_of(value: Value, items: Mapping[Expr, TensorStructInfo]) -> TypeProto | None:
+def _type_of(
+    value: Value, items: Mapping[Expr, TensorStructInfo], strings: Collection[Value]
+) -> TypeProto | None:
     match value:
         case None:
             return None
@@ -187,16 +224,15 @@ def _type_of(value: Value, items: Mapping[Expr, TensorStructInfo]) -> TypeProto 
             shape = list(value.array.shape)
             return helper.make_tensor_type_proto(views.code_of(value.dtype), shape)
         case _ if isinstance(value.struct_info, TensorStructInfo):
-            return _tensor_type(value.struct_info, value)
+            return _tensor_type(value.struct_info, value, is_string=value in strings)
         case _ if value in items:
-            return helper.make_sequence_type_proto(_tensor_type(items[value], None))
-        case _ if isinstance(value.struct_info, ObjectStructInfo):
-            return helper.make_tensor_type_proto(onnx.TensorProto.STRING, None)
+            item = _tensor_type(items[value], None, is_string=value in strings)
+            return helper.make_sequence_type_proto(item)
         case _:
             raise UnsupportedError(f"an operand is {value.struct_info}, which ONNX has no type for")
 
 
-def _tensor_type(sinfo: TensorStructInfo, value: Expr | None) -> TypeProto:
+def _tensor_type(sinfo: TensorStructInfo, value: Expr | None, *, is_string: bool) -> TypeProto:
     sizes: list[Any] | None = None
     if sinfo.ndim >= 0:
         try:
@@ -205,4 +241,5 @@ def _tensor_type(sinfo: TensorStructInfo, value: Expr | None) -> TypeProto:
         except UnsupportedError:
             sizes = []
         sizes = sizes or [None] * sinfo.ndim
-    return helper.make_tensor_type_proto(views.code_of(str(sinfo.dtype)), sizes)
+    code = onnx.TensorProto.STRING if is_string else views.code_of(str(sinfo.dtype))
+    return helper.make_tensor_type_proto(code, sizes)

@@ -43,6 +43,7 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
+    Constant,
     Expr,
     PrimValue,
     ShapeExpr,
@@ -136,6 +137,20 @@ class Context:
     def new_size(self, name: str) -> tir.Var:
         """A variable for a size that is known when the program runs."""
         return self.importer.new_size(name)
+
+    def has_strings(self, value: Value) -> bool:
+        """Whether a value is a tensor or a sequence of strings."""
+        return value in self.importer.strings.values
+
+    def strings(self, expr: Expr) -> Expr:
+        """The expression, which is a tensor or a sequence of strings."""
+        bound = expr if isinstance(expr, (Constant, Tuple, Var)) else self.emit(expr)
+        self.importer.strings.values.add(bound)
+        return bound
+
+    def as_strings(self, expr: Expr, *like: Value) -> Expr:
+        """The expression, which has strings if one of the other values has."""
+        return self.strings(expr) if any(map(self.has_strings, like)) else expr
 
     def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> Expr:
         """A call of the kernel that `function` makes of tensor expressions."""

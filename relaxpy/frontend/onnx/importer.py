@@ -12,20 +12,28 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx import ops as ops, view as views
-from relaxpy.frontend.onnx.bodies import require_positions, schema_body, stated_attributes
+from relaxpy.frontend.onnx.bodies import (
+    require_positions,
+    schema_body,
+    stated_attributes,
+    string_outputs,
+)
 from relaxpy.frontend.onnx.context import BranchesNeededError, Context, RanksDifferError
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
-from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.ops.branches import possible
+from relaxpy.frontend.onnx.ops.sequences import parts_of
 from relaxpy.frontend.onnx.registry import Value, find
 from relaxpy.frontend.onnx.sizes import expression
 from relaxpy.frontend.onnx.view import (
     Graph,
+    Initializer,
+    MapType,
     Model,
     Node,
     OptionalType,
@@ -33,6 +41,7 @@ from relaxpy.frontend.onnx.view import (
     TensorType,
     ValueType,
 )
+from relaxpy.frontend.onnx.vocabulary import OBJECT, Strings, storage, vocabulary_var
 from relaxpy.frontend.shared.contents import LIMIT, Contents
 from relaxpy.frontend.shared.names import Names, identifier
 from relaxpy.frontend.shared.tensors import literal, tensor_of as tensor_info
@@ -45,18 +54,11 @@ from relaxpy.frontend.shared.unsupported import (
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Constant,
-    Expr,
-    ObjectStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    Var,
-    const,
-)
+from relaxpy.ir.relax.nodes import Constant, Expr, StructInfo, TensorStructInfo, Tuple, Var, const
 from relaxpy.ir.tir import expr as tir
 
+#: What the attribute `to` of a cast to strings is.
+_STRING = (TensorProto.STRING, "STRING")
 #: How many bodies of functions may stand within each other.
 _MAX_INLINED = 64
 #: How many nodes the bodies of functions, loops and branches may have, counted for each use.
@@ -87,6 +89,7 @@ class Importer:
 
     model: Model
     options: Options
+    is_dataflow: bool = True
     builder: BlockBuilder = field(default_factory=BlockBuilder)
     unsupported: list[UnsupportedNode] = field(default_factory=list)
     #: Constants that are parameters, by their variables.
@@ -100,13 +103,18 @@ class Importer:
     items: dict[Expr, TensorStructInfo] = field(default_factory=dict)
     #: What optionals have if they are not empty.
     optionals: dict[Expr, StructInfo] = field(default_factory=dict)
+    #: The types of the dictionaries among the inputs.
+    maps: dict[Expr, MapType] = field(default_factory=dict)
+    strings: Strings = field(init=False)
     #: Nodes on which no output depends.
     unused: set[Node] = field(default_factory=set)
-    _texts: dict[str, Any] = field(default_factory=dict)
     _depth: int = 0
     _splits: int = 0
     _inlined_nodes: int = 0
     _folded_elements: int = 0
+
+    def __post_init__(self) -> None:
+        self.strings = Strings(vocabulary_var(is_dataflow=self.is_dataflow))
 
     def module(self) -> IRModule:
         """The module.
@@ -116,23 +124,20 @@ class Importer:
             FrontendError: the graph is not well-formed.
         """
         try:
-            return self._module(is_dataflow=True)
+            return self._module()
         except BranchesNeededError:
-            return Importer(self.model, self.options)._module(is_dataflow=False)
+            return Importer(self.model, self.options, is_dataflow=False)._module()
 
-    def _module(self, *, is_dataflow: bool) -> IRModule:
+    def _module(self) -> IRModule:
         graph = self.model.graph
         inputs = {name: self._parameter(name, kind) for name, kind in graph.inputs.items()}
         scope: dict[str, Value] = dict(inputs)
         for name, initializer in graph.initializers.items():
             try:
-                if initializer.array.dtype == object:
-                    self._texts[name] = initializer.array
-                    continue
-                value = literal(initializer.array)
+                value = self._literal(initializer)
             except UnsupportedError as error:
                 raise FrontendError(f"the initializer {name!r}: {error}") from None
-            if self.options.keep_params:
+            if self.options.keep_params and value not in self.strings.values:
                 var = Var(self._name(name), value.struct_info)
                 self.params[var] = value
                 scope[name] = var
@@ -143,27 +148,72 @@ class Importer:
         if self.params:
             attrs["params"] = [value.data for value in self.params.values()]
         with self.builder.function("main", parameters, attrs):
-            if is_dataflow:
+            if self.is_dataflow:
                 with self.builder.dataflow():
                     output = self.builder.emit_output(self._results(graph, scope))
             else:
                 output = self.builder.emit(self._results(graph, scope))
             self.builder.emit_func_output(output)
-        return self.builder.finalize()
+        return self.strings.with_vocabulary(self.builder.finalize())
+
+    def _literal(self, initializer: Initializer) -> Constant:
+        """A constant of the elements of an initialiser.
+
+        Errors:
+            UnsupportedError: Relax has no such elements.
+        """
+        array = initializer.array
+        if array.dtype == object:
+            return self.strings.constant(array.reshape(-1).tolist(), array.shape)
+        return literal(array)
 
     def _results(self, graph: Graph, scope: Mapping[str, Value]) -> Expr:
-        texts = {
-            name: self.builder.emit(text.literal(array.reshape(-1).tolist(), array.shape))
-            for name, array in self._texts.items()
-        }
-        values = self.convert(graph, {**scope, **texts}, self.model.opsets)
+        self.builder.declare(self.strings.vocabulary)
+        values = self.convert(graph, {**scope, **self._encoded(graph, scope)}, self.model.opsets)
         refuse_nodes(self.unsupported, "ONNX")
         place = Context(self, _OUTPUT, 0, {})
         try:
-            exprs = [place.tensor(value) for value in values]
+            exprs = [self._decoded(place, place.tensor(value)) for value in values]
         except UnsupportedError as error:
             raise FrontendError(f"an output of the graph cannot be imported: {error}") from None
         return exprs[0] if len(exprs) == 1 else Tuple(tuple(exprs))
+
+    def _encoded(self, graph: Graph, scope: Mapping[str, Any]) -> dict[str, Value]:
+        """The inputs that have strings, as the places of these in the vocabulary."""
+        result: dict[str, Value] = {}
+        infos = {
+            name: self.struct_info(name, kind)
+            for name, kind in graph.inputs.items()
+            if _has_strings(kind)
+        }
+        # A size may be an expression of sizes that another input has alone.
+        for name in sorted(infos, key=lambda name: _has_expressions(infos[name])):
+            var, info = scope[name], infos[name]
+            is_tensor = isinstance(info, TensorStructInfo)
+            read = tensor_info(None, "int64") if is_tensor else info
+            codes = self.builder.emit(
+                self.strings.call("encode", read, var), f"{identifier(name)}_codes"
+            )
+            if is_tensor:
+                cast = self.builder.match_cast(codes, info, identifier(name))
+                assert cast is not None
+                codes = cast
+            if var in self.items:
+                self.items[codes] = self.items[var]
+            if var in self.optionals:
+                self.optionals[codes] = self.optionals[var]
+            result[name] = codes
+        self.strings.values |= set(result.values())
+        return result
+
+    def _decoded(self, place: Context, value: Expr) -> Expr:
+        """A result of the graph, in which the places of strings are these."""
+        if value not in self.strings.values:
+            return value
+        parts = parts_of(place, value)
+        if parts is not None:
+            return Tuple(tuple(self.strings.call("decode", OBJECT, part) for part in parts))
+        return self.strings.call("decode", OBJECT, value)
 
     def convert(
         self, graph: Graph, scope: Mapping[str, Value], opsets: Mapping[str, int]
@@ -173,7 +223,7 @@ class Importer:
         if self._depth:
             for name, initializer in graph.initializers.items():
                 try:
-                    inner[name] = literal(initializer.array)
+                    inner[name] = self._literal(initializer)
                 except UnsupportedError as error:
                     raise FrontendError(f"the initializer {name!r}: {error}") from None
         self._depth += 1
@@ -300,7 +350,7 @@ class Importer:
         version = opsets.get(node.domain, 0)
         domain = f"{node.domain or 'ai.onnx'} {version}"
         infos = tuple(
-            f"{name or '-'}: {_shown(value)}"
+            f"{name or '-'}: {self._shown(value)}"
             for name, value in zip(node.inputs, operands, strict=True)
         )
         self.unsupported.append(
@@ -332,19 +382,36 @@ class Importer:
         require_positions(node, operands, version)
         entry = find(node.domain, node.op, version)
         if entry is None:
-            body_of = schema_body(node, operands, version, self.items)
+            body_of = schema_body(node, operands, version, self.items, self.strings.values)
             if body_of is None:
                 raise UnsupportedError("there is no converter for it")
             return self._inlined(body_of, operands, opsets)
         entry.require(stated)
+        are_strings: Sequence[bool] = ()
+        if not self.strings.values.isdisjoint(operands):
+            if not entry.strings:
+                raise UnsupportedError("operands that are strings are not imported")
+            are_strings = string_outputs(node, operands, version, self.strings.values)
         folded = None if node.domain else self._folded(node, operands)
         if folded is not None:
-            return [folded]
+            return self._with_strings([folded], node, are_strings)
         context = Context(self, node, version, scope, opsets)
         positional = entry.operands_of(operands, context.tensor)
         attributes = {name: value for name, value in stated.items() if name in entry.attributes}
         result = entry.function(context, *positional, **attributes)
-        return result if isinstance(result, (tuple, list)) else [result]
+        results = result if isinstance(result, (tuple, list)) else [result]
+        return self._with_strings(results, node, are_strings)
+
+    def _with_strings(
+        self, values: Sequence[Value], node: Node, are_strings: Sequence[bool]
+    ) -> Sequence[Value]:
+        """The results of a node, of which some are strings."""
+        found = list(values)
+        for k, is_string in enumerate(are_strings[: len(found)]):
+            if is_string:
+                found[k] = self._named(found[k], node.outputs[k])
+                self.strings.values.add(found[k])
+        return found
 
     def _inlined(
         self, body: Graph, operands: Sequence[Value], opsets: Mapping[str, int]
@@ -358,6 +425,10 @@ class Importer:
     def _folded(self, node: Node, operands: Sequence[Value]) -> Value:
         """The value of a node whose operands are known at import, or None."""
         if (node.op not in FOLDED and node.op != "Cast") or not operands:
+            return None
+        if node.op == "Cast" and (
+            operands[0] in self.strings.values or node.attributes["to"] in _STRING
+        ):
             return None
         constants = [self.constant_of(value) for value in operands]
         arrays = []
@@ -419,23 +490,24 @@ class Importer:
     def _parameter(self, name: str, kind: ValueType) -> Var:
         if isinstance(kind, TensorType) and kind.code in views.NARROW:
             self.narrow[name] = kind.code
-        var = Var(self._name(name), self.struct_info(name, kind))
+        info = self.struct_info(name, kind)
+        var = Var(self._name(name), OBJECT if _has_strings(kind) else info)
+        if isinstance(kind, MapType):
+            self.maps[var] = kind
         item = kind.item if isinstance(kind, OptionalType) else kind
         if item is not None and isinstance(kind, OptionalType):
             self.optionals[var] = self.struct_info(name, item)
         if isinstance(item, SequenceType) and isinstance(item.item, TensorType):
             inner = item.item
             rank = -1 if inner.sizes is None else len(inner.sizes)
-            self.items[var] = TensorStructInfo(None, DataType(inner.dtype), ndim=rank)
+            self.items[var] = TensorStructInfo(None, DataType(storage(inner.dtype)), ndim=rank)
         return var
 
     def struct_info(self, name: str, kind: ValueType) -> StructInfo:
-        """The struct info of an input."""
+        """The struct info of an input; strings are their places in the vocabulary."""
         match kind:
             case TensorType(dtype, sizes, _):
-                if dtype == "string":
-                    return ObjectStructInfo()
-                dtype = self.options.dtypes.get(name, dtype)
+                dtype = self.options.dtypes.get(name, storage(dtype))
                 given = self.options.shapes.get(name)
                 if given is not None:
                     return tensor_info([self._given(size) for size in given], dtype)
@@ -444,10 +516,20 @@ class Importer:
                 return tensor_info(
                     [self._size(size, f"{name}_{k}") for k, size in enumerate(sizes)], dtype
                 )
-            case SequenceType() | OptionalType():
-                return ObjectStructInfo()
+            case SequenceType() | OptionalType() | MapType():
+                return OBJECT
             case _:
                 raise FrontendError(f"the input {name!r} is no tensor of a known type")
+
+    def _shown(self, value: Value) -> str:
+        match value:
+            case None:
+                return "none"
+            case Contents():
+                return f"{value.dtype}{list(value.array.shape)}"
+            case _:
+                shown = str(value.struct_info)
+                return f"strings in {shown}" if value in self.strings.values else shown
 
     def _given(self, size: Any) -> Any:
         return self._size(size, size) if isinstance(size, str) else size
@@ -481,11 +563,14 @@ class Importer:
 _OUTPUT = Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())
 
 
-def _shown(value: Value) -> str:
-    match value:
-        case None:
-            return "none"
-        case Contents():
-            return f"{value.dtype}{list(value.array.shape)}"
-        case _:
-            return str(value.struct_info)
+def _has_strings(kind: ValueType) -> bool:
+    """Whether values of a type have strings."""
+    if isinstance(kind, TensorType):
+        return kind.dtype == "string"
+    return isinstance(kind, (SequenceType, OptionalType)) and _has_strings(kind.item)
+
+
+def _has_expressions(info: StructInfo) -> bool:
+    """Whether a dimension of a tensor is more than a number or a variable."""
+    sizes = info.get_shape() if isinstance(info, TensorStructInfo) else None
+    return not all(isinstance(size, (tir.IntImm, tir.Var)) for size in sizes or ())

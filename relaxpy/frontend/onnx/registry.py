@@ -28,6 +28,8 @@ class Converter:
     ignored: frozenset[str]
     #: Attributes that may only have one of these values.
     admitted: Mapping[str, Collection[Any]]
+    #: Whether operands may be tensors of strings.
+    strings: bool
 
     def require(self, attributes: Mapping[str, Any]) -> None:
         """Check attributes.
@@ -94,13 +96,16 @@ def converter(
     domain: str = "",
     ignored: Sequence[str] = (),
     admitted: Mapping[str, Collection[Any]] | None = None,
+    strings: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a function as the converter of operators, from the opset `since` on.
 
     Its first parameter is the `Context`; then come operands, as expressions (parameters with the
     annotation `Value` take what is known instead); keyword parameters are attributes, with the
     defaults of ONNX, and so are the members of a `TypedDict` that is unpacked into them; those in
-    `ignored` may be there, and those in `admitted` with one of these values.
+    `ignored` may be there, and those in `admitted` with one of these values. With `strings`, the
+    operands that the schema says may be tensors of strings, which are their places in a vocabulary:
+    the function compares or moves elements, or calls a packed function on strings.
     """
 
     def register(function: Function) -> Function:
@@ -118,6 +123,7 @@ def converter(
             {p.name: p for p in attributes},
             frozenset({"consumed_inputs", *ignored}),
             admitted or {},
+            strings,
         )
         for name in names:
             entries = CONVERTERS.setdefault((domain, name), [])

@@ -1,14 +1,20 @@
-"""Packed functions on arrays of strings, which Relax has no tensors for: they are objects there."""
+"""Strings as numbers: the vocabulary of a call, and the packed functions that read the strings.
+
+A tensor of strings is a tensor of int64 in Relax, whose elements are the places of the strings in
+the vocabulary. Equal strings have one place, so what moves or compares elements needs no strings.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.ir.core.dtype import DataType
 
@@ -16,83 +22,286 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 PREFIX = "relaxpy.onnx."
 
 
-def _objects(items: Sequence[Any], shape: Sequence[int]) -> Array:
-    result = np.empty(len(items), object)
-    result[:] = items
-    return result.reshape(tuple(shape))
+class Vocabulary:
+    """The distinct strings of one call of a program, those that the model has first."""
+
+    __slots__ = ("_places", "_strings")
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._strings = list(known)
+        self._places = {text: place for place, text in enumerate(known)}
+
+    def encode(self, texts: Iterable[str], shape: Sequence[int]) -> Array:
+        """The places of strings, in a tensor of int64; strings that are new are added."""
+        strings, places = self._strings, self._places
+        found = []
+        for text in texts:
+            place = places.get(text)
+            if place is None:
+                place = places[text] = len(strings)
+                strings.append(text)
+            found.append(place)
+        return np.array(found, np.int64).reshape(tuple(shape))
+
+    def decode(self, codes: Any) -> list[str]:
+        """The strings at places, in row-major order."""
+        strings = self._strings
+        return [strings[place] for place in np.asarray(codes).reshape(-1).tolist()]
 
 
-def _texts(value: Any) -> list[str]:
-    flat = np.asarray(value, object).reshape(-1)
-    return [item.decode() if isinstance(item, bytes) else str(item) for item in flat]
+@functools.lru_cache(maxsize=64)
+def _known(words: str) -> tuple[str, ...]:
+    return tuple(json.loads(words))
 
 
-def literal(text: str, shape: Sequence[int]) -> Array:
-    """The strings of a JSON list, as an array."""
-    return _objects(json.loads(text), shape)
+def vocabulary(words: str) -> Vocabulary:
+    """The vocabulary of a call, at first the strings of a JSON list."""
+    return Vocabulary(_known(words))
 
 
-def concat(x: Any, y: Any) -> Array:
+def encode(known: Vocabulary, x: Any) -> Any:
+    """The places of the strings of an array, or of the arrays of a sequence.
+
+    Errors:
+        RuntimeCheckError: the array has no strings.
+    """
+    if x is None or isinstance(x, tuple):
+        return x if x is None else tuple(encode(known, value) for value in x)
+    array = np.asarray(x)
+    if array.dtype.kind not in "OSUT":
+        raise RuntimeCheckError(f"expected an array of strings, found one of {array.dtype}")
+    try:
+        texts = [
+            item.decode() if isinstance(item, bytes) else str(item)
+            for item in array.reshape(-1).tolist()
+        ]
+    except UnicodeDecodeError as error:
+        raise RuntimeCheckError(f"expected strings in UTF-8: {error}") from None
+    return known.encode(texts, array.shape)
+
+
+def decode(known: Vocabulary, codes: Any) -> Any:
+    """The strings at places as an array of objects, or the arrays of a sequence."""
+    if codes is None or isinstance(codes, tuple):
+        return codes if codes is None else tuple(decode(known, value) for value in codes)
+    result = np.empty(np.size(codes), object)
+    result[:] = known.decode(codes)
+    return result.reshape(np.shape(codes))
+
+
+def ranks(known: Vocabulary, x: Any) -> Array:
+    """The place of each string among the distinct ones of the tensor, sorted by code points."""
+    texts = known.decode(x)
+    order = {text: rank for rank, text in enumerate(sorted(set(texts)))}
+    return np.array([order[text] for text in texts], np.int64).reshape(np.shape(x))
+
+
+def concat(known: Vocabulary, x: Any, y: Any) -> Array:
     """The strings joined element by element; shapes broadcast."""
-    left, right = np.broadcast_arrays(np.asarray(x, object), np.asarray(y, object))
-    pairs = zip(_texts(left), _texts(right), strict=True)
-    return _objects([a + b for a, b in pairs], left.shape)
+    left, right = np.broadcast_arrays(x, y)
+    pairs = zip(known.decode(left), known.decode(right), strict=True)
+    return known.encode([a + b for a, b in pairs], left.shape)
 
 
-def equal(x: Any, y: Any) -> Array:
-    """Whether strings are equal; shapes broadcast."""
-    left, right = np.broadcast_arrays(np.asarray(x, object), np.asarray(y, object))
-    pairs = zip(_texts(left), _texts(right), strict=True)
-    return np.array([a == b for a, b in pairs], bool).reshape(left.shape)
+#: Classes of characters that Python does not have, and their characters.
+_CLASSES = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "ascii": r"\x00-\x7f",
+    "blank": r" \t",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\s",
+    "upper": "A-Z",
+    "word": r"\w",
+    "xdigit": "0-9A-Fa-f",
+}
 
 
-def full_match(x: Any, pattern: str) -> Array:
+@functools.lru_cache(maxsize=256)
+def pattern_of(text: str) -> re.Pattern[str]:
+    """A pattern of RE2, whose classes of characters are those of ASCII.
+
+    Errors:
+        ValueError: Python has no such patterns.
+    """
+    plain = re.sub(r"\[:(\w+):\]", lambda m: _CLASSES.get(m[1], m[0]), text)
+    try:
+        return re.compile(plain, re.ASCII)
+    except re.error as error:
+        raise ValueError(f"the pattern {text!r} is not one of Python: {error}") from None
+
+
+def full_match(known: Vocabulary, x: Any, pattern: str) -> Array:
     """Whether each string matches the pattern as a whole."""
-    compiled = re.compile(pattern)
-    found = [compiled.fullmatch(text) is not None for text in _texts(x)]
+    compiled = pattern_of(pattern)
+    found = [compiled.fullmatch(text) is not None for text in known.decode(x)]
     return np.array(found, bool).reshape(np.shape(x))
 
 
-def split(x: Any, delimiter: str, maxsplit: int) -> tuple[Array, Array]:
+def split(known: Vocabulary, x: Any, delimiter: str, maxsplit: int) -> tuple[Array, Array]:
     """The parts of each string, padded by empty ones, and their numbers."""
     most = -1 if maxsplit < 0 else maxsplit
-    parts = [text.split(delimiter or None, most) for text in _texts(x)]
-    width = max(map(len, parts), default=0)
-    rows = [part for row in parts for part in [*row, *[""] * (width - len(row))]]
+    parts = [text.split(delimiter or None, most) for text in known.decode(x)]
     counts = np.array([len(row) for row in parts], np.int64).reshape(np.shape(x))
-    return _objects(rows, (*np.shape(x), width)), counts
+    return _padded(known, parts, np.shape(x), ""), counts
 
 
-def normalize(x: Any, change: str, case_sensitive: int, stopwords: str) -> Array:
-    """The strings in lower or upper case (`change`), without the stop words of a JSON list."""
-    stop = json.loads(stopwords)
-    fold = {"LOWER": str.lower, "UPPER": str.upper}.get(change, str)
-    unwanted = set(stop if case_sensitive else map(fold if change != "NONE" else str.lower, stop))
-    compared = str if case_sensitive else (fold if change != "NONE" else str.lower)
-    rows = np.asarray(x, object)
-    kept = [fold(text) for text in _texts(rows) if compared(text) not in unwanted]
+def _padded(
+    known: Vocabulary, rows: Sequence[Sequence[str]], shape: Sequence[int], pad: str
+) -> Array:
+    """Rows of strings as a tensor, which are filled up to the longest."""
+    width = max(map(len, rows), default=0)
+    texts = [text for row in rows for text in (*row, *[pad] * (width - len(row)))]
+    return known.encode(texts, (*shape, width))
+
+
+def tokenize(
+    known: Vocabulary,
+    x: Any,
+    separators: str,
+    expression: str,
+    least: int,
+    pad: str,
+    has_marks: int,
+) -> Array:
+    """The tokens of each string, along a new axis that is filled up to the longest row.
+
+    Tokens are what matches the expression, or what is left between separators, a JSON list of
+    patterns; they have `least` characters or more. An empty separator is between all characters.
+    """
+    patterns = [pattern_of(text) for text in json.loads(separators)]
+    rows = []
+    for text in known.decode(x):
+        if expression:
+            row = [match[0] for match in pattern_of(expression).finditer(text) if match[0]]
+        elif [pattern.pattern for pattern in patterns] == [""]:
+            row = list(text)
+        else:
+            row = [text]
+            for pattern in patterns:
+                row = [part for whole in row for part in _between(pattern, whole)]
+        rows.append([token for token in row if len(token) >= least])
+    if has_marks and any(rows):
+        rows = [["\x02", *row, "\x03"] for row in rows]
+    return _padded(known, rows, np.shape(x), pad)
+
+
+def _between(pattern: re.Pattern[str], text: str) -> list[str]:
+    """The parts of a text between matches of a pattern."""
+    parts, begin = [], 0
+    for match in pattern.finditer(text):
+        parts.append(text[begin : match.start()])
+        begin = match.end()
+    return [*parts, text[begin:]]
+
+
+def map_values(known: Vocabulary, x: Any, keys: str, dtype: str) -> Array:
+    """The values that a map has for the keys of a JSON list, else 0 or the empty string, as a row.
+
+    Errors:
+        RuntimeCheckError: it is not a map, or has values of another kind.
+    """
+    return _map_row(known, _mapping(x), json.loads(keys), "", dtype)
+
+
+def cast_map(known: Vocabulary, x: Any, length: int, source: str, dtype: str) -> Array:
+    """The values of a map in the order of its keys, or those of the keys 0 to `length`, as a row.
+
+    Errors:
+        RuntimeCheckError: it is not a map of numbers, or has values of another kind.
+    """
+    found = dict(sorted(_mapping(x).items()))
+    if length >= 0 and min(found, default=0) < 0:
+        raise RuntimeCheckError(f"a map has the key {min(found)}, expected none below 0")
+    if source == "float32" and dtype == "string":
+        found = {key: f"{value:.6f}" for key, value in found.items()}
+    return _map_row(known, found, range(length) if length >= 0 else list(found), "0.f", dtype)
+
+
+def _mapping(x: Any) -> Mapping[Any, Any]:
+    if not isinstance(x, Mapping):
+        raise RuntimeCheckError(f"expected a dict, found {type(x).__name__}")
+    return x
+
+
+def _map_row(
+    known: Vocabulary, x: Mapping[Any, Any], keys: Sequence[Any], absent: str, dtype: str
+) -> Array:
+    """The values of keys as a tensor of one row."""
+    if dtype == "string":
+        return known.encode([str(x.get(key, absent)) for key in keys], (1, len(keys)))
+    read = int if dtype == "int64" else float
+    try:
+        return np.array([[read(x.get(key, 0)) for key in keys]], dtype)
+    except (ValueError, TypeError) as error:
+        raise RuntimeCheckError(f"a value of a map is not of {dtype}: {error}") from None
+
+
+def murmur_hash(known: Vocabulary, x: Any, seed: int, dtype: str) -> Array:
+    """The hash of 32 bits of each string."""
+    hashes = np.array([_murmur(text.encode(), seed) for text in known.decode(x)], np.uint32)
+    return hashes.astype(dtype).reshape(np.shape(x))
+
+
+def _murmur(data: bytes, seed: int) -> int:
+    """The hash MurmurHash3_x86_32 of Austin Appleby."""
+    mask = (1 << 32) - 1
+
+    def rotated(number: int, bits: int) -> int:
+        return (number << bits | number >> (32 - bits)) & mask
+
+    def mixed(block: bytes) -> int:
+        number = int.from_bytes(block, "little") * 0xCC9E2D51 & mask
+        return rotated(number, 15) * 0x1B873593 & mask
+
+    result = seed & mask
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        result = rotated(result ^ mixed(data[at : at + 4]), 13) * 5 + 0xE6546B64 & mask
+    result ^= mixed(data[whole:]) ^ len(data)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        result = (result ^ result >> shift) * factor & mask
+    return result ^ result >> 16
+
+
+def normalize(known: Vocabulary, x: Any, settings: str) -> Array:
+    """The strings in lower or upper case, without stop words; `settings` are the attributes."""
+    change, case_sensitive, is_ascii, stop = json.loads(settings)
+
+    def fold(text: str) -> str:
+        return text if change == "NONE" else _folded(text, change, is_ascii=is_ascii)
+
+    def compared(text: str) -> str:
+        wanted = "LOWER" if change == "NONE" else change
+        return text if case_sensitive else _folded(text, wanted, is_ascii=is_ascii)
+
+    unwanted = set(map(compared, stop))
+    kept = [fold(text) for text in known.decode(x) if compared(text) not in unwanted]
     kept = kept or [""]
-    return _objects(kept, (1, len(kept)) if rows.ndim == 2 else (len(kept),))
+    return known.encode(kept, (1, len(kept)) if np.ndim(x) == 2 else (len(kept),))
 
 
-def labels(x: Any, rows: str, dtype: str) -> Array:
-    """The label of each element, by a JSON list of keys, labels, and the label of all others."""
-    keys, values, default = json.loads(rows)
-    flat = np.asarray(x).reshape(-1)
-    items = _texts(flat) if keys and isinstance(keys[0], str) else flat.tolist()
-    # A key that is no number, and so differs from itself, stands for all that are none.
-    keys, items = ([None if key != key else key for key in some] for some in (keys, items))
-    table = dict(zip(keys, values, strict=True))
-    found = [table.get(item, default) for item in items]
-    if dtype:
-        return np.array(found).astype(dtype).reshape(np.shape(x))
-    return _objects(found, np.shape(x))
+def _folded(text: str, change: str, *, is_ascii: bool) -> str:
+    """A text in lower or upper case, each character by itself, as the C library folds it."""
+    fold = str.lower if change == "LOWER" else str.upper
+    if text.isascii():
+        return fold(text)
+    if is_ascii:
+        return "".join(fold(c) if c.isascii() else c for c in text)
+    if change == "LOWER":
+        return "".join(c.lower()[0] for c in text)
+    return "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
 
 
-def from_numbers(x: Any) -> Array:
+def from_numbers(known: Vocabulary, x: Any) -> Array:
     """The texts of numbers."""
     array = np.asarray(x)
-    return _objects([_number_text(item) for item in array.reshape(-1)], array.shape)
+    return known.encode([_number_text(item) for item in array.reshape(-1)], array.shape)
 
 
 def _number_text(item: Any) -> str:
@@ -103,21 +312,28 @@ def _number_text(item: Any) -> str:
     return str(item) if np.isfinite(item) else {"inf": "INF", "-inf": "-INF"}.get(str(item), "NaN")
 
 
-def to_numbers(x: Any, dtype: str) -> Array:
-    """The numbers that texts stand for."""
-    flat = [float(text) for text in _texts(x)]
-    whole = [int(text) for text in _texts(x)] if "int" in dtype else flat
-    return np.array(whole).astype(DataType(dtype).numpy()).reshape(np.shape(x))
+def to_numbers(known: Vocabulary, x: Any, dtype: str) -> Array:
+    """The numbers that texts stand for.
+
+    Errors:
+        RuntimeCheckError: a text stands for none.
+    """
+    read = int if "int" in dtype else float
+    numbers: list[float] = []
+    for text in known.decode(x):
+        try:
+            numbers.append(read(text))
+        except ValueError:
+            raise RuntimeCheckError(f"expected the text of a number, found {text!r}") from None
+    return np.array(numbers).astype(DataType(dtype).numpy()).reshape(np.shape(x))
 
 
-def tf_idf(x: Any, settings: str) -> Array:
-    """How often n-grams of a pool occur in each row; `settings` are the attributes, in JSON."""
+@functools.lru_cache(maxsize=64)
+def _n_grams(settings: str) -> tuple[dict[str, Any], dict[tuple[int, ...], int]]:
+    """The attributes of a TfIdfVectorizer, and the number of each n-gram of its pool."""
     known = json.loads(settings)
-    rows = np.asarray(x)
-    matrix = rows.reshape(1, -1) if rows.ndim == 1 else rows
-    texts = rows.dtype == object
-    indexes, pool = known["ngram_indexes"], known["pool"]
-    grams: dict[tuple[Any, ...], int] = {}
+    pool = known["pool"]
+    grams: dict[tuple[int, ...], int] = {}
     starts = [*known["ngram_counts"], len(pool)]
     at = 0
     for n in range(1, len(starts)):
@@ -125,9 +341,17 @@ def tf_idf(x: Any, settings: str) -> Array:
             if n >= known["min_gram_length"] and n <= known["max_gram_length"]:
                 grams[tuple(pool[start : start + n])] = at
             at += 1
+    return known, grams
+
+
+def tf_idf(x: Any, settings: str) -> Array:
+    """How often n-grams of a pool occur in each row; `settings` are the attributes, in JSON."""
+    known, grams = _n_grams(settings)
+    rows = np.asarray(x)
+    matrix = rows.reshape(1, -1) if rows.ndim == 1 else rows
+    indexes = known["ngram_indexes"]
     counts = np.zeros((len(matrix), max(indexes) + 1), np.float32)
-    for k, row in enumerate(matrix):
-        items = _texts(row) if texts else [int(item) for item in row]
+    for k, items in enumerate(matrix.tolist()):
         for n in range(known["min_gram_length"], known["max_gram_length"] + 1):
             for skip in range(1, known["max_skip_count"] + 2 if n > 1 else 2):
                 for first in range(len(items) - (n - 1) * skip):
@@ -145,7 +369,8 @@ def tf_idf(x: Any, settings: str) -> Array:
 
 
 for _function in (
-    *(literal, concat, equal, full_match, split, normalize),
-    *(labels, from_numbers, to_numbers, tf_idf),
+    *(vocabulary, encode, decode, ranks, concat, full_match),
+    *(split, tokenize, normalize, murmur_hash, tf_idf),
+    *(from_numbers, to_numbers, map_values, cast_map),
 ):
     register_func(PREFIX + _function.__name__, _function, override=True, pure=True)

@@ -120,7 +120,15 @@ class OptionalType:
     item: ValueType
 
 
-ValueType: TypeAlias = TensorType | SequenceType | OptionalType | None
+@dataclass(frozen=True)
+class MapType:
+    """The type of a dictionary, whose keys and values are numbers or strings."""
+
+    key: str
+    value: str
+
+
+ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -514,6 +522,11 @@ def type_view(proto: TypeProto) -> ValueType:
             return SequenceType(type_view(proto.sequence_type.elem_type))
         case "optional_type":
             return OptionalType(type_view(proto.optional_type.elem_type))
+        case "map_type":
+            value = type_view(proto.map_type.value_type)
+            if not isinstance(value, TensorType):
+                raise FrontendError("a map has values that are not tensors")
+            return MapType(_input_dtype(proto.map_type.key_type), value.dtype)
         case None:
             return None
         case other:

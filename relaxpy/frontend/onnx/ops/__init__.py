@@ -13,6 +13,7 @@ from relaxpy.frontend.onnx.ops import (
     linear as linear,
     loops as loops,
     losses as losses,
+    maps as maps,
     microsoft as microsoft,
     microsoft_images as microsoft_images,
     microsoft_layers as microsoft_layers,

@@ -309,7 +309,7 @@ def rotary_embedding(
     return reshaped(result, tuple(shape)) if len(shape) == 3 else result
 
 
-@converter("TensorScatter", admitted={"mode": ("linear", "circular")})
+@converter("TensorScatter", admitted={"mode": ("linear", "circular")}, strings=True)
 def tensor_scatter(
     cx: Context,
     past_cache: Expr,

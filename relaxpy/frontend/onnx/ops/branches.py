@@ -62,7 +62,7 @@ def as_scalar(cx: Context, value: Value, dtype: str) -> Expr:
     return cx.emit(R.reshape(x, ()))
 
 
-@converter("If")
+@converter("If", strings=True)
 def if_(cx: Context, cond: Value, *, then_branch: Graph, else_branch: Graph) -> list[Value]:
     known = cx.array(cond)
     if known is not None:
@@ -86,18 +86,18 @@ def branches(
     return _either(cx, test, [_closed_way(cx, way) for way in ways], ways if rest_differs else None)
 
 
-_Way = tuple[SeqExpr, list[StructInfo]]
+_Way = tuple[SeqExpr, list[tuple[StructInfo, bool]]]
 
 
 def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
-    """One way as a sequence of its own, and the struct infos of its values."""
+    """One way as a sequence of its own, the struct info of each value and whether it is strings."""
     with scope(cx):
         values = way()
         if any(value is None for value in values):
             raise UnsupportedError("one of its branches has no value for an output")
         exprs = [cx.builder.normalize(cx.tensor(value)) for value in values]
         infos = [cx.builder.struct_info_of(expr) for expr in exprs]
-        return closed_scope(cx, exprs), infos
+        return closed_scope(cx, exprs), list(zip(infos, map(cx.has_strings, values), strict=True))
 
 
 def _either(
@@ -109,7 +109,7 @@ def _either(
     """The values of one of two ways; if their ranks differ, `ways` are to go on."""
     (then, first), (otherwise, second) = found
     merged = [_merged(cx, a, b) for a, b in zip(first, second, strict=True)]
-    if ways and any(shape is not None and shape.sizes is None for shape in merged):
+    if ways and any(shape.dtype and shape.sizes is None for shape in merged):
         raise RanksDifferError(cx, test, ways)
     result = cx.builder.emit(If(test, then, otherwise))
     if len(merged) == 1:
@@ -169,6 +169,7 @@ class Shape:
 
     dtype: str
     sizes: tuple[Size | None, ...] | None
+    has_strings: bool = False
 
     def info(self, cx: Context, *, fresh: bool) -> StructInfo:
         """The struct info; with `fresh`, sizes that are not known are new variables."""
@@ -184,18 +185,19 @@ class Shape:
         return tensor_of([s for s in self.sizes if s is not None], self.dtype)
 
 
-def shape_seen(cx: Context, info: StructInfo | None) -> Shape:
+def shape_seen(cx: Context, info: StructInfo | None, *, has_strings: bool) -> Shape:
     """What a struct info says to this scope, without variables that are not visible here."""
     if isinstance(info, ObjectStructInfo):
-        return Shape("", None)
+        return Shape("", None, has_strings)
     if not isinstance(info, TensorStructInfo):
         raise UnsupportedError(f"expected a tensor, found {info}")
     if info.ndim < 0:
-        return Shape(str(info.dtype), None)
-    sizes = _sizes(info, info.ndim)
-    return Shape(
-        str(info.dtype), tuple(s if s is not None and _visible(cx, s) else None for s in sizes)
+        return Shape(str(info.dtype), None, has_strings)
+    sizes = tuple(
+        size if size is not None and _visible(cx, size) else None
+        for size in _sizes(info, info.ndim)
     )
+    return Shape(str(info.dtype), sizes, has_strings)
 
 
 def joined(a: Shape, b: Shape) -> Shape:
@@ -204,26 +206,31 @@ def joined(a: Shape, b: Shape) -> Shape:
     Errors:
         UnsupportedError: they are of different datatypes.
     """
-    if a.dtype != b.dtype:
-        raise UnsupportedError(f"a value is {a.dtype} on one way and {b.dtype} on another")
+    if (a.dtype, a.has_strings) != (b.dtype, b.has_strings):
+        first, second = ("strings" if s.has_strings else s.dtype for s in (a, b))
+        raise UnsupportedError(f"a value is {first} on one way and {second} on another")
     if a.sizes is None or b.sizes is None or len(a.sizes) != len(b.sizes):
-        return Shape(a.dtype, None)
+        return Shape(a.dtype, None, a.has_strings)
     pairs = zip(a.sizes, b.sizes, strict=True)
-    return Shape(a.dtype, tuple(s if _same(s, t) else None for s, t in pairs))
+    return Shape(a.dtype, tuple(s if _same(s, t) else None for s, t in pairs), a.has_strings)
 
 
-def _merged(cx: Context, a: StructInfo, b: StructInfo) -> Shape | None:
-    """What two branches have in common; None for values that are no tensors."""
-    if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
-        return joined(shape_seen(cx, a), shape_seen(cx, b))
-    return None
+def _merged(cx: Context, a: tuple[StructInfo, bool], b: tuple[StructInfo, bool]) -> Shape:
+    """What two branches have in common; nothing but strings for values that are not tensors."""
+    ways = [
+        shape_seen(cx, info, has_strings=has)
+        if isinstance(info, TensorStructInfo)
+        else Shape("", None, has)
+        for info, has in (a, b)
+    ]
+    return joined(*ways)
 
 
-def cast_to(cx: Context, expr: Expr, shape: Shape | None) -> Expr:
+def cast_to(cx: Context, expr: Expr, shape: Shape) -> Expr:
     """A value with what is known of it, and new variables for the other sizes."""
-    var = cx.builder.emit(expr)
-    if shape is None or shape.sizes is None or None not in shape.sizes:
-        return var
-    cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))
-    assert cast is not None
-    return cast
+    var: Expr = cx.builder.emit(expr)
+    if shape.sizes is not None and None in shape.sizes:
+        cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))
+        assert cast is not None
+        var = cast
+    return cx.strings(var) if shape.has_strings else var

@@ -11,8 +11,8 @@ import numpy as np
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.lists import PREFIX
-from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.onnx.vocabulary import OBJECT
 from relaxpy.frontend.shared.tensors import (
     as_dtype,
     dtype_of,
@@ -21,10 +21,9 @@ from relaxpy.frontend.shared.tensors import (
     rank_of,
     scalar,
     shape_of,
-    tensor_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr, StringImm, StructInfo, Tuple, const
+from relaxpy.ir.relax.nodes import Expr, StringImm, Tuple, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 DOMAIN = "ai.onnx.ml"
@@ -86,16 +85,28 @@ def imputer(
     return R.where(is_old, new, x)
 
 
-@converter("OneHotEncoder", domain=DOMAIN)
+@converter("OneHotEncoder", domain=DOMAIN, strings=True)
 def one_hot_encoder(
-    cx: Context, x: Expr, *, cats_int64s: Sequence[int] = (), zeros: int = 1
+    cx: Context,
+    x: Expr,
+    *,
+    cats_int64s: Sequence[int] = (),
+    cats_strings: Sequence[str] = (),
+    zeros: int = 1,
 ) -> Expr:
-    categories = literal(np.array(cats_int64s, np.int64))
+    if cx.has_strings(x) != bool(cats_strings):
+        raise UnsupportedError("the categories and the operand are not both strings or numbers")
+    categories = class_labels(cx, cats_int64s, cats_strings)
     whole = R.expand_dims(R.astype(x, "int64"), -1)
-    return R.astype(R.equal(whole, categories), "float32")
+    hits = R.astype(R.equal(whole, categories), "float32")
+    if zeros:
+        return hits
+    hits = cx.emit(hits)
+    found = cx.emit(cx.within(R.max(hits, axis=[-1], keepdims=True), "known categories", 1))
+    return R.multiply(hits, found)
 
 
-@converter("ArrayFeatureExtractor", domain=DOMAIN)
+@converter("ArrayFeatureExtractor", domain=DOMAIN, strings=True)
 def array_feature_extractor(cx: Context, x: Expr, y: Expr) -> Expr:
     found = R.take(x, R.reshape(y, (-1,)), axis=-1)
     return R.reshape(found, (1, -1)) if rank_of(x) == 1 else found
@@ -106,12 +117,7 @@ def feature_vectorizer(cx: Context, *x: Expr, inputdimensions: Sequence[int] = (
     return R.concat(Tuple(tuple(rows_of(cx, part) for part in x)), 1)
 
 
-def _labels_info(x: Expr, dtype: str) -> StructInfo:
-    """The struct info of labels: of the shape of `x`, unless its elements are strings."""
-    return tensor_of(None if text.are_strings(x) else shape_of(x), dtype)
-
-
-@converter("LabelEncoder", domain=DOMAIN)
+@converter("LabelEncoder", domain=DOMAIN, strings=True)
 def label_encoder(
     cx: Context,
     x: Expr,
@@ -133,7 +139,8 @@ def label_encoder(
     keys = np.asarray(keys_tensor if keys_tensor is not None else given)
     if values_tensor is not None:
         values = np.asarray(values_tensor)
-        default = np.asarray(0 if default_tensor is None else default_tensor).reshape(())
+        unused = "_Unused" if values.dtype == object else -0.0 if values.dtype.kind == "f" else -1
+        default = np.asarray(unused if default_tensor is None else default_tensor).reshape(())
     elif values_strings:
         values, default = np.array(values_strings, object), np.array(default_string, object)
     elif values_floats:
@@ -142,24 +149,34 @@ def label_encoder(
         values, default = np.array(values_int64s, np.int64), np.array(default_int64)
     if not keys.size:
         raise UnsupportedError("it has no keys")
-    if keys.dtype.kind in "OU" or values.dtype.kind in "OU":
-        rows = [keys.reshape(-1).tolist(), values.reshape(-1).tolist(), default.item()]
-        strings = values.dtype.kind in "OU"
-        info = text.OBJECT if strings else _labels_info(x, values.dtype.name)
-        name = "" if strings else values.dtype.name
-        return text.call("labels", info, x, json.dumps(rows), name)
+    if (keys.dtype.kind in "OU") != cx.has_strings(x):
+        raise UnsupportedError("the keys and the operand are not both strings or both numbers")
+    place = _place_of(cx, x, keys.reshape(-1))
+    if values.dtype == object:
+        texts = [*values.reshape(-1).tolist(), default.item()]
+        return cx.strings(R.take(cx.importer.strings.constant(texts, [len(texts)]), place, 0))
+    return R.take(literal(np.append(values, default.astype(values.dtype))), place, 0)
+
+
+def _place_of(cx: Context, x: Expr, keys: Array) -> Expr:
+    """The place of each element among the keys, which is their number for all others."""
+    if cx.has_strings(x):
+        codes = cx.importer.strings.codes(keys.tolist())
+        places = np.full(max(codes) + 2, len(keys))
+        places[codes[::-1]] = np.arange(len(keys))[::-1]
+        beyond = const(len(places) - 1, "int64")
+        return cx.emit(R.take(literal(places), R.minimum(x, beyond), 0))
     equal = R.equal(R.expand_dims(x, -1), literal(keys.astype(dtype_of(x))))
     if is_float(x) and np.isnan(keys.astype(np.float64)).any():
         nan = R.logical_and(R.isnan(R.expand_dims(x, -1)), literal(np.isnan(keys)))
         equal = R.logical_or(equal, nan)
     hit = cx.emit(R.astype(equal, "int32"))
-    table = literal(np.append(values, default.astype(values.dtype)))
     first = R.argmax(hit, axis=-1)
     none = R.full((), const(len(keys), "int64"), "int64")
-    return R.take(table, R.where(R.equal(R.max(hit, axis=[-1]), const(0, "int32")), none, first), 0)
+    return cx.emit(R.where(R.equal(R.max(hit, axis=[-1]), const(0, "int32")), none, first))
 
 
-@converter("CategoryMapper", domain=DOMAIN)
+@converter("CategoryMapper", domain=DOMAIN, strings=True)
 def category_mapper(
     cx: Context,
     x: Expr,
@@ -169,7 +186,7 @@ def category_mapper(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Expr:
-    if text.are_strings(x):
+    if cx.has_strings(x):
         return label_encoder(
             cx, x, keys_strings=cats_strings, values_int64s=cats_int64s, default_int64=default_int64
         )
@@ -220,9 +237,7 @@ def zip_map(
 ) -> Expr:
     """Relax has no maps: a packed function makes them, which only a result of the model can be."""
     keys = json.dumps(list(classlabels_int64s or classlabels_strings))
-    return R.call_pure_packed(
-        f"{PREFIX}maps", rows_of(cx, x), StringImm(keys), sinfo_args=[text.OBJECT]
-    )
+    return R.call_pure_packed(f"{PREFIX}maps", rows_of(cx, x), StringImm(keys), sinfo_args=[OBJECT])
 
 
 def features(x: Expr) -> int:
@@ -243,14 +258,17 @@ def products(x: Expr, weights: Array, intercepts: Sequence[float] = ()) -> Expr:
     return R.add(scores, vector(intercepts)) if intercepts else scores
 
 
-def require_numbers(labels: Sequence[int]) -> None:
-    """Check that a classifier has labels that are numbers.
+def class_labels(cx: Context, numbers: Sequence[int], texts: Sequence[str]) -> Expr:
+    """The labels of classes, which are numbers or strings.
 
     Errors:
-        UnsupportedError: they are strings.
+        UnsupportedError: there are none.
     """
-    if not labels:
-        raise UnsupportedError("labels that are strings are not imported")
+    if not numbers and not texts:
+        raise UnsupportedError("it has no labels")
+    if texts:
+        return cx.importer.strings.constant(texts, [len(texts)])
+    return literal(np.array(numbers, np.int64))
 
 
 @converter("LinearRegressor", domain=DOMAIN)
@@ -269,28 +287,28 @@ def linear_regressor(
 
 def labels(
     cx: Context,
-    classes: Sequence[int],
+    names: Expr,
     scores: Expr,
     transform: str,
     *,
     margins: bool = False,
     bound: float = 0,
 ) -> list[Expr]:
-    """The labels of the greatest scores, and the scores.
+    """The labels of the greatest scores by the names of classes, and the scores.
 
     A single score s stands for two classes, the second one above `bound`. LOGISTIC makes
     probabilities of it; else the scores are 1 - s and s, or -s and s if they are `margins`.
     """
     count = shape_of(scores)[1]
-    names = np.array(classes, np.int64)
-    if count == 1 and len(classes) == 2:
+    if count == 1 and shape_of(names) == [2]:
         is_second = R.squeeze(R.greater(scores, scalar(bound, scores)), [1])
         score = cx.emit(R.sigmoid(scores) if transform == "LOGISTIC" else scores)
         whole = scalar(0 if margins and transform != "LOGISTIC" else 1, score)
         both = R.concat(Tuple((cx.emit(R.subtract(whole, score)), score)), 1)
-        return [R.take(literal(names), R.astype(is_second, "int64"), 0), both]
-    place = R.argmax(scores, axis=1)
-    return [R.take(literal(names), place, 0), posttransformed(cx, scores, transform)]
+        label = R.take(names, R.astype(is_second, "int64"), 0)
+        return [cx.as_strings(label, names), both]
+    label = R.take(names, R.argmax(scores, axis=1), 0)
+    return [cx.as_strings(label, names), posttransformed(cx, scores, transform)]
 
 
 @converter("LinearClassifier", domain=DOMAIN, ignored=["multi_class"])
@@ -299,12 +317,13 @@ def linear_classifier(
     x: Expr,
     *,
     classlabels_ints: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
     coefficients: Sequence[float],
     intercepts: Sequence[float] = (),
     post_transform: str = "NONE",
 ) -> list[Expr]:
-    require_numbers(classlabels_ints)
+    names = class_labels(cx, classlabels_ints, classlabels_strings)
     data = rows_of(cx, x)
     weights = np.array(coefficients, np.float32).reshape(-1, features(data))
     scores = cx.emit(products(data, weights, intercepts))
-    return labels(cx, classlabels_ints, scores, post_transform)
+    return labels(cx, names, scores, post_transform)

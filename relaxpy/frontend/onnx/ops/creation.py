@@ -9,7 +9,6 @@ import numpy as np
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.folding import sized
-from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.ops.movement import wrapped
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
@@ -25,6 +24,7 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     scalar,
     shape_of,
+    tensor_info,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.arith import Analyzer
@@ -135,21 +135,21 @@ def constant(
 ) -> Expr:
     if value is not None:
         if value.dtype == object:
-            return text.literal([str(item) for item in value.reshape(-1)], value.shape)
+            return cx.importer.strings.constant(value.reshape(-1).tolist(), value.shape)
         return literal(value)
     if sparse_value is not None:
         return literal(sparse_value)
     if value_string is not None:
-        return text.literal([value_string], ())
+        return cx.importer.strings.constant([value_string], ())
     if value_strings is not None:
-        return text.literal(value_strings, [len(value_strings)])
+        return cx.importer.strings.constant(value_strings, [len(value_strings)])
     integers = value_int if value_int is not None else value_ints
     if integers is not None:
         return literal(np.array(integers, np.int64))
     return literal(np.array(value_float if value_float is not None else value_floats, np.float32))
 
 
-@converter("OneHot")
+@converter("OneHot", strings=True)
 def one_hot(cx: Context, indices: Expr, depth: Value, values: Expr, *, axis: int = -1) -> Expr:
     size = cx.size_in(depth, "depth", 1)
     values = cx.shaped(values, "values", [2])
@@ -167,7 +167,7 @@ def one_hot(cx: Context, indices: Expr, depth: Value, values: Expr, *, axis: int
 _ORDER = {"mode": ("DCR", "CRD")}
 
 
-@converter("DepthToSpace", admitted=_ORDER)
+@converter("DepthToSpace", admitted=_ORDER, strings=True)
 def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
     n, c, h, w = shape_of(x, 4)
     b = blocksize
@@ -179,7 +179,7 @@ def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -
     return reshaped(wide, (n, depth, number(h * b), number(w * b)))
 
 
-@converter("SpaceToDepth", admitted=_ORDER)
+@converter("SpaceToDepth", admitted=_ORDER, strings=True)
 def space_to_depth(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
     n, c, h, w = shape_of(x, 4)
     b = blocksize
@@ -189,7 +189,7 @@ def space_to_depth(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -
     return reshaped(R.permute_dims(parts, order), (n, number(c * (b * b)), high, wide))
 
 
-@converter("ReverseSequence")
+@converter("ReverseSequence", strings=True)
 def reverse_sequence(
     cx: Context, x: Expr, lengths: Expr, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Expr:
@@ -198,13 +198,13 @@ def reverse_sequence(
     return R.reverse_sequence(x, whole, time_axis, batch_axis)
 
 
-@converter("NonZero")
+@converter("NonZero", strings=True)
 def non_zero(cx: Context, x: Expr) -> Expr:
     # Of a scalar there is one row, as of a vector with one element.
     return cx.match(R.nonzero(x), [max(rank_of(x), 1), cx.new_size("count")], "int64")
 
 
-@converter("Compress")
+@converter("Compress", strings=True)
 def compress(cx: Context, x: Expr, condition: Expr, *, axis: int | None = None) -> Expr:
     data = reshaped(x, (product(shape_of(x)),)) if axis is None else x
     known = cx.array(condition)
@@ -214,11 +214,15 @@ def compress(cx: Context, x: Expr, condition: Expr, *, axis: int | None = None) 
     return R.take(data, R.squeeze(places, [0]), 0 if axis is None else axis)
 
 
-@converter("Unique")
+@converter("Unique", strings=True)
 def unique(cx: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) -> list[Expr]:
+    is_ranked = bool(sorted) and cx.has_strings(x)
+    ordered = x
+    if is_ranked:
+        ordered = cx.emit(cx.importer.strings.call("ranks", tensor_info(x), x))
     found = cx.builder.emit(
         R.unique(
-            x,
+            ordered,
             sorted=bool(sorted),
             return_index=True,
             return_inverse=True,
@@ -232,9 +236,13 @@ def unique(cx: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) ->
     if axis is not None:
         sizes[axis] = count
     total = product(shape_of(x)) if axis is None else shape_of(x)[axis]
+    values, first = parts[0], cx.match(parts[1], [count], "int64")
+    if is_ranked:
+        flat = reshaped(x, (total,)) if axis is None else x
+        values = R.take(flat, first, 0 if axis is None else axis)
     return [
-        cx.match(parts[0], sizes, dtype_of(x)),
-        cx.match(parts[1], [count], "int64"),
+        cx.match(values, sizes, dtype_of(x)),
+        first,
         cx.match(parts[2], [total], "int64"),
         cx.match(parts[3], [count], "int64"),
     ]

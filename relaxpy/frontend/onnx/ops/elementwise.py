@@ -11,9 +11,9 @@ import numpy as np
 from onnx import TensorProto
 
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
+from relaxpy.frontend.onnx.vocabulary import shaped_as
 from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
@@ -25,7 +25,6 @@ from relaxpy.frontend.shared.tensors import (
     scalar,
     shape_of,
     tensor_info,
-    tensor_of,
     truncated,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -199,17 +198,15 @@ def _scalar_of(x: Expr) -> Expr:
     return R.reshape(x, ()) if tensor_info(x).ndim == 1 else x
 
 
-@converter("Equal", since=19)
+@converter("Equal", since=19, strings=True)
 def equal(cx: Context, a: Expr, b: Expr) -> Expr:
-    if text.are_strings(a):
-        return text.call("equal", tensor_of(None, "bool"), a, b)
     return R.equal(a, b)
 
 
 _ROUNDING = {"round_mode": ("up", "down", "nearest")}
 
 
-@converter("Cast", admitted=_ROUNDING)
+@converter("Cast", admitted=_ROUNDING, strings=True)
 def cast(
     cx: Context, x: Value, *, to: int | str, saturate: int = 1, round_mode: str = "up"
 ) -> Value:
@@ -217,23 +214,27 @@ def cast(
     return cast_to(cx, cx.tensor(x), code, saturate, round_mode)
 
 
-@converter("CastLike", admitted=_ROUNDING)
+@converter("CastLike", admitted=_ROUNDING, strings=True)
 def cast_like(
     cx: Context, x: Expr, target: Expr, *, saturate: int = 1, round_mode: str = "up"
 ) -> Expr:
-    is_text = text.are_strings(target)
-    code = TensorProto.STRING if is_text else code_of(dtype_of(target))
+    is_string = cx.has_strings(target)
+    code = TensorProto.STRING if is_string else code_of(dtype_of(target))
     code = cx.importer.narrow.get(cx.node.inputs[1], code)
     return cast_to(cx, x, code, saturate, round_mode)
 
 
 def cast_to(cx: Context, x: Expr, code: int, saturate: int, round_mode: str) -> Expr:
     """`x` in an element type of ONNX."""
+    has_strings = cx.has_strings(x)
     if code == TensorProto.STRING:
-        return text.call("from_numbers", text.OBJECT, x)
+        if has_strings:
+            return x
+        texts = cx.importer.strings.call("from_numbers", shaped_as(x, "int64"), x)
+        return cx.strings(texts)
     dtype = dtype_of_code(code)
-    if text.are_strings(x):
-        return text.call("to_numbers", tensor_of(None, dtype), x, dtype)
+    if has_strings:
+        return cx.importer.strings.call("to_numbers", shaped_as(x, dtype), x, dtype)
     if code in NARROW:
         cx.importer.narrow[cx.node.outputs[0]] = code
         bits, _ = NARROW[code]
@@ -381,12 +382,12 @@ def dropout_1(cx: Context, x: Expr, *, ratio: float = 0.5, is_test: int = 0) -> 
     return x, R.ones_like(x, "bool" if cx.opset >= 10 else None)
 
 
-@converter("Where")
+@converter("Where", strings=True)
 def where(cx: Context, condition: Expr, x: Expr, y: Expr) -> Expr:
     return cx.broadcast(R.where, condition, x, y)
 
 
-@converter("Identity", "MemcpyFromHost", "MemcpyToHost")
+@converter("Identity", "MemcpyFromHost", "MemcpyToHost", strings=True)
 def identity(cx: Context, x: Value) -> Value:
     return x
 

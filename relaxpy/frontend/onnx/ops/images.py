@@ -12,9 +12,9 @@ import numpy as np
 from relaxpy.errors import MisuseError
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops.text import call
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.strings import PREFIX, Array
+from relaxpy.frontend.onnx.vocabulary import call
 from relaxpy.frontend.shared import matrices
 from relaxpy.frontend.shared.tensors import (
     Size,
@@ -173,7 +173,7 @@ def col2im(
     return cx.te(kernel, x, name="col2im")
 
 
-@converter("CenterCropPad")
+@converter("CenterCropPad", strings=True)
 def center_crop_pad(
     cx: Context, x: Expr, shape: Value, *, axes: Sequence[int] | None = None
 ) -> Expr:

@@ -97,7 +97,7 @@ def _goes_on(body: Graph) -> bool:
     return True
 
 
-@converter("Loop")
+@converter("Loop", strings=True)
 def loop(
     cx: Context,
     M: Value = None,  # noqa: N803
@@ -168,13 +168,14 @@ def _unrolled(
             return None
         states = found.states
         for k, item in enumerate(found.items):
-            items[k].append(cx.emit(cx.tensor(item)))
+            tensor = cx.tensor(item)
+            items[k].append(cx.as_strings(cx.emit(tensor), tensor))
         if found.cond is not None and not cx.array(found.cond):
             break
     stacked: list[Value] = []
     for k, parts in enumerate(items):
         ordered = parts[::-1] if backwards and backwards[k] else parts
-        stacked.append(cx.emit(R.stack(Tuple(tuple(ordered)), 0)))
+        stacked.append(cx.as_strings(cx.emit(R.stack(Tuple(tuple(ordered)), 0)), *parts))
     return states, stacked
 
 
@@ -184,7 +185,7 @@ def _recursive(
     """The loop as a local function that calls itself in tail position."""
     cx.require_branches()
     initial = [_state(cx, value) for value in loop.initial]
-    shapes = [shape_seen(cx, value.struct_info) for value in initial]
+    shapes = [_seen(cx, value) for value in initial]
     items: list[Shape] | None = None if loop.outputs else []
     limit = None if loop.count is None else cx.emit(as_scalar(cx, loop.count, "int64"))
     first = const(True) if loop.cond is None else cx.emit(as_scalar(cx, loop.cond, "bool"))
@@ -213,10 +214,14 @@ def _recursive(
 def _state(cx: Context, value: Value) -> Expr:
     """A value that a loop carries: a sequence is one of any length."""
     if _is_tensor(value):
-        return cx.emit(cx.tensor(value))
+        return cx.as_strings(cx.emit(cx.tensor(value)), value)
     if value is None:
         return as_object(cx, R.null_value())
     return as_object(cx, cx.tensor(value))
+
+
+def _seen(cx: Context, value: Expr) -> Shape:
+    return shape_seen(cx, value.struct_info, has_strings=cx.has_strings(value))
 
 
 def _iterations(cx: Context, loop: _Loop) -> Size | None:
@@ -241,7 +246,8 @@ def _rows(item: Shape, length: Size | None) -> Shape:
     """
     if item.sizes is None:
         raise UnsupportedError("the rank of an output of the body is not known")
-    return Shape(item.dtype, (length if _is_known(item) else None, *item.sizes))
+    sizes = (length if _is_known(item) else None, *item.sizes)
+    return Shape(item.dtype, sizes, item.has_strings)
 
 
 def _empty(cx: Context, rows: Shape) -> Expr:
@@ -267,6 +273,7 @@ def _function(
     states = [Var(f"v{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(shapes)]
     for state, before in zip(states, initial, strict=True):
         cx.importer.items[state] = item_info(cx, before)
+        cx.as_strings(state, before)
     rows = [_rows(item, length) for item in items or []]
     outputs = [Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
     params = [i, condition, *states, *outputs]
@@ -287,13 +294,13 @@ def _function(
                 found = loop.step(number, condition, list(states))
                 goes_on = const(True) if found.cond is None else as_scalar(cx, found.cond, "bool")
                 next_states = [_state(cx, value) for value in found.states]
-                next_items = [cx.emit(cx.tensor(value)) for value in found.items]
-                infos = [value.struct_info for value in (*next_states, *next_items)]
-                pairs = zip((*shapes, *(items or ())), infos, strict=items is not None)
+                next_items = [_state(cx, value) for value in found.items]
+                every = [*next_states, *next_items]
+                pairs = zip((*shapes, *(items or ())), every, strict=items is not None)
                 then: SeqExpr | None = None
                 # Values of other shapes could not be given to the next iteration.
                 if items is not None and all(
-                    _known(a) == _known(joined(a, shape_seen(cx, b))) for a, b in pairs
+                    _known(a) == _known(joined(a, _seen(cx, b))) for a, b in pairs
                 ):
                     fronts = backwards or [False] * len(outputs)
                     grown = [
@@ -320,7 +327,7 @@ def _function(
             else:
                 cx.builder.end_scope()
         cx.builder.end_scope()
-    seen = [shape_seen(cx, info) for info in infos]
+    seen = [_seen(cx, value) for value in every]
     states_now = [joined(a, b) for a, b in zip(shapes, seen, strict=False)]
     now = seen[len(shapes) :]
     if items is not None:
@@ -406,7 +413,7 @@ def _scanned(
                 # Below 0 are iterations after the last one.
                 last = cx.emit(R.maximum(R.subtract(count, done), const(0, "int64")))
             index = last if backwards and last is not None else cx.tensor(i)
-            parts.append(cx.emit(R.take(x, index, axis=axis)))
+            parts.append(cx.as_strings(cx.emit(R.take(x, index, axis=axis)), x))
         found = cx.subgraph(body, [*values, *parts])
         if used is None:
             return _Step(None, found[:states], found[states:])
@@ -414,7 +421,7 @@ def _scanned(
         old = [cx.tensor(value) for value in values]
         old += [cx.emit(R.zeros_like(cx.tensor(value))) for value in found[states:]]
         kept: list[Value] = [
-            cx.emit(R.where(runs, cx.tensor(new), other))
+            cx.as_strings(cx.emit(R.where(runs, cx.tensor(new), other)), new)
             for new, other in zip(found, old, strict=True)
         ]
         return _Step(None, kept[:states], kept[states:])
@@ -435,11 +442,11 @@ def _scanned(
             order = list(range(1, info.ndim))
             order.insert(place, 0)
             tensor = cx.emit(R.permute_dims(tensor, order))
-        moved.append(tensor)
+        moved.append(cx.as_strings(tensor, x))
     return [*found, *moved]
 
 
-@converter("Scan", since=9)
+@converter("Scan", since=9, strings=True)
 def scan(
     cx: Context,
     *operands: Expr,
@@ -462,7 +469,7 @@ def scan(
     )
 
 
-@converter("Scan")
+@converter("Scan", strings=True)
 def scan_8(
     cx: Context,
     sequence_lens: Value = None,
@@ -480,12 +487,13 @@ def scan_8(
         )
     each: list[list[Value]] = []
     for k in range(batch):
-        parts = [cx.emit(R.take(x, const(k, "int64"), axis=0)) for x in operands]
+        number = const(k, "int64")
+        parts = [cx.as_strings(cx.emit(R.take(x, number, axis=0)), x) for x in operands]
         used = None
         if sequence_lens is not None:
             used = cx.emit(R.take(cx.tensor(sequence_lens), const(k, "int64"), axis=0))
         each.append(_scanned(cx, parts, body, num_scan_inputs, [], directions or [], [], [], used))
     return [
-        R.stack(Tuple(tuple(cx.tensor(value) for value in values)), 0)
+        cx.as_strings(R.stack(Tuple(tuple(cx.tensor(value) for value in values)), 0), *values)
         for values in zip(*each, strict=True)
     ]

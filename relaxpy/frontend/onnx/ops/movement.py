@@ -43,7 +43,7 @@ _MOST_BYTES = 1 << 48
 """The bytes that an address of a processor reaches: no array is larger."""
 
 
-@converter("Shape")
+@converter("Shape", strings=True)
 def shape(cx: Context, x: Value, *, start: int = 0, end: int | None = None) -> Value:
     sizes = list(x.array.shape) if isinstance(x, Contents) else shape_of(cx.tensor(x))
     part = sizes[start : len(sizes) if end is None else end]
@@ -52,7 +52,7 @@ def shape(cx: Context, x: Value, *, start: int = 0, end: int | None = None) -> V
     return cx.contents(part, [len(part)], "int64")
 
 
-@converter("Size")
+@converter("Size", strings=True)
 def size(cx: Context, x: Expr) -> Value:
     total = product(shape_of(x))
     if isinstance(total, int):
@@ -90,7 +90,7 @@ def target_shape(cx: Context, x: Expr, wanted: Sequence[Size], allowzero: int) -
     return new
 
 
-@converter("Reshape", since=5)
+@converter("Reshape", since=5, strings=True)
 def reshape(cx: Context, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
     data = cx.tensor(x)
     wanted = cx.integers(shape)
@@ -119,19 +119,19 @@ def _run_time_shape(
     )
 
 
-@converter("Reshape")
+@converter("Reshape", strings=True)
 def reshape_1(cx: Context, x: Expr, *, shape: Sequence[int]) -> Expr:
     return reshaped(x, tuple(target_shape(cx, x, shape, 0)))
 
 
-@converter("Flatten")
+@converter("Flatten", strings=True)
 def flatten(cx: Context, x: Expr, *, axis: int = 1) -> Expr:
     sizes = shape_of(x)
     at = len(sizes) if axis == len(sizes) else normal_axis(axis, len(sizes))
     return reshaped(x, (product(sizes[:at]), product(sizes[at:])))
 
 
-@converter("Squeeze")
+@converter("Squeeze", strings=True)
 def squeeze_1(cx: Context, x: Expr, *, axes: Sequence[int] | None = None) -> Expr:
     return _without_ones(cx, x) if axes is None else _squeezed(cx, x, axes)
 
@@ -158,7 +158,10 @@ def _without_ones(cx: Context, x: Expr) -> Expr:
         return R.squeeze(x, ones)
     cx.require_branches()
     length = cx.tensor(cx.contents([sizes[unknown[0]]], (), "int64"))
-    ways = [lambda: [_squeezed(cx, x, [*ones, *unknown])], lambda: [R.squeeze(x, ones)]]
+    ways = [
+        lambda: [cx.as_strings(_squeezed(cx, x, [*ones, *unknown]), x)],
+        lambda: [cx.as_strings(R.squeeze(x, ones), x)],
+    ]
     test = cx.emit(R.equal(length, const(1, "int64")))
     [result] = branches(cx, test, ways, rest_differs=cx.importer.may_split)
     return cx.tensor(result)
@@ -174,7 +177,7 @@ def _squeezed(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
     return R.squeeze(x, list(axes))
 
 
-@converter("Squeeze", since=13)
+@converter("Squeeze", since=13, strings=True)
 def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
     if axes is None:
         return _without_ones(cx, x)
@@ -200,12 +203,12 @@ def kept_sizes(cx: Context, x: Expr, among: Expr, count: int) -> list[Size]:
     return cx.sizes_at_run_time(sizes, rank - count, "size")
 
 
-@converter("Unsqueeze")
+@converter("Unsqueeze", strings=True)
 def unsqueeze_1(cx: Context, x: Expr, *, axes: Sequence[int]) -> Expr:
     return R.expand_dims(x, list(axes))
 
 
-@converter("Unsqueeze", since=13)
+@converter("Unsqueeze", since=13, strings=True)
 def unsqueeze(cx: Context, x: Expr, axes: Value) -> Expr:
     if cx.array(axes) is not None:
         return R.expand_dims(x, cx.numbers(axes, "axes"))
@@ -222,12 +225,12 @@ def integer(value: int) -> Expr:
     return const(value, "int64")
 
 
-@converter("Transpose")
+@converter("Transpose", strings=True)
 def transpose(cx: Context, x: Expr, *, perm: Sequence[int] | None = None) -> Expr:
     return R.permute_dims(x, None if perm is None else list(perm))
 
 
-@converter("Expand")
+@converter("Expand", strings=True)
 def expand(cx: Context, x: Value, shape: Value) -> Expr:
     data = cx.tensor(x)
     wanted = cx.sizes(shape, "size")
@@ -248,12 +251,12 @@ def expand(cx: Context, x: Value, shape: Value) -> Expr:
     )
 
 
-@converter("Concat")
+@converter("Concat", strings=True)
 def concat_1(cx: Context, *inputs: Expr, axis: int = 1) -> Expr:
     return concat(cx, *inputs, axis=axis)
 
 
-@converter("Concat", since=4)
+@converter("Concat", since=4, strings=True)
 def concat(cx: Context, *inputs: Expr, axis: int) -> Expr:
     along = normal_axis(axis, rank_of(inputs[0]))
     return R.concat(cx.unified(inputs, along), along)
@@ -298,7 +301,7 @@ def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: 
     return [TupleGetItem(parts, k) for k in range(len(sizes))]
 
 
-@converter("Split")
+@converter("Split", strings=True)
 def split_1(
     cx: Context, x: Expr, sizes: Value = None, *, axis: int = 0, split: Sequence[int] | None = None
 ) -> list[Expr]:
@@ -306,7 +309,7 @@ def split_1(
     return _split(cx, x, given, axis, len(cx.node.outputs))
 
 
-@converter("Split", since=13)
+@converter("Split", since=13, strings=True)
 def split_13(
     cx: Context, x: Expr, split: Value = None, *, axis: int = 0, num_outputs: int | None = None
 ) -> list[Expr]:
@@ -331,7 +334,7 @@ def split_13(
     ]
 
 
-@converter("Slice")
+@converter("Slice", strings=True)
 def slice_1(
     cx: Context,
     x: Expr,
@@ -393,7 +396,7 @@ def _index(index: Size, size: Size, step: int, *, last: bool) -> Size:
     return index
 
 
-@converter("Slice", since=10)
+@converter("Slice", since=10, strings=True)
 def slice_10(
     cx: Context, x: Expr, starts: Value, ends: Value, axes: Value = None, steps: Value = None
 ) -> Expr:
@@ -461,20 +464,20 @@ def _positive(cx: Context, indices: Expr, size: Size) -> Expr:
     return wrapped(whole, size)
 
 
-@converter("Gather")
+@converter("Gather", strings=True)
 def gather(cx: Context, x: Expr, indices: Value, *, axis: int = 0) -> Expr:
     at = normal_axis(axis, rank_of(x))
     return R.take(x, _positive(cx, cx.tensor(indices), shape_of(x)[at]), at)
 
 
-@converter("GatherElements")
+@converter("GatherElements", strings=True)
 def gather_elements(cx: Context, x: Expr, indices: Expr, *, axis: int = 0) -> Expr:
     at = normal_axis(axis, rank_of(x))
     return R.gather_elements(x, _positive(cx, indices, shape_of(x)[at]), at)
 
 
 @converter("GatherND", domain="com.microsoft")
-@converter("GatherND")
+@converter("GatherND", strings=True)
 def gather_nd(cx: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Expr:
     sizes = shape_of(x)[batch_dims : batch_dims + sizes_known_last(indices)]
     return R.gather_nd(x, _tuples(cx, indices, sizes), batch_dims)
@@ -504,7 +507,7 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min"
 _REDUCTION = {"reduction": _REDUCTIONS}
 
 
-@converter("ScatterElements", "Scatter", admitted=_REDUCTION)
+@converter("ScatterElements", "Scatter", admitted=_REDUCTION, strings=True)
 def scatter_elements(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none"
 ) -> Expr:
@@ -512,7 +515,7 @@ def scatter_elements(
     return R.scatter_elements(x, indices, updates, at, _REDUCTIONS[reduction])
 
 
-@converter("ScatterND", admitted=_REDUCTION)
+@converter("ScatterND", admitted=_REDUCTION, strings=True)
 def scatter_nd(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: str = "none"
 ) -> Expr:

@@ -25,7 +25,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
 
-@converter("Tile", since=6)
+@converter("Tile", since=6, strings=True)
 def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
     counts = cx.sizes(repeats, "repeat")
     require_count("repeats", counts, rank_of(x))
@@ -40,7 +40,7 @@ def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
     return x
 
 
-@converter("Tile")
+@converter("Tile", strings=True)
 def tile_1(cx: Context, x: Expr, tiles: Value, axis: Value) -> Expr:
     repeats = [1] * rank_of(x)
     repeats[cx.numbers(axis, "axis")[0]] = cx.numbers(tiles, "tiles")[0]
@@ -50,7 +50,7 @@ def tile_1(cx: Context, x: Expr, tiles: Value, axis: Value) -> Expr:
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
-@converter("Pad", admitted={"mode": _MODES})
+@converter("Pad", admitted={"mode": _MODES}, strings=True)
 def pad_1(
     cx: Context,
     x: Expr,
@@ -66,7 +66,7 @@ def pad_1(
 
 
 @converter("Pad", domain="com.microsoft", admitted={"mode": _MODES})
-@converter("Pad", since=11, admitted={"mode": _MODES})
+@converter("Pad", since=11, admitted={"mode": _MODES}, strings=True)
 def pad(
     cx: Context,
     x: Expr,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from onnx import TensorProto
+
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.lists import PREFIX
 from relaxpy.frontend.onnx.ops.movement import with_parts
@@ -40,7 +42,8 @@ def parts_of(cx: Context, sequence: Expr) -> list[Expr] | None:
         return list(sequence.fields)
     info = sequence.struct_info
     if isinstance(info, TupleStructInfo):
-        return [cx.emit(TupleGetItem(sequence, k)) for k in range(len(info.fields))]
+        items = [TupleGetItem(sequence, k) for k in range(len(info.fields))]
+        return [cx.as_strings(cx.emit(item), sequence) for item in items]
     return None
 
 
@@ -49,7 +52,8 @@ def as_object(cx: Context, sequence: Expr) -> Expr:
     parts = parts_of(cx, sequence)
     if parts is None:
         return sequence
-    return _known(cx, call(cx, "pack", OBJECT, *parts), item_info(cx, sequence))
+    packed = cx.as_strings(call(cx, "pack", OBJECT, *parts), sequence)
+    return _known(cx, packed, item_info(cx, sequence))
 
 
 def item_info(cx: Context, sequence: Expr) -> TensorStructInfo:
@@ -93,17 +97,20 @@ def _at_run_time(cx: Context, position: Value) -> list[Expr]:
     return [] if position is None else [cx.tensor(position)]
 
 
-@converter("SequenceEmpty")
+@converter("SequenceEmpty", strings=True)
 def sequence_empty(cx: Context, *, dtype: int = 1) -> Expr:
+    if dtype == TensorProto.STRING:
+        return cx.strings(_tuple(cx, [], tensor_of(None, "int64")))
     return _tuple(cx, [], tensor_of(None, dtype_of_code(dtype)))
 
 
-@converter("SequenceConstruct")
+@converter("SequenceConstruct", strings=True)
 def sequence_construct(cx: Context, *inputs: Expr) -> Expr:
-    return _tuple(cx, [cx.emit(x) for x in inputs], tensor_info(inputs[0]))
+    parts = [cx.as_strings(cx.emit(x), x) for x in inputs]
+    return cx.as_strings(_tuple(cx, parts, tensor_info(inputs[0])), *parts)
 
 
-@converter("SequenceLength")
+@converter("SequenceLength", strings=True)
 def sequence_length(cx: Context, sequence: Expr) -> Expr:
     parts = parts_of(cx, sequence)
     if parts is not None:
@@ -111,7 +118,7 @@ def sequence_length(cx: Context, sequence: Expr) -> Expr:
     return call(cx, "length", tensor_of((), "int64"), sequence)
 
 
-@converter("SequenceAt")
+@converter("SequenceAt", strings=True)
 def sequence_at(cx: Context, sequence: Expr, position: Value) -> Expr:
     parts = parts_of(cx, sequence)
     if parts is not None:
@@ -119,24 +126,28 @@ def sequence_at(cx: Context, sequence: Expr, position: Value) -> Expr:
         if place is not None:
             return parts[place]
     packed = as_object(cx, sequence)
-    return call(cx, "at", item_info(cx, sequence), packed, *_at_run_time(cx, position))
+    found = call(cx, "at", item_info(cx, sequence), packed, *_at_run_time(cx, position))
+    return cx.as_strings(found, sequence)
 
 
-@converter("SequenceInsert")
+@converter("SequenceInsert", strings=True)
 def sequence_insert(cx: Context, sequence: Expr, tensor: Expr, position: Value = None) -> Expr:
     info = tensor_info(tensor)
+    if cx.has_strings(sequence) != cx.has_strings(tensor):
+        raise UnsupportedError("the sequence and the tensor are not both of strings or of numbers")
     parts = parts_of(cx, sequence)
     if parts is not None:
         count = len(parts)
         place = count if position is None else _position(cx, position, count, count + 1)
         if place is not None:
-            return _tuple(cx, [*parts[:place], cx.emit(tensor), *parts[place:]], info)
+            part = cx.as_strings(cx.emit(tensor), tensor)
+            return _tuple(cx, [*parts[:place], part, *parts[place:]], info)
     packed = as_object(cx, sequence)
     made = call(cx, "insert", OBJECT, packed, tensor, *_at_run_time(cx, position))
     return _known(cx, made, _joint([item_info(cx, sequence), info]))
 
 
-@converter("SequenceErase")
+@converter("SequenceErase", strings=True)
 def sequence_erase(cx: Context, sequence: Expr, position: Value = None) -> Expr:
     info = item_info(cx, sequence)
     parts = parts_of(cx, sequence)
@@ -149,19 +160,20 @@ def sequence_erase(cx: Context, sequence: Expr, position: Value = None) -> Expr:
     return _known(cx, call(cx, "erase", OBJECT, packed, *_at_run_time(cx, position)), info)
 
 
-@converter("ConcatFromSequence")
+@converter("ConcatFromSequence", strings=True)
 def concat_from_sequence(cx: Context, sequence: Expr, *, axis: int, new_axis: int = 0) -> Expr:
     parts = parts_of(cx, sequence)
     if parts:
         fields = Tuple(tuple(parts))
-        return R.stack(fields, axis) if new_axis else R.concat(fields, axis)
+        joined = R.stack(fields, axis) if new_axis else R.concat(fields, axis)
+        return cx.as_strings(joined, sequence)
     item = item_info(cx, sequence)
     rank = item.ndim if item.ndim < 0 else item.ndim + new_axis
     info = TensorStructInfo(None, item.dtype, ndim=rank)
-    return call(cx, "concat", info, sequence, axis, new_axis)
+    return cx.as_strings(call(cx, "concat", info, sequence, axis, new_axis), sequence)
 
 
-@converter("SplitToSequence")
+@converter("SplitToSequence", strings=True)
 def split_to_sequence(
     cx: Context, x: Expr, split: Value = None, *, axis: int = 0, keepdims: int = 1
 ) -> Expr:
@@ -173,23 +185,24 @@ def split_to_sequence(
         info = TensorStructInfo(None, info.dtype, ndim=info.ndim - 1)
     if sizes is None or not isinstance(whole, int):
         if info.ndim < rank_of(x):
-            return _known(cx, call(cx, "unstack", OBJECT, x, place), info)
+            return _known(cx, cx.as_strings(call(cx, "unstack", OBJECT, x, place), x), info)
         wanted = const(1, "int64") if split is None else cx.tensor(split)
-        return _known(cx, call(cx, "split", OBJECT, x, wanted, place), info)
+        return _known(cx, cx.as_strings(call(cx, "split", OBJECT, x, wanted, place), x), info)
     is_scalar = split is None or _rank(split) == 0
     known = [size for size in sizes if isinstance(size, int)]
     if is_scalar and (known[0] < 1 or whole // known[0] > LIMIT):
         raise UnsupportedError(f"{whole} is split into parts of {known[0]}")
     if is_scalar:
         known = [min(known[0], whole - k) for k in range(0, whole, known[0])]
-    x = with_parts(cx, x, place, known)
+    whole_x = with_parts(cx, x, place, known)
     begin = 0
     parts: list[Expr] = []
     for size in known:
-        part = R.strided_slice(x, [place], [begin], [begin + size])
+        part = R.strided_slice(whole_x, [place], [begin], [begin + size])
         begin += size
-        parts.append(cx.emit(R.squeeze(part, [place]) if info.ndim < rank_of(x) else part))
-    return _tuple(cx, parts, info)
+        part = R.squeeze(part, [place]) if info.ndim < rank_of(x) else part
+        parts.append(cx.as_strings(cx.emit(part), x))
+    return cx.as_strings(_tuple(cx, parts, info), x)
 
 
 def _rank(value: Value) -> int:
@@ -199,34 +212,38 @@ def _rank(value: Value) -> int:
     return rank_of(value)
 
 
-@converter("Optional")
+@converter("Optional", strings=True)
 def optional(cx: Context, value: Value = None, *, type: Any = None) -> Value:
     if value is not None:
         return value
     kind = type.item if isinstance(type, OptionalType) else type
     if isinstance(kind, SequenceType):
         kind = kind.item
-    item = tensor_of(None, getattr(kind, "dtype", "float32"))
-    return _known(cx, cx.builder.emit(R.null_value()), item)
+    dtype = getattr(kind, "dtype", "float32")
+    absent = cx.builder.emit(R.null_value())
+    if dtype == "string":
+        return _known(cx, cx.strings(absent), tensor_of(None, "int64"))
+    return _known(cx, absent, tensor_of(None, dtype))
 
 
 def _may_be_absent(value: Value) -> bool:
     return isinstance(value, Expr) and isinstance(value.struct_info, ObjectStructInfo)
 
 
-@converter("OptionalHasElement")
+@converter("OptionalHasElement", strings=True)
 def optional_has_element(cx: Context, value: Value = None) -> Expr:
     if value is not None and _may_be_absent(value):
         return call(cx, "has", tensor_of((), "bool"), value)
     return const(value is not None)
 
 
-@converter("OptionalGetElement")
+@converter("OptionalGetElement", strings=True)
 def optional_get_element(cx: Context, value: Value) -> Value:
     if not _may_be_absent(value):
         return value
     assert isinstance(value, Expr)
     kind = cx.importer.optionals.get(value)
     if isinstance(kind, TensorStructInfo):
-        return call(cx, "get", kind, value)
-    return _known(cx, call(cx, "get", OBJECT, value), item_info(cx, value))
+        return cx.as_strings(call(cx, "get", kind, value), value)
+    found = cx.as_strings(call(cx, "get", OBJECT, value), value)
+    return _known(cx, found, item_info(cx, value))

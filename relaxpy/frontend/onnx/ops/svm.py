@@ -10,11 +10,11 @@ import numpy as np
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.classical import (
     DOMAIN,
+    class_labels,
     features,
     labels,
     posttransformed,
     products,
-    require_numbers,
     rows_of,
     vector,
 )
@@ -82,6 +82,7 @@ def svm_classifier(
     x: Expr,
     *,
     classlabels_ints: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
     coefficients: Sequence[float],
     kernel_params: Sequence[float] = (),
     kernel_type: str = "LINEAR",
@@ -92,14 +93,13 @@ def svm_classifier(
     support_vectors: Sequence[float] = (),
     vectors_per_class: Sequence[int] = (),
 ) -> list[Expr]:
-    require_numbers(classlabels_ints)
     data = rows_of(cx, x)
-    names = literal(np.array(classlabels_ints, np.int64))
+    names = class_labels(cx, classlabels_ints, classlabels_strings)
     if not vectors_per_class:
         weights = np.array(coefficients, np.float32).reshape(-1, features(data))
         sums = _kernel(cx, data, weights, kernel_type, kernel_params)
         scores = cx.emit(R.add(sums, vector(rho[:1])))
-        return labels(cx, classlabels_ints, scores, post_transform, margins=True)
+        return labels(cx, names, scores, post_transform, margins=True)
     count = len(vectors_per_class)
     pairs = list(itertools.combinations(range(count), 2))
     vectors = np.array(support_vectors, np.float32).reshape(sum(vectors_per_class), features(data))
@@ -113,7 +113,7 @@ def svm_classifier(
         for k in (0, 1)
     )
     votes = R.add(R.matmul(first, literal(wins)), R.matmul(second, literal(losses)))
-    label = R.take(names, R.argmax(votes, axis=1), 0)
+    label = cx.as_strings(R.take(names, R.argmax(votes, axis=1), 0), names)
     if prob_a:
         line = R.add(R.multiply(scores, vector(prob_a)), vector(prob_b))
         sure = R.clip(R.sigmoid(R.negative(line)), 1e-7, 1 - 1e-7)
@@ -121,7 +121,7 @@ def svm_classifier(
         return [label, posttransformed(cx, shares, post_transform)]
     if len(pairs) > 1:
         return [label, posttransformed(cx, scores, post_transform)]
-    return [label, labels(cx, classlabels_ints, scores, post_transform, margins=True)[1]]
+    return [label, labels(cx, names, scores, post_transform, margins=True)[1]]
 
 
 def _weights_of_pairs(

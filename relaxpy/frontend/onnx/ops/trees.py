@@ -9,7 +9,14 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops.classical import DOMAIN, labels, posttransformed, rows_of, vector
+from relaxpy.frontend.onnx.ops.classical import (
+    DOMAIN,
+    class_labels,
+    labels,
+    posttransformed,
+    rows_of,
+    vector,
+)
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.tensors import Array, dtype_of, literal, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -190,21 +197,22 @@ def tree_ensemble_classifier(
     *,
     base_values: Sequence[float] = (),
     classlabels_int64s: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
     post_transform: str = "NONE",
 ) -> list[Expr]:
-    if not classlabels_int64s:
-        raise UnsupportedError("labels that are strings are not imported")
+    names = class_labels(cx, classlabels_int64s, classlabels_strings)
+    classes = len(classlabels_strings or classlabels_int64s)
     attributes = dict(cx.node.attributes)
-    single = len(classlabels_int64s) == 2 and len(set(attributes["class_ids"])) == 1
+    single = classes == 2 and len(set(attributes["class_ids"])) == 1
     if single:
         attributes["class_ids"] = [0] * len(attributes["class_ids"])
-    forest = _forest(attributes, "class", 1 if single else len(classlabels_int64s))
+    forest = _forest(attributes, "class", 1 if single else classes)
     scores = R.sum(forest.votes(cx, rows_of(cx, x)), axis=[1])
     scores = cx.emit(R.add(scores, vector(base_values)) if base_values else scores)
     # One score is the sum of shares, of which none is negative, or of margins.
     margins = any(weight < 0 for weight in attributes["class_weights"])
     bound = 0.5 if single and not margins else 0
-    return labels(cx, classlabels_int64s, scores, post_transform, margins=margins, bound=bound)
+    return labels(cx, names, scores, post_transform, margins=margins, bound=bound)
 
 
 @converter("TreeEnsemble", domain=DOMAIN, since=5, ignored=["nodes_hitrates"])
