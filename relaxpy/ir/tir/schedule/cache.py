@@ -17,6 +17,7 @@ from relaxpy.ir.tir.schedule.nests import serial_nest, spatial_block
 from relaxpy.ir.tir.schedule.stages import (
     Bodies,
     Stage,
+    check_init_runs,
     condition_outside,
     stage_in_scope,
     written_box,
@@ -162,6 +163,7 @@ def cache_write(state: State, block: Block, which: int | str | Buffer, storage_s
     """Let `block` write to a new buffer, from which a copy follows."""
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
+    check_init_runs(stage)
     buffer = buffer_of(stage, which, block.writes, "writes")
     site = site_after(state, scope, stages, stage, buffer)
     inner = loops_below(state, site, block)
