@@ -18,6 +18,7 @@ from relaxpy.ir.tir.schedule.stages import (
     Bodies,
     Stage,
     check_init_runs,
+    check_own_elements,
     condition_outside,
     stage_in_scope,
     written_box,
@@ -164,6 +165,7 @@ def cache_write(state: State, block: Block, which: int | str | Buffer, storage_s
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
     check_init_runs(stage)
+    check_own_elements(stage)
     buffer = buffer_of(stage, which, block.writes, "writes")
     site = site_after(state, scope, stages, stage, buffer)
     inner = loops_below(state, site, block)

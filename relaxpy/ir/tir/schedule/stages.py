@@ -370,6 +370,16 @@ def check_own_dependence(stage: Stage) -> None:
                 "values of its spatial variables",
                 stage.block,
             )
+    check_own_elements(stage)
+    read_elsewhere = {b for b in stage.writes if b in stage.reads} - {
+        store.buffer for store, _ in own_loads(stage)
+    }
+    for buffer in read_elsewhere:
+        raise refused(f"block {stage.name} reads and writes {buffer.name}", stage.block)
+
+
+def check_own_elements(stage: Stage) -> None:
+    """Errors: ScheduleError if a block reads other elements of a buffer than those it writes."""
     for store, loads in own_loads(stage):
         for load in loads:
             if load.indices != store.indices and not _same(load.indices, store.indices):
@@ -378,11 +388,6 @@ def check_own_dependence(stage: Stage) -> None:
                     f"{BufferLoad(store.buffer, store.indices)}",
                     stage.block,
                 )
-    read_elsewhere = {b for b in stage.writes if b in stage.reads} - {
-        store.buffer for store, _ in own_loads(stage)
-    }
-    for buffer in read_elsewhere:
-        raise refused(f"block {stage.name} reads and writes {buffer.name}", stage.block)
 
 
 def _same(a: Indices, b: Indices) -> bool:
