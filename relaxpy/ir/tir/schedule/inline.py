@@ -186,7 +186,16 @@ def _moved_to(
     _check_all_written(producer, stage, load)
     axes, values = _inverse(stage, BufferStore(buffer, load, load.indices))
     table = dict(zip(axes, source.indices, strict=True))
-    return load, {var: substitute(value, table) for var, value in values.items()}
+    at = {var: substitute(value, table) for var, value in values.items()}
+    are_equal = analyzer_of(iter_domains(producer.block)).can_prove_equal
+    for index, stored in zip(load.indices, source.indices, strict=True):
+        if not are_equal(substitute(index, at), stored):
+            raise refused(
+                f"block {stage.name} reads {load}, which is not all that block {producer.name} "
+                "writes",
+                block,
+            )
+    return load, at
 
 
 def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:
