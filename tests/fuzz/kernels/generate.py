@@ -142,6 +142,8 @@ class Generator(Arguments):
             self.params.append((name, f"T.{dtype}"))
             self.values[name] = self.pick([0, 1, 2, 3, 4, 5, -1, -2])
         if self.chance(0.1):
+            self._declare_wide()
+        if self.chance(0.1):
             name, dtype = self.fresh("s"), self.pick(["float32", "bool", "uint8", *self.palette])
             self.params.append((name, f"T.{dtype}"))
             self.scalars.append((name, dtype))

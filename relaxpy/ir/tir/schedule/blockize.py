@@ -90,7 +90,9 @@ class _Division:
         if not divided:
             raise self._indivisible()
         for it, (high, low) in zip(stage.block.iter_vars, divided[:-1], strict=True):
-            only_outer = self.analyzer.can_prove_equal(low.extent, 1)
+            only_outer = self.analyzer.can_prove_equal(
+                low.extent, 1
+            ) and self.analyzer.can_prove_equal(low.source, 0)
             first = self._half(it, high.source, high.extent, self.outer, "o")
             if only_outer:
                 self.values[it.var] = first
