@@ -109,7 +109,7 @@ MAPS: list[Callable[..., Any]] = [
 
 def relayout(sch: tir.Schedule, rng: random.Random) -> None:
     block = a_block(sch, rng)
-    inner = sch.get(sch.get_block("root")).alloc_buffers
+    inner = [b for b in sch.get(sch.get_block("root")).alloc_buffers if b.ndim]
     if not any(region.buffer in inner for region in sch.get(block).writes[:1]):
         raise ScheduleError("the layout of a parameter stays")
     pad = rng.choice([None, 7])

@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxpy.frontend.shared.contents import LIMIT, Element, number
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import (
     Constant,
@@ -138,6 +139,11 @@ def require_count(name: str, values: Sequence[Any], count: int) -> None:
     """
     if len(values) != count:
         raise UnsupportedError(f"{name} has {len(values)} numbers, expected {count}")
+
+
+def are_equal(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Whether two shapes are known to be equal."""
+    return len(a) == len(b) and all(map(prove_equal, map(as_size, a), map(as_size, b)))
 
 
 def is_size(size: Size, value: int) -> bool:

@@ -15,6 +15,7 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.orders import postorder
 from relaxpy.ir.core.traverse import rewrite, walk
+from relaxpy.ir.op import Op
 from relaxpy.ir.te import sharing
 from relaxpy.ir.te.arrangement import ordered_as
 from relaxpy.ir.te.tensor import (
@@ -364,7 +365,7 @@ class _Lowering:
                 return operand
             case tir.Select(condition=c, true_value=a, false_value=b):
                 return tir.Select(c, self._index(a), self._index(b))
-            case tir.Call(op=op, args=(c, a, b)) if str(op) == "Op(tir.if_then_else)":
+            case tir.Call(op=Op(name="tir.if_then_else") as op, args=(c, a, b)):
                 assert isinstance(a, tir.PrimExpr)
                 assert isinstance(b, tir.PrimExpr)
                 return tir.Call(INT64, op, (c, self._index(a), self._index(b)))

@@ -82,6 +82,8 @@ class Expressions:
         self.integers: list[Index] = []
         """Sizes and scalar arguments that are integers."""
         self.scalars: list[tuple[str, str]] = []
+        self.wide: list[tuple[str, str]] = []
+        """Scalar arguments near the ends of their datatype, which sums and products overflow."""
         self.lets: list[tuple[str, str]] = []
         self.buffers: list[Tensor] = []
         self.tame = False
@@ -218,6 +220,8 @@ class Expressions:
     def condition(self, depth: int = 2) -> str:
         """A condition on loops, sizes and data: at times, always or never true."""
         kind = self.random.randint(0, 13 if depth else 6)
+        if self.wide and self.chance(0.3):
+            return self.overflow()
         if kind <= 3 and (self.loops or self.integers):
             symbol = self.pick(["<", "<=", ">", ">=", "==", "!="])
             a = self.affine()
@@ -241,6 +245,16 @@ class Expressions:
         if kind == 9:
             return f"(not {a})"
         return f"({a} {self.pick(['and', 'or'])} {b})"
+
+    def overflow(self) -> str:
+        """A comparison of what wraps around, as loops and sizes are added to a wide scalar."""
+        name, dtype = self.pick(self.wide)
+        number = f'T.Cast("{dtype}", {self.typed_index()})'
+        a, b = self.random.sample([number, name], 2)
+        wrapped = f"({a} {self.pick(['+', '-', '*', '*'])} {b})"
+        limit = self.pick([f"T.{dtype}({self.random.randint(-1, 1)})", number])
+        a, b = self.random.sample([wrapped, limit], 2)
+        return f"({a} {self.pick(['<', '<=', '>', '>=', '==', '!='])} {b})"
 
     # ---- values
 

@@ -141,6 +141,10 @@ class Generator(Arguments):
             dtype = self.pick(["int64", "int64", "int32"])
             self.params.append((name, f"T.{dtype}"))
             self.values[name] = self.pick([0, 1, 2, 3, 4, 5, -1, -2])
+        if self.chance(0.15):
+            name, dtype = self.fresh("c"), self.pick(["int64", "int64", "int32"])
+            self.params.append((name, f"T.{dtype}"))
+            self.wide.append((name, dtype))
         if self.chance(0.1):
             name, dtype = self.fresh("s"), self.pick(["float32", "bool", "uint8", *self.palette])
             self.params.append((name, f"T.{dtype}"))

@@ -40,6 +40,10 @@ class Arguments(Nests):
                 arguments.append(Scalar(values[name]))
             elif name in self.passed:
                 arguments.append(self._array(self.passed[name], values, memories))
+            elif (name, dtype) in self.wide:
+                low, high = low_and_high(dtype)
+                near = self.pick([low, high, low // 2, high // 2 + 1, low // 3])
+                arguments.append(Scalar(min(near + self.random.randint(0, 2), high)))
             else:
                 arguments.append(Scalar(self.element(dtype)))
         return Call(tuple(memories), tuple(arguments))

@@ -125,9 +125,11 @@ class NumpyEmitter:
     def _begin(self) -> Entry:
         """Create a scope with the parameters and shape variables."""
         plan, names = self.plan, Names(self.taken)
-        sizes = (size for buffer in plan.func.buffer_map.values() for size in buffer.shape)
+        sizes = [size for buffer in plan.func.buffer_map.values() for size in buffer.shape]
+        dimensions = {node for size in sizes for node in walk(size)}
+        scalars = {param for param in plan.func.params if param not in dimensions}
         views = uncertain_views(plan)
-        self._enter(KernelScope(names, plan.shape_vars, sizes, self.functions, views))
+        self._enter(KernelScope(names, plan.shape_vars, sizes, self.functions, scalars, views))
         entry = Entry(self.plan, self.scope)
         for param, memory in self.plan.nest.pointers.items():
             self.scope.buffers[memory] = self.scope.variable(param)

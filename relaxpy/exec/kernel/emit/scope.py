@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from functools import lru_cache
 
 from relaxpy.errors import CompileError
@@ -100,7 +100,7 @@ class KernelScope:
     """The names of variables and buffers in a generated function.
 
     The variables `shape_vars` are never negative, nor are `dimensions`, those of the arguments.
-    `functions` has the names of the functions of the module that can be called. The buffers in
+    What is computed from `scalars`, the other integers among the parameters, may wrap. `functions` has the names of the functions of the module that can be called. The buffers in
     `views` are declared over memory that may be too small or not contiguous.
     """
 
@@ -110,6 +110,7 @@ class KernelScope:
         shape_vars: frozenset[tir.Var],
         dimensions: Iterable[tir.PrimExpr],
         functions: Mapping[str, str],
+        scalars: Container[tir.Var] = (),
         views: Collection[Buffer] = (),
     ) -> None:
         self.names = names
@@ -119,6 +120,7 @@ class KernelScope:
             size for size in map(as_poly, dimensions) if not size.is_at_least(0, shape_vars)
         )
         self.functions = functions
+        self.scalars = scalars
         self.variables: dict[tir.Var, str] = {}
         self.buffers: dict[Buffer, str] = {}
         self.compute: Callable[[tir.PrimExpr], ast.expr] | None = None
@@ -168,7 +170,7 @@ class KernelScope:
                 return code(number)
             case tir.Var():
                 return path(self.variable(value))
-            case _ if self.compute is not None and value.dtype.is_int and _may_wrap(value):
+            case _ if self.compute is not None and value.dtype.is_int and self._may_wrap(value):
                 return call("int", self.compute(value))
             case tir.Cast(value=inner) if inner.dtype.is_int:
                 return self.index(inner)
@@ -208,6 +210,25 @@ class KernelScope:
             return binary(self.index(a), ast.Sub, code(-b.value))
         return binary(self.index(a), ast.Add, self.index(b))
 
+    def _may_wrap(self, value: tir.PrimExpr) -> bool:
+        """Whether `value` contains a load, or an operation that may wrap.
+
+        Operations on less than 32 bits, on unsigned integers, on scalars and on literals near the
+        ends of their datatype may wrap.
+        """
+        return any(
+            isinstance(node, BufferLoad)
+            or node in self.scalars
+            or (
+                isinstance(node, (tir.Cast, tir.BinaryOpExpr))
+                and (
+                    1 < node.dtype.bits < 32 or (node.dtype.family == "uint" and node.dtype.bits > 1)
+                )
+            )
+            or (isinstance(node, tir.IntImm) and abs(node.value) >> max(node.dtype.bits - 8, 8))
+            for node in walk(value)
+        )
+
     def _is_not_zero(self, divisor: tir.PrimExpr) -> bool:
         poly = as_poly(divisor)
         return poly.is_at_least(1, self.shape_vars) or (poly * -1).is_at_least(1, self.shape_vars)
@@ -239,23 +260,6 @@ COMPARISONS: Mapping[type[tir.PrimExpr], type[ast.cmpop]] = {
     tir.GT: ast.Gt,
     tir.GE: ast.GtE,
 }
-
-
-def _may_wrap(value: tir.PrimExpr) -> bool:
-    """Whether `value` contains a load, or an operation that may wrap.
-
-    Operations on less than 32 bits, on unsigned integers and on literals near the ends of their
-    datatype may wrap.
-    """
-    return any(
-        isinstance(node, BufferLoad)
-        or (
-            isinstance(node, (tir.Cast, tir.BinaryOpExpr))
-            and (1 < node.dtype.bits < 32 or (node.dtype.family == "uint" and node.dtype.bits > 1))
-        )
-        or (isinstance(node, tir.IntImm) and abs(node.value) >> max(node.dtype.bits - 8, 8))
-        for node in walk(value)
-    )
 
 
 @lru_cache(maxsize=1 << 8)

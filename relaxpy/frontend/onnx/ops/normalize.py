@@ -9,6 +9,7 @@ from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.tensors import (
     Size,
+    are_equal,
     as_dtype,
     dtype_of,
     normal_axes,
@@ -129,7 +130,7 @@ def group_normalization(
 
 def _fits(parameter: Expr | None, sizes: Sequence[Size]) -> bool:
     """Whether a parameter has the shape of the axes that are normalised."""
-    return parameter is None or [str(s) for s in shape_of(parameter)] == [str(s) for s in sizes]
+    return parameter is None or are_equal(shape_of(parameter), sizes)
 
 
 @converter("LayerNormalization")

@@ -12,6 +12,7 @@ from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.fourier import transform_matrix, transformed
 from relaxpy.frontend.shared.tensors import (
     Size,
+    are_equal,
     as_size,
     dtype_of,
     normal_axis,
@@ -140,7 +141,7 @@ def stft(
         onesided=bool(onesided),
     )
     if window is not None:
-        if str(shape_of(window, 1)[0]) != str(length):
+        if not are_equal(shape_of(window, 1), [length]):
             window = cx.match(window, [length], dtype_of(window), "window")
         values = reshaped(window, (length, 1))
         wide = R.broadcast_to(values, (length, parts)) if parts == 2 else values

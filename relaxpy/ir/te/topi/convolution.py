@@ -170,16 +170,53 @@ def conv(
 
 
 def _without_ends(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> _Axes:
-    """A filter without some elements at both ends of its axes, which only meet zeros."""
+    """A filter without some elements at both ends of its axes, which only meet zeros.
+
+    What such an element adds to every result is nothing, or NaN if it is not finite: then the
+    elements that stay are NaN in its place.
+    """
     sizes = [ops.sub(n, number(sum(ends.get(a, ())))) for a, n in kernel.sizes.items()]
     first = [number(ends[axis][0] if axis in ends else 0) for axis in kernel.order]
-    tensor = te.compute(
-        sizes,
-        lambda *index: kernel.tensor(*map(ops.add, index, first)),
-        name="kernel_part",
-        attrs=_OF_FILTER,
-    )
+    zeros = None if kernel.tensor.dtype.is_int else _times_zero(kernel, ends)
+
+    def kept(*index: PrimExpr) -> Any:
+        weight = kernel.tensor(*map(ops.add, index, first))
+        if zeros is None:
+            return weight
+        nothing = zeros(*(i for i, axis in zip(index, kernel.order, strict=True) if axis in "OI"))
+        is_finite = ops.compare(tir.EQ, nothing, ops.const(0, nothing.dtype))
+        return tir.Select(is_finite, weight, nothing)
+
+    tensor = te.compute(sizes, kept, name="kernel_part", attrs=_OF_FILTER)
     return _Axes(tensor, kernel.order)
+
+
+def _times_zero(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> Tensor:
+    """The sum of the products of the elements that are left out with zero, for each of O and I."""
+    windows = {
+        axis: te.reduce_axis((number(0), size), WINDOW_NAMES[axis])
+        for axis, size in kernel.sizes.items()
+        if axis not in "OI"
+    }
+    variables = {axis: window.var for axis, window in windows.items()}
+    left_out = ops.any_of(
+        *(
+            test
+            for axis, var in variables.items()
+            for test in (
+                ops.compare(tir.LT, var, number(ends[axis][0])),
+                ops.compare(tir.GE, var, ops.sub(kernel.sizes[axis], number(ends[axis][1]))),
+            )
+        )
+    )
+    zero = ops.const(0, kernel.tensor.dtype)
+
+    def total(*index: PrimExpr) -> Any:
+        at = dict(zip((a for a in kernel.order if a in "OI"), index, strict=True)) | variables
+        return _sum(ops.mul(tir.Select(left_out, kernel.at(at), zero), zero), list(windows.values()))
+
+    sizes = [kernel.sizes[axis] for axis in kernel.order if axis in "OI"]
+    return te.compute(sizes, total, name="kernel_rest", attrs=_OF_FILTER)  # type: ignore[no-any-return]
 
 
 def _is_small(extents: Any) -> bool:

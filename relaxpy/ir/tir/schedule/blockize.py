@@ -17,6 +17,7 @@ from relaxpy.ir.tir.schedule.nests import copied_block, nested, open_tests
 from relaxpy.ir.tir.schedule.reduction import without_loops
 from relaxpy.ir.tir.schedule.stages import (
     Stage,
+    check_decided_before,
     check_kinds,
     check_only_content,
     check_own_variables,
@@ -38,6 +39,7 @@ def blockize(state: State, loop: For, *, preserve_unit_iters: bool) -> Block:
     start = stage.loops.index(loop)
     inner = stage.loops[start:]
     check_only_content(stage, inner)
+    check_decided_before(stage)
     check_own_variables(stage)
     division = _Division(stage, stage.loops[:start], inner, keep_unit_iters=preserve_unit_iters)
     renewed: dict[Block, Block] = {}
@@ -88,7 +90,9 @@ class _Division:
         if not divided:
             raise self._indivisible()
         for it, (high, low) in zip(stage.block.iter_vars, divided[:-1], strict=True):
-            only_outer = self.analyzer.can_prove_equal(low.extent, 1)
+            only_outer = self.analyzer.can_prove_equal(
+                low.extent, 1
+            ) and self.analyzer.can_prove_equal(low.source, 0)
             first = self._half(it, high.source, high.extent, self.outer, "o")
             if only_outer:
                 self.values[it.var] = first

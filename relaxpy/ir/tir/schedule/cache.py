@@ -17,6 +17,8 @@ from relaxpy.ir.tir.schedule.nests import serial_nest, spatial_block
 from relaxpy.ir.tir.schedule.stages import (
     Bodies,
     Stage,
+    check_init_runs,
+    check_own_elements,
     condition_outside,
     stage_in_scope,
     written_box,
@@ -162,6 +164,8 @@ def cache_write(state: State, block: Block, which: int | str | Buffer, storage_s
     """Let `block` write to a new buffer, from which a copy follows."""
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
+    check_init_runs(stage)
+    check_own_elements(stage)
     buffer = buffer_of(stage, which, block.writes, "writes")
     site = site_after(state, scope, stages, stage, buffer)
     inner = loops_below(state, site, block)

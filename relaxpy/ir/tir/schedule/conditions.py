@@ -10,6 +10,7 @@ from relaxpy.ir.tir.expr import IterVarKind, PrimExpr
 from relaxpy.ir.tir.schedule.stages import (
     Stage,
     check_commutes,
+    check_init_first,
     check_own_dependence,
     is_one_to_one,
     is_unit,
@@ -40,6 +41,7 @@ def _check_first_stays(stage: Stage) -> None:
     """Errors: ScheduleError if the init could run after another iteration of its reduction."""
     if stage.block.init is None:
         return
+    check_init_first(stage)
     spatial = [
         value
         for it, value in zip(stage.block.iter_vars, stage.realize.iter_values, strict=True)

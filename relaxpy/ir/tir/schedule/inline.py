@@ -23,7 +23,8 @@ from relaxpy.ir.tir.schedule.stages import (
     check_own_variables,
     check_pure_stage,
     check_stable_inputs,
-    covers_domain,
+    check_unconditional,
+    condition_outside,
     is_unit,
     stage_in_scope,
     written_box,
@@ -40,6 +41,7 @@ def compute_inline(state: State, block: Block) -> None:
     buffer = store.buffer
     check_pure_stage(stage, stages, reduction=False)
     check_stable_inputs(state, stage, stages)
+    check_unconditional(stage)
     _check_local(state, stage, buffer)
     check_loads_only(state, buffer)
     axes, values = _inverse(stage, store)
@@ -178,21 +180,30 @@ def _moved_to(
     loads = {load for load in occurrences(block.body, BufferLoad) if load.buffer is buffer}
     if len(loads) != 1:
         raise refused(f"block {stage.name} reads {buffer.name} at several indices", block)
-    if not covers_domain(stage):
-        raise refused(f"the loops of block {stage.name} do not cover its variables", block)
+    check_unconditional(stage)
     _check_order(state, producer, stage, stages)
     (load,) = loads
     _check_all_written(producer, stage, load)
     axes, values = _inverse(stage, BufferStore(buffer, load, load.indices))
     table = dict(zip(axes, source.indices, strict=True))
-    return load, {var: substitute(value, table) for var, value in values.items()}
+    at = {var: substitute(value, table) for var, value in values.items()}
+    are_equal = analyzer_of(iter_domains(producer.block)).can_prove_equal
+    for index, stored in zip(load.indices, source.indices, strict=True):
+        if not are_equal(substitute(index, at), stored):
+            raise refused(
+                f"block {stage.name} reads {load}, which is not all that block {producer.name} "
+                "writes",
+                block,
+            )
+    return load, at
 
 
 def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:
     """Errors: ScheduleError if `stage` has iterations for which nothing is produced."""
     box = written_box(producer, load.buffer, producer.loops)
     analyzer = analyzer_of(iter_domains(stage.block))
-    if box is None or not is_inside(analyzer, load.indices, box):
+    always = analyzer.can_prove(condition_outside(producer, producer.loops))
+    if box is None or not always or not is_inside(analyzer, load.indices, box):
         raise refused(
             f"block {stage.name} has iterations for which block {producer.name} is not known to "
             f"write {load.buffer.name}",

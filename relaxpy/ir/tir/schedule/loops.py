@@ -8,19 +8,32 @@ from math import prod
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.schedule.conditions import check_reorder
 from relaxpy.ir.tir.schedule.nests import nested
+from relaxpy.ir.tir.schedule.stages import bare_statements
 from relaxpy.ir.tir.schedule.state import (
     State,
     loops_between,
+    outermost_blocks,
     refused,
     substituted,
     with_simple_bindings,
 )
-from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind
+from relaxpy.ir.tir.stmt import (
+    AssertStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    LetStmt,
+)
 from relaxpy.ir.tir.substitution import mentions
 
 
@@ -44,6 +57,8 @@ def split(
         analyzer.bind(var, domain)
     inside = ops.compare(tir.LT, value, loop.extent)
     predicate = None if disable_predication or analyzer.can_prove(inside) else inside
+    if predicate is not None:
+        _check_only_blocks(loop)
     renewed: dict[Block, Block] = {}
     body = substituted(loop.body, {loop.loop_var: value}, renewed)
     new = [For(var, d.min, d.extent, ForKind.SERIAL, body) for var, d in domains.items()]
@@ -54,6 +69,26 @@ def split(
     nest = nested(new, body)
     state.replace({loop: nest}, renewed)
     return loops_between(nest, body)
+
+
+def _check_only_blocks(loop: For) -> None:
+    """Errors: ScheduleError if more iterations would do more than the blocks in them."""
+    bare = list(bare_statements(loop))
+    names = {loop.loop_var} | {node.var for node in bare if isinstance(node, LetStmt)}
+    for node in bare:
+        has_effect = isinstance(node, (BufferStore, Evaluate, AssertStmt))
+        loads = (
+            load
+            for child in children(node)
+            if isinstance(child, PrimExpr)
+            for load in occurrences(child, BufferLoad)
+        )
+        if has_effect or any(mentions(load, names) for load in loads):
+            raise refused(
+                f"loop {loop.loop_var.name} would have more iterations, and it has statements that "
+                "are in no block, or reads buffers for conditions of blocks",
+                node,
+            )
 
 
 def _inferred(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
@@ -94,6 +129,7 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
                 inner,
             )
     _check_independent(loops, outer=True)
+    _check_inits_of_nothing(loops)
     dtype = max((loop.loop_var.dtype for loop in loops), key=lambda kind: kind.bits)
     fused = Var("_".join(loop.loop_var.name for loop in loops) + "_fused", dtype)
     lower: PrimExpr = ops.const(1, dtype)
@@ -114,6 +150,32 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
     nest = nested([new], body)
     state.replace({loops[0]: nest}, renewed)
     return loops_between(nest, body)[0]
+
+
+def _check_inits_of_nothing(loops: Sequence[For]) -> None:
+    """Errors: ScheduleError if an init that runs without iterations would not after `fuse`."""
+    empty = {at.loop_var for at in loops if not Analyzer().can_prove(ops.compare(tir.GT, at.extent, 0))}
+    others = {at.loop_var for at in loops} - empty
+    for realize in outermost_blocks(loops[-1]):
+        block = realize.block
+        values = {
+            kind: [
+                value
+                for it, value in zip(block.iter_vars, realize.iter_values, strict=True)
+                if it.iter_type == kind
+            ]
+            for kind in (IterVarKind.DataPar, IterVarKind.CommReduce)
+        }
+        if (
+            block.init is not None
+            and any(mentions(value, empty) for value in values[IterVarKind.CommReduce])
+            and any(mentions(value, others) for value in values[IterVarKind.DataPar])
+        ):
+            raise refused(
+                f"block {block.name_hint} may have nothing to reduce, and runs its init in each "
+                "iteration of other loops then",
+                block,
+            )
 
 
 def reorder(state: State, loops: Sequence[For]) -> None:

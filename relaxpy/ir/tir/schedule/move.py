@@ -48,6 +48,8 @@ def compute_at(
     if not readers:
         raise refused(f"no block reads what block {stage.name} writes", block)
     for reader in readers:
+        for buffer in reader.deciding & stage.writes.keys():
+            raise refused(f"{buffer.name} decides how block {reader.name} runs", reader.block)
         if loop not in reader.loops:
             raise refused(
                 f"block {reader.name} reads what block {stage.name} writes, and is not inside of "
@@ -57,7 +59,8 @@ def compute_at(
     writers = [other for other in others if not other.writes.keys().isdisjoint(stage.reads)]
     ranges = _required(state, stage, loop)
     at = _site(state, loop, [w for w in writers if loop in w.loops], readers, index, stage)
-    nest = _nest(state, stage, loop, ranges, preserve_unit_loops=preserve_unit_loops)
+    condition = condition_outside(stage, stage.loops)
+    nest = _nest(state, stage, loop, ranges, condition, preserve_unit_loops=preserve_unit_loops)
     _check_inputs_there(state, stage, loop, nest, writers)
     _move(state, stage, loop, at, nest)
 

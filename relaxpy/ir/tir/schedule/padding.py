@@ -24,6 +24,7 @@ from relaxpy.ir.tir.schedule.reducers import reduction_of
 from relaxpy.ir.tir.schedule.stages import (
     Stage,
     check_own_variables,
+    check_plain_iterations,
     check_pure_stage,
     shared_loops,
     stage_in_scope,
@@ -197,6 +198,7 @@ def decompose_padding(state: State, block: Block, loop: For) -> Block:
             )
     check_own_variables(stage)
     inner = list(stage.loops[stage.loops.index(loop) :])
+    check_plain_iterations(stage, inner)
     for other in stages:
         shared = [at for at in shared_loops(stage, other) if at in inner]
         if other is not stage and shared:

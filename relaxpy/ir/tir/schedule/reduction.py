@@ -20,6 +20,7 @@ from relaxpy.ir.tir.schedule.reducers import IDEMPOTENT, Reduction, identity_of,
 from relaxpy.ir.tir.schedule.stages import (
     Stage,
     check_only_content,
+    check_plain_iterations,
     check_pure_stage,
     shared_loops,
     stage_in_scope,
@@ -38,6 +39,7 @@ def decompose(state: State, block: Block, loop: For) -> Block:
     if loop not in stage.loops:
         raise refused(f"loop {loop.loop_var.name} is not around block {stage.name}", loop)
     inner = list(stage.loops[stage.loops.index(loop) :])
+    check_plain_iterations(stage, inner)
     relevant = stage.reduction_loops()
     outer = [at for at in stage.loops if at not in inner and at in relevant]
     if outer:

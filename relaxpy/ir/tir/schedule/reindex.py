@@ -29,9 +29,11 @@ from relaxpy.ir.tir.schedule.nests import loops_like, open_tests, serial_nest
 from relaxpy.ir.tir.schedule.stages import (
     Indices,
     Stage,
+    check_init_runs,
     check_own_variables,
     check_pure_stage,
     check_stable_inputs,
+    condition_outside,
     covers_domain,
     is_unit,
     stage_in_scope,
@@ -71,7 +73,8 @@ def reindex(state: State, block: Block, which: BufferName) -> Block:
     new = _accessing(block, buffer, copy, own)
     copied = _copy(buffer, copy, indices, own, iters, is_write=is_write)
     loops = [(Var(f"ax{k}", it.var.dtype), it.dom) for k, it in enumerate(iters) if it.dom]
-    realize = BlockRealize(tuple(var for var, _ in loops), ops.all_of(True), copied)
+    condition = condition_outside(stage, stage.loops)
+    realize = BlockRealize(tuple(var for var, _ in loops), condition, copied)
     state.renew(block, new)
     current = state.current(scope)
     assert current is not None
@@ -116,17 +119,21 @@ def reindex_cache(
     injective(used, doms, assume=False)
     if is_write:
         _check_one_store(stage, buffer, iters)
+        check_init_runs(stage)
         site = site_after(state, scope, stages, stage, buffer)
     else:
         _check_in_bounds(stage, buffer, indices, iters)
         site = site_before(state, scope, stages, [stage], buffer)
+    inner = loops_below(state, site, block)
+    if stage.deciding or stage.is_guarded(inner):
+        raise refused(f"a branch, or an element of a buffer, decides whether block {stage.name} runs", block)
     copy = like(buffer, storage_scope, used.map_shape(doms))
     copied = _copy(buffer, copy, indices, own, iters, is_write=is_write)
     values = stage.values()
     bound = tuple(values[it.var] for it in iters)
     loops = [
         loop
-        for loop in loops_below(state, site, block)
+        for loop in inner
         if any(mentions(e, (loop.loop_var,)) for e in (*bound, stage.realize.predicate))
     ]
     names = {loop.loop_var: loop.loop_var.renamed(loop.loop_var.name) for loop in loops}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.errors import close_names
-from relaxpy.ir.tir.schedule.stages import Stage, stage_in_scope, stages_in
+from relaxpy.ir.tir.schedule.stages import Stage, listed_stages
 from relaxpy.ir.tir.schedule.state import State, refused
 from relaxpy.ir.tir.stmt import Block
 
@@ -21,7 +21,8 @@ def block_named(state: State, name: str) -> Block:
 
 
 def _with_others(state: State, block: Block) -> tuple[Stage, list[Stage]]:
-    stages, own = stage_in_scope(state, block)
+    stages = listed_stages(state, state.scope(block))
+    own = next(stage for stage in stages if stage.block is block)
     return own, [stage for stage in stages if stage is not own]
 
 
@@ -45,6 +46,6 @@ def outputs(state: State, scope: Block) -> list[Block]:
     """Return the blocks of a scope that write a buffer which is not allocated in it."""
     return [
         stage.block
-        for stage in stages_in(state, scope)
+        for stage in listed_stages(state, scope)
         if any(buffer not in scope.alloc_buffers for buffer in stage.writes)
     ]

@@ -27,9 +27,11 @@ from relaxpy.ir.tir.schedule.stages import (
     Indices,
     Stage,
     check_dominant,
+    check_init_runs,
     check_no_partial_reads,
     check_own_dependence,
     check_own_variables,
+    check_plain_iterations,
     check_stable_inputs,
     is_one_to_one,
     stage_in_scope,
@@ -85,6 +87,7 @@ def rolling_buffer(state: State, block: Block, which: int) -> None:
             f"no loop writes elements of {buffer.name} again in its next iteration", block
         )
     rolled = min(found, key=lambda overlap: shared.index(overlap.loop))
+    check_plain_iterations(stage, stage.loops)
     for loop in shared:
         if loop.kind != ForKind.SERIAL:
             kind = loop.kind.name.lower()
@@ -130,6 +133,7 @@ def _check_repeatable(
             f"the reduction {stage.name} may run twice for the same values of its variables",
             stage.block,
         )
+    check_init_runs(stage)
     check_stable_inputs(
         state,
         stage,

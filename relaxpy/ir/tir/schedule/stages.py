@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from math import prod
 from typing import TypeGuard
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
+from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.orders import preorder
-from relaxpy.ir.core.traverse import occurrences, walk
+from relaxpy.ir.core.traverse import children, occurrences, walk
 from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
 from relaxpy.ir.tir.analysis.regions import Accesses, Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import FloatImm, IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import GT, Call, FloatImm, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.reducers import is_commutative
 from relaxpy.ir.tir.schedule.state import State, child_blocks, domains_of, refused, statements
@@ -51,7 +53,9 @@ class Stage:
 
     The regions are over the variables of the block. The `tables` are no part of them: buffers that
     the init fills with the same numbers every time, and nothing else writes. The regions of an
-    opaque block, which uses pointers, are those that it declares.
+    opaque block, which uses pointers, are those that it declares. What decides whether the block
+    runs, and for which values, reads `deciding` buffers at indices that are not known. `guards` are
+    the branches and while loops around the block, each after how many of the `loops`.
     """
 
     block: stmt.Block
@@ -60,6 +64,8 @@ class Stage:
     reads: Mapping[Buffer, Sequence[Interval]]
     writes: Mapping[Buffer, Sequence[Interval]]
     tables: frozenset[Buffer]
+    deciding: frozenset[Buffer]
+    guards: Sequence[tuple[int, stmt.Stmt]]
     is_opaque: bool = False
 
     @property
@@ -107,6 +113,11 @@ class Stage:
     def updates(self) -> bool:
         """Whether the block reads what it writes."""
         return not self.reads.keys().isdisjoint(self.writes)
+
+    def is_guarded(self, inner: Sequence[stmt.For]) -> bool:
+        """Whether a branch or a while loop is directly around the innermost loops, or in them."""
+        around = len(self.loops) - len(inner)
+        return any(depth >= around for depth, _ in self.guards)
 
 
 def is_unit(domain: Range | None) -> bool:
@@ -164,7 +175,33 @@ def stage_of(state: State, block: stmt.Block) -> Stage:
         for found in (accesses.reads, accesses.writes)
     )
     realize, loops = state.realize(block), tuple(state.loops(block))
-    return Stage(block, realize, loops, reads, writes, tables, is_opaque)
+    deciding, guards = _control(state, realize)
+    reads = {buffer: [None] * buffer.ndim for buffer in deciding} | {
+        buffer: [None] * buffer.ndim if buffer in deciding else region
+        for buffer, region in reads.items()
+    }
+    return Stage(block, realize, loops, reads, writes, tables, deciding, guards, is_opaque)
+
+
+def _control(
+    state: State, realize: stmt.BlockRealize
+) -> tuple[frozenset[Buffer], list[tuple[int, stmt.Stmt]]]:
+    """Return the buffers that decide how a block runs, and its guards."""
+    around: list[stmt.Stmt] = []
+    for above in state.ancestors(realize):
+        if isinstance(above, stmt.Block):
+            break
+        around.append(above)
+    exprs: list[Node] = [realize.predicate, *realize.iter_values]
+    guards: list[tuple[int, stmt.Stmt]] = []
+    depth = 0
+    for node in reversed(around):
+        if isinstance(node, (stmt.IfThenElse, stmt.While)):
+            guards.append((depth, node))
+        depth += isinstance(node, stmt.For)
+        exprs += [child for child in children(node) if isinstance(child, PrimExpr)]
+    loads = (load for expr in exprs for load in occurrences(expr, BufferLoad))
+    return frozenset(load.buffer for load in loads), guards
 
 
 def _tables(state: State, block: stmt.Block) -> frozenset[Buffer]:
@@ -218,8 +255,32 @@ def _buffers(state: State) -> set[Buffer]:
 
 
 def stages_in(state: State, scope: stmt.Stmt) -> list[Stage]:
-    """Return the stages directly inside of a block or loop, in the order of the text."""
+    """Return the stages directly inside of a block or loop, in the order of the text.
+
+    Errors:
+        ScheduleError: there are statements with effects beside them, so that they are not all.
+    """
+    for node in bare_statements(scope):
+        if isinstance(node, stmt.BufferStore) or (
+            isinstance(node, stmt.Evaluate) and isinstance(node.value, Call)
+        ):
+            raise refused("a statement is not in a block, so its dependences are not known", node)
+    return listed_stages(state, scope)
+
+
+def listed_stages(state: State, scope: stmt.Stmt) -> list[Stage]:
+    """Return the stages directly inside of a block or loop, though there may be other statements."""
     return [stage_of(state, realize.block) for realize in child_blocks(scope)]
+
+
+def bare_statements(scope: stmt.Stmt) -> Iterator[stmt.Stmt]:
+    """Visit the statements below a block or loop that are outside of the blocks in it."""
+
+    def below(node: stmt.Stmt) -> Sequence[stmt.Stmt]:
+        return () if isinstance(node, stmt.BlockRealize) else statements(node)
+
+    roots = [scope.block] if isinstance(scope, stmt.BlockRealize) else [scope]
+    return preorder(roots, below)
 
 
 def stage_in_scope(state: State, block: stmt.Block) -> tuple[list[Stage], Stage]:
@@ -245,6 +306,18 @@ def check_only_content(
             raise refused(f"loop {outer.loop_var.name} is annotated or not serial", outer)
 
 
+def check_plain_iterations(stage: Stage, loops: Sequence[stmt.For]) -> None:
+    """Errors: ScheduleError if more than the predicate decides about the iterations of loops.
+
+    `loops` are the innermost ones of the block.
+    """
+    if stage.deciding or stage.is_guarded(loops[1:]):
+        raise refused(
+            f"a branch, or an element of a buffer, decides whether block {stage.name} runs",
+            stage.block,
+        )
+
+
 def check_own_variables(stage: Stage) -> None:
     """Errors: ScheduleError if the block uses a loop variable other than through its own."""
     loops = {loop.loop_var for loop in stage.loops}
@@ -263,12 +336,19 @@ def check_kinds(stage: Stage) -> None:
             )
 
 
+def check_decided_before(stage: Stage) -> None:
+    """Errors: ScheduleError if what the block writes decides whether, or for what, it runs."""
+    for buffer in stage.deciding & stage.writes.keys():
+        raise refused(f"block {stage.name} writes {buffer.name}, which decides how it runs")
+
+
 def check_own_dependence(stage: Stage) -> None:
     """Errors: ScheduleError if runs for different spatial values may depend on each other.
 
     They do not if each writes elements of its own, and reads of what the block writes only those.
     """
     check_kinds(stage)
+    check_decided_before(stage)
     if stage.is_opaque:
         raise refused(
             f"block {stage.name} uses pointers, so only its declared regions are known", stage.block
@@ -290,6 +370,16 @@ def check_own_dependence(stage: Stage) -> None:
                 "values of its spatial variables",
                 stage.block,
             )
+    check_own_elements(stage)
+    read_elsewhere = {b for b in stage.writes if b in stage.reads} - {
+        store.buffer for store, _ in own_loads(stage)
+    }
+    for buffer in read_elsewhere:
+        raise refused(f"block {stage.name} reads and writes {buffer.name}", stage.block)
+
+
+def check_own_elements(stage: Stage) -> None:
+    """Errors: ScheduleError if a block reads other elements of a buffer than those it writes."""
     for store, loads in own_loads(stage):
         for load in loads:
             if load.indices != store.indices and not _same(load.indices, store.indices):
@@ -298,11 +388,6 @@ def check_own_dependence(stage: Stage) -> None:
                     f"{BufferLoad(store.buffer, store.indices)}",
                     stage.block,
                 )
-    read_elsewhere = {b for b in stage.writes if b in stage.reads} - {
-        store.buffer for store, _ in own_loads(stage)
-    }
-    for buffer in read_elsewhere:
-        raise refused(f"block {stage.name} reads and writes {buffer.name}", stage.block)
 
 
 def _same(a: Indices, b: Indices) -> bool:
@@ -369,6 +454,84 @@ def check_pure_stage(stage: Stage, others: Sequence[Stage], *, reduction: bool =
                 f"the reduction {stage.name} may run twice for the same values of its variables",
                 stage.block,
             )
+        check_init_runs(stage)
+
+
+def check_init_first(stage: Stage) -> None:
+    """Errors: ScheduleError if the first iteration of a reduction is not the one with the init."""
+    reductions = stage.iters(IterVarKind.CommReduce)
+    if stage.block.init is None or not reductions:
+        return
+    values = stage.values()
+    bound = [values[it.var] for it in reductions]
+    detected = detect_iter_map(bound, domains_of(stage.loops), True, IterMapLevel.NoCheck)
+    can_prove = Analyzer().can_prove
+    if detected.errors or not all(
+        it.dom is not None
+        and Analyzer().can_prove_equal(index.base, it.dom.min)
+        and all(can_prove(ops.compare(GT, arg.scale, 0)) for arg in index.args)
+        for it, index in zip(reductions, detected.indices, strict=True)
+    ):
+        raise refused(
+            f"the first iteration of the reduction {stage.name} is not known to be the one that "
+            "runs its init",
+            stage.block,
+        )
+
+
+def check_init_runs(stage: Stage) -> None:
+    """Errors: ScheduleError if the init of a reduction may be skipped, or not come first.
+
+    Then what the block updates are the values from before, or it has an order.
+    """
+    check_init_first(stage)
+    relevant = stage.reduction_loops()
+    if stage.block.init is None or not relevant:
+        return
+    names = {loop.loop_var for loop in relevant}
+    inner = stage.loops[stage.loops.index(relevant[0]) + 1 :]
+    guards = [guard for depth, guard in stage.guards if depth > len(stage.loops) - len(inner) - 1]
+    if any(
+        mentions(child, names) or next(occurrences(child, BufferLoad), None) is not None
+        for guard in guards
+        for child in children(guard)
+        if isinstance(child, PrimExpr)
+    ):
+        raise _skipped(stage, "a branch")
+    values = stage.values()
+    spatial = [values[it.var] for it in stage.iters(IterVarKind.DataPar)]
+    shared = {var for var in names if any(mentions(value, (var,)) for value in spatial)}
+    for test in conjuncts(stage.realize.predicate):
+        loads = next(occurrences(test, BufferLoad), None) is not None
+        if (mentions(test, names) or loads) and (
+            loads or mentions(test, shared) or not _holds_first(stage, test, relevant)
+        ):
+            raise _skipped(stage, f"the predicate {test}")
+
+
+def _holds_first(stage: Stage, test: PrimExpr, loops: Sequence[stmt.For]) -> bool:
+    """Whether a test of a block holds in the first iteration of loops, if they have any.
+
+    One that mentions other loops, too, needs to hold there only if it does in another iteration.
+    """
+    first: dict[Var, PrimExpr] = {loop.loop_var: loop.min for loop in loops}
+    others = [loop for loop in stage.loops if loop not in loops]
+    analyzer = Analyzer()
+    with ExitStack() as known:
+        for loop in stage.loops:
+            known.enter_context(analyzer.constraint_scope(ops.compare(GT, loop.extent, 0)))
+        for var, domain in domains_of(stage.loops).items():
+            analyzer.bind(var, domain)
+        if mentions(test, {loop.loop_var for loop in others}):
+            known.enter_context(analyzer.constraint_scope(test))
+        return analyzer.can_prove(substitute(test, first))
+
+
+def _skipped(stage: Stage, what: str) -> ScheduleError:
+    return refused(
+        f"{what} may skip the iteration of the reduction {stage.name} that runs its init",
+        stage.block,
+    )
 
 
 def reorders_reduction(stage: Stage, before: Sequence[stmt.For], after: Sequence[stmt.For]) -> bool:
@@ -437,8 +600,15 @@ def check_no_partial_reads(stage: Stage, readers: Sequence[Stage]) -> None:
 
 
 def covers_domain(stage: Stage) -> bool:
-    """Whether the loops run through all values of the block variables, as far as is known."""
+    """Whether the loops run through all values of the block variables, as far as is known.
+
+    That is where its `condition_outside` of the loops holds.
+    """
     values = stage.realize.iter_values
+    if stage.deciding or stage.is_guarded(stage.loops):
+        return False
+    if _may_never_run(stage, stage.loops, values):
+        return False
     detected = detect_iter_map(
         values, domains_of(stage.loops), stage.realize.predicate, IterMapLevel.Surjective
     )
@@ -447,10 +617,45 @@ def covers_domain(stage: Stage) -> bool:
     analyzer = Analyzer()
     return all(
         it.dom is not None
+        and _has_no_gaps(index)
         and analyzer.can_prove_equal(minimum_of(index), it.dom.min)
         and analyzer.can_prove_equal(stop_of(index), ops.add(it.dom.min, it.dom.extent))
         for it, index in zip(stage.block.iter_vars, detected.indices, strict=True)
     )
+
+
+def _has_no_gaps(index: IterSumExpr) -> bool:
+    """Whether an index that is onto has every value from its minimum to its maximum."""
+    count = prod((arg.extent for arg in index.args), start=ops.const(1, index.dtype))
+    size = ops.sub(stop_of(index), minimum_of(index))
+    return Analyzer().can_prove_equal(size, count)
+
+
+def _may_never_run(stage: Stage, loops: Sequence[stmt.For], indices: Sequence[PrimExpr]) -> bool:
+    """Whether loops that are in none of the `indices` may have no iteration that runs.
+
+    Those of a reduction with an init may, as that runs all the same.
+    """
+    reduced = [] if stage.block.init is None else stage.reduction_loops()
+    unused = [loop for loop in loops if not any(mentions(i, (loop.loop_var,)) for i in indices)]
+    free = [loop for loop in unused if loop not in reduced]
+    names = {loop.loop_var for loop in free}
+    used = {loop.loop_var for loop in loops if loop not in unused}
+    return any(
+        not Analyzer().can_prove(ops.compare(GT, loop.extent, 0)) for loop in free
+    ) or any(
+        mentions(test, names) and (mentions(test, used) or not _holds_first(stage, test, free))
+        for test in conjuncts(stage.realize.predicate)
+    )
+
+
+def check_unconditional(stage: Stage) -> None:
+    """Errors: ScheduleError if a block may not run for all values of its variables."""
+    if not covers_domain(stage):
+        raise refused(f"the loops of block {stage.name} do not cover its variables", stage.block)
+    condition = condition_outside(stage, stage.loops)
+    if not Analyzer().can_prove(condition):
+        raise refused(f"block {stage.name} has the condition {condition}", stage.block)
 
 
 def condition_outside(stage: Stage, loops: Sequence[stmt.For]) -> PrimExpr:
@@ -463,8 +668,10 @@ def condition_outside(stage: Stage, loops: Sequence[stmt.For]) -> PrimExpr:
 def written_box(stage: Stage, buffer: Buffer, loops: Sequence[stmt.For]) -> list[Range] | None:
     """Return the elements of `buffer` that `stage` writes in `loops`, if all of a box is known.
 
-    It writes them where its `condition_outside` of the loops holds.
+    It writes them where its `condition_outside` of the loops holds, which reads no buffer.
     """
+    if stage.deciding or stage.is_guarded(loops):
+        return None
     found = [item for item in stage.stores() if item[0].buffer is buffer]
     places = {indices for _, indices, _ in found}
     guards = (node for node in walk(stage.block) if isinstance(node, (stmt.IfThenElse, stmt.While)))
@@ -479,10 +686,13 @@ def written_box(stage: Stage, buffer: Buffer, loops: Sequence[stmt.For]) -> list
     ((_, indices, inner), *_) = found
     values = stage.values()
     at = [substitute(index, values) for index in indices]
+    nested = [node for node in walk(stage.block.body) if isinstance(node, stmt.For)]
+    if _may_never_run(stage, [*loops, *nested], at):
+        return None
     detected = detect_iter_map(
         at, domains_of(loops) | inner, ops.all_of(True, *tests), IterMapLevel.Surjective
     )
-    if detected.errors:
+    if detected.errors or not all(map(_has_no_gaps, detected.indices)):
         return None
     simplify = Analyzer().simplify
     ends = [(simplify(minimum_of(i)), simplify(stop_of(i))) for i in detected.indices]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import IRModule, relax
+from relaxpy import IRModule, relax, tir
 from relaxpy.errors import MatchCastError, MisuseError, RuntimeCheckError, TransformError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.core.traverse import walk
@@ -448,3 +448,42 @@ def test_new_tensors_are_on_the_device_of_the_result_in_each_step_of_lowering() 
         strict=True,
     ):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("pipeline", ["default", "default_build", "zero", "static_shape_tuning"])
+def test_dimensions_over_variables_of_one_name_keep_apart(pipeline: str) -> None:
+    first, second = tir.Var("n", "int64"), tir.Var("n", "int64")
+    sizes = [
+        expr
+        for a, b in ((first, second), (second, first))
+        for expr in (a, a * a * b, a * b * b, a + b * 2, a // b, tir.max(a - b, 0), a * 3 % b + a)
+    ]
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((first, second), "float32"))
+    with builder.function("main", [x]):
+        shapes = [relax.ShapeExpr([size]) for size in sizes]
+        builder.emit_func_output(builder.emit(relax.Tuple(shapes)))
+    program = relaxpy.compile(get_pipeline(pipeline)(builder.get()), "numpy")
+    found = [tuple(shape)[0] for shape in program["main"](np.zeros((2, 3), "float32"))]
+    assert found == [_number(size, {first: 2, second: 3}) for size in sizes]
+
+
+def _number(size: tir.PrimExpr, values: dict[tir.Var, int]) -> int:
+    if isinstance(size, tir.IntImm):
+        return size.value
+    if isinstance(size, tir.Var):
+        return values[size]
+    a, b = (_number(operand, values) for operand in (size.a, size.b))
+    match size:
+        case tir.Add():
+            return a + b
+        case tir.Sub():
+            return a - b
+        case tir.Mul():
+            return a * b
+        case tir.FloorDiv():
+            return a // b
+        case tir.FloorMod():
+            return a % b
+        case _:
+            return max(a, b)

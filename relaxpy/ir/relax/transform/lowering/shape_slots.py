@@ -22,7 +22,7 @@ class ShapeSlots:
     """
 
     def __init__(self, func: rx.Function) -> None:
-        self._numbers: dict[object, int] = {}
+        self._numbers: dict[tir.PrimExpr, int] = {}
         self._exprs: list[tir.PrimExpr] = []
         self.known: set[int] = set()
         for expr in _dimensions(func):
@@ -40,15 +40,15 @@ class ShapeSlots:
     def _enter(self, expr: tir.PrimExpr) -> None:
         if isinstance(expr, tir.IntImm) or self._find(expr) is not None:
             return
-        self._numbers[_key(expr)] = len(self._exprs)
+        self._numbers[expr] = len(self._exprs)
         self._exprs.append(expr)
 
     def _find(self, expr: tir.PrimExpr) -> int | None:
-        return self._numbers.get(_key(expr))
+        return self._numbers.get(expr)
 
     def number(self, expr: tir.PrimExpr) -> int:
         """The number of a dimension of the function."""
-        return self._numbers[_key(expr)]
+        return self._numbers[expr]
 
     def _await(self, number: int, variables: tuple[tir.Var, ...]) -> None:
         """Note the variables that an expression needs; some may never be stored."""
@@ -93,11 +93,6 @@ class ShapeSlots:
         heap = tir.Var("H", "handle")
         kernel = PrimFunc((heap,), body, buffer_map={heap: buffer})
         return kernel.with_attr("tir.is_host_func", True)
-
-
-def _key(expr: tir.PrimExpr) -> object:
-    """What two equal expressions have in common: a variable, or the text with the variables."""
-    return expr if isinstance(expr, tir.Var) else (str(expr), variables_of(expr))
 
 
 def _dimensions(func: rx.Function) -> Iterator[tir.PrimExpr]:
