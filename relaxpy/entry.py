@@ -293,6 +293,10 @@ def node_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
         return None
     if value is about or _same_members(value, about):
         return node
+    if isinstance(node, ast.Slice) and isinstance(value, slice):
+        bounds = (node.lower, value.start), (node.upper, value.stop), (node.step, value.step)
+        found = (node_about(bound, member, about) for bound, member in bounds if bound is not None)
+        return next(filter(None, found), None)
     if not isinstance(node, (ast.Tuple, ast.List)) or not isinstance(value, (tuple, list)):
         return None
     if len(node.elts) != len(value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import FunctionType
 from typing import Any, Final
 
@@ -12,10 +13,9 @@ import numpy as np
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, counted, unexpected
 from relaxpy.exec.as_module import as_module
-from relaxpy.exec.bisect import copied, rounding_of
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
-from relaxpy.exec.runtime.differences import EPSILONS, difference
+from relaxpy.exec.random_rounding import Tolerance, copied
 from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir import hooks
@@ -52,7 +52,8 @@ def check_targets(
     ones, from `seed` on, with dimensions as `random_inputs` draws them. The oracle is a Python
     function on arrays, or the name of a target. Where it is a target and fails, the others have to
     raise an error of the same class. Floats may differ by `rtol` times the largest element; by
-    default, that is 32 roundings to the narrowest datatype of the program.
+    default, by 32 roundings to the narrowest datatype of the program, or by what random errors of
+    4 roundings in each step of the program change, as the reference evaluator measures it.
 
     Errors:
         AssertionError: a target computes something else.
@@ -72,7 +73,7 @@ def check_targets(
         judge = judged[_name(judged, function)]
     elif not callable(oracle):
         raise unexpected(oracle, "expected a function or a target")
-    tolerance = EPSILONS * rounding_of(module) if rtol is None else rtol
+    tolerance = Tolerance(rtol, module)
     for draw in range(1 if args else runs):
         for target, executable in executables.items():
             name = _name(executable, function)
@@ -82,7 +83,7 @@ def check_targets(
             _check_takes(judge, values)
             expected = _outcome(judge, values, RelaxpyError if isinstance(oracle, str) else ())
             actual = _outcome(entry, values, RelaxpyError)
-            if problem := _problem(actual, expected, tolerance):
+            if problem := _problem(actual, expected, partial(tolerance.difference, name, values)):
                 origin = "" if args else f", random inputs of seed {seed + draw}"
                 shapes = ", ".join(map(_about, values))
                 raise AssertionError(
@@ -118,8 +119,8 @@ def _outcome(
         return error
 
 
-def _problem(actual: Any, expected: Any, rtol: float) -> str:
-    """How two outcomes differ; empty if they do not."""
+def _problem(actual: Any, expected: Any, difference: Callable[[Value, Value], str]) -> str:
+    """How two outcomes differ, values as `difference` says; empty if they do not."""
     if isinstance(expected, RelaxpyError):
         if type(actual) is type(expected):
             return ""
@@ -129,7 +130,7 @@ def _problem(actual: Any, expected: Any, rtol: float) -> str:
         return f"it raises {type(actual).__name__}: {actual}"
     if isinstance(actual, np.ndarray) and isinstance(expected, (list, tuple)):
         return f"the result is an array, but the oracle returned a {type(expected).__name__}"
-    return difference(actual, _like(expected, actual), rtol)
+    return difference(actual, _like(expected, actual))
 
 
 def _like(expected: Any, actual: Any) -> Any:

@@ -14,10 +14,9 @@ from relaxpy.exec.as_module import as_module
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.explain import as_pass, module_diff
-from relaxpy.exec.runtime.differences import EPSILONS, difference, rounding
+from relaxpy.exec.random_rounding import Tolerance, copied
 from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.values import Value
-from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, verify
@@ -75,7 +74,8 @@ def bisect(
     the only one) with copies of `args`. Without arguments, all public functions get random ones. A
     pass that fails or breaks well-formedness is wrong, too. Once a pass changes the parameters of a
     function, it gets random arguments. Floats may differ by `rtol` times the largest element; by
-    default, that is 32 roundings to the narrowest datatype of the program.
+    default, by 32 roundings to the narrowest datatype of the program, or by what random errors of
+    4 roundings in each step of the program change.
 
     Errors:
         MisuseError (also TypeError): `mod` is not a module, or `pipeline` not a pass.
@@ -203,19 +203,18 @@ class ValueCheck(PassInstrument):
         except RelaxpyError as error:
             differs(f"its result is ill-formed: {error}", found=error)
         found = self._outcomes(after, expected)
-        rtol = self._rtol
-        if rtol is None:
-            rtol = EPSILONS * max(rounding_of(before), rounding_of(after))
+        tolerance = Tolerance(self._rtol, before, after)
         for name, was in expected.items():
             now = found.get(name)
             if now is None or not was.is_comparable(now.params):
                 continue
             if now.failed:
                 differs(f"it raises {type(now.value).__name__}: {now.value}", name, now.value)
-            if problem := difference(now.value, was.value, rtol):
+            if problem := tolerance.difference(name, was.args, now.value, was.value):
                 differs(problem, name, now.value)
             for k, pair in enumerate(zip(now.args_after, was.args_after, strict=True)):
-                if problem := difference(*pair, rtol, f"argument {k} after the call"):
+                where = f"argument {k} after the call"
+                if problem := tolerance.difference(name, was.args, *pair, where):
                     differs(problem, name, now.value)
         self._last = after, found
 
@@ -255,21 +254,3 @@ class ValueCheck(PassInstrument):
         except RelaxpyError as error:
             return _Outcome(params, args, copies, error, failed=True)
         return _Outcome(params, args, copies, result, failed=False)
-
-
-def copied(value: Value) -> Value:
-    """The value with tensors of its own, which a call may overwrite."""
-    if type(value) is tuple:
-        return tuple(map(copied, value))
-    return value.copy() if hasattr(value, "copy") and hasattr(value, "dtype") else value
-
-
-def rounding_of(mod: IRModule) -> float:
-    """The largest relative error of one rounding to a datatype of the module's variables."""
-    sinfos = {
-        var.struct_info
-        for func in mod.functions_by_name.values()
-        for var in occurrences(func, rx.Var)
-    }
-    tensors = (t for sinfo in sinfos if sinfo for t in occurrences(sinfo, rx.TensorStructInfo))
-    return max((rounding(t.dtype) for t in tensors if t.dtype), default=0.0)

@@ -138,9 +138,13 @@ def _blas() -> Finding:
 
 def _llvmlite() -> Finding:
     try:
-        words = f"{version('llvmlite')}, LLVM {'.'.join(map(str, llvm().llvm_version_info))}"
-    except (CompileError, PackageNotFoundError):
+        installed = version("llvmlite")
+    except PackageNotFoundError:
         return Finding("llvmlite", "not installed", "pip install 'relaxpy[native]'")
+    try:
+        words = f"{installed}, LLVM {'.'.join(map(str, llvm().llvm_version_info))}"
+    except CompileError as error:
+        return Finding("llvmlite", installed, error.diagnostic.message)
     return Finding("llvmlite", words)
 
 
@@ -156,9 +160,12 @@ def _threads() -> Finding:
 
 
 def _calls() -> Finding:
-    if fits_interpreter():
-        return Finding("calls", "native code checks arguments")
     advice = "the objects of this Python or NumPy are not those that native code reads"
+    try:
+        if fits_interpreter():
+            return Finding("calls", "native code checks arguments")
+    except CompileError as error:  # no native code can be generated that tries it
+        advice = error.diagnostic.message
     return Finding("calls", "kernels run on NumPy", advice)
 
 

@@ -21,7 +21,7 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.cli.passes import public_passes
 from relaxpy.errors import RelaxpyError, RelaxpyWarning
-from relaxpy.exec.bisect import rounding_of
+from relaxpy.exec.random_rounding import rounding_of
 from relaxpy.exec.runtime.differences import difference
 from relaxpy.relax import transform
 from relaxpy.script import from_source

@@ -456,24 +456,6 @@ def test_macros_in_the_class_of_a_module() -> None:
 # --- what is known of a tensor
 
 
-@pytest.mark.rule("DER-32", "AST-9")
-def test_a_tensor_is_not_indexed() -> None:
-    check_marks("""
-        @R.function
-        def main(x: R.Tensor((4, 5), "float32"), t: R.Tuple(R.Tensor((4, 5)))):
-            a = x[0]
-            #   ^ [ ] projects a tuple, found R.Tensor((4, 5), dtype="float32") [DER-32]
-            # hint: write R.take(x, R.const(0), axis=0)
-            b = R.exp(x[0:2, 1])
-            #         ^ [ ] projects a tuple, found R.Tensor((4, 5), dtype="float32") [DER-32]
-            # hint: to index a tensor use R.take or R.strided_slice
-            c = t[0][1]
-            #   ^^^^ [ ] projects a tuple, found R.Tensor((4, 5)) [DER-32]
-            # hint: write R.take(t[0], R.const(1), axis=0)
-            return x
-    """)
-
-
 def test_shape_rank_and_datatype_are_known_while_reading() -> None:
     func = read("""
         @R.function

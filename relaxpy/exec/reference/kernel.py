@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import ml_dtypes
 import numpy as np
 from typing_extensions import override
 
@@ -41,6 +43,26 @@ _FOREIGN = frozenset(
     for name in ("call_extern", "call_pure_extern", "tvm_call_packed", "tvm_call_cpacked")
 )
 """Calls of functions that are registered by name."""
+
+
+_ERRORS: Final[ContextVar[Callable[[], float] | None]] = ContextVar("errors", default=None)
+"""Draws the error of a float that a kernel computes, in roundings to its datatype."""
+
+
+@contextmanager
+def randomly_rounded(seed: int, roundings: float) -> Iterator[None]:
+    """Add random errors of up to `roundings` roundings to the floats that kernels compute."""
+    rng = np.random.default_rng(seed)
+    token = _ERRORS.set(lambda: rng.uniform(-roundings, roundings))
+    try:
+        yield
+    finally:
+        _ERRORS.reset(token)
+
+
+def _is_exact(value: tir.PrimExpr) -> bool:
+    """Whether a value is stored as it was loaded or written, without arithmetic."""
+    return isinstance(value, (BufferLoad, tir.FloatImm, tir.Var))
 
 
 class _Return(BaseException):
@@ -115,6 +137,7 @@ class KernelRun(ScalarEvaluator):
         """The variables of the enclosing loops without iterations."""
         self.starts: dict[tir.Var, Any] = {}
         """The first values of the variables of loops."""
+        self.draw_error = _ERRORS.get()
         self.enclosing_regions: tuple[st.MatchBufferRegion, ...] = ()
         """The region views of the blocks around a block whose init runs without a loop."""
 
@@ -434,9 +457,16 @@ class KernelRun(ScalarEvaluator):
     def _store(self, store: st.BufferStore) -> None:
         array = self.array(store.buffer)
         value = self.value(store.value)
+        is_moved = self.draw_error and store.buffer.dtype.is_float and not _is_exact(store.value)
         for position, lane in zip(self._positions(store), lanes_of(value), strict=True):
             if position is not None:
-                array[position] = lane
+                array[position] = self._moved(lane, array.dtype) if is_moved else lane
+
+    def _moved(self, lane: Scalar, dtype: np.dtype[Any]) -> Scalar:
+        """A float with a random error."""
+        assert self.draw_error is not None
+        eps = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
+        return dtype.type(float(lane) * (1 + eps * self.draw_error()))
 
     # ---- calls
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import ceil
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil, prod, sqrt
 from typing import Any, Final
 
 import numpy as np
@@ -34,7 +34,9 @@ def random_inputs(
     """Random arguments for a Relax function, a function of an executable, or `main` of a module.
 
     Equal seeds give equal arguments. Floats are normally distributed, integers are from 0 to 9.
-    Where operators of a Relax function, or of a module, are defined for some values alone, such as
+    Parameters of a Relax function, or of a module, that are the second operand of a product or a
+    convolution are divided by the square root of the number of summands: then results are about as
+    large as the first operand. Where operators are defined for some values alone, such as
     logarithms, quotients and indices, the parameters that these are have such values.
     Dimensions, whose names are those of shape variables, are as in `sizes` and otherwise drawn from
     1 to 5. What is unknown is chosen: a rank is 2, a datatype float32.
@@ -56,14 +58,21 @@ def random_inputs(
             about=sizes,
             hint=close_names(min(unknown), known) or listed,
         )
-    return random_values(params, sizes or {}, seed, domains_in(func))
+    function = _main_of(func)
+    summed = summed_dims_of(function) if isinstance(function, rx.Function) else {}
+    return random_values(params, sizes or {}, seed, domains_in(func), summed)
 
 
 def domains_in(func: Any) -> Mapping[rx.Var, Domain]:
     """The domains of the parameters of a Relax function, or of `main` of a module."""
-    if isinstance(func, IRModule) and "main" in func.functions_by_name:
-        func = func["main"]
-    return domains_of(func) if isinstance(func, rx.Function) else {}
+    function = _main_of(func)
+    return domains_of(function) if isinstance(function, rx.Function) else {}
+
+
+def _main_of(func: Any) -> Any:
+    """The function `main` of a module that has one; else `func` itself."""
+    is_module = isinstance(func, IRModule) and "main" in func.functions_by_name
+    return func["main"] if is_module else func
 
 
 def moved_inside(value: Value, domain: Domain | None, sizes: Mapping[str, int]) -> Value:
@@ -74,15 +83,14 @@ def moved_inside(value: Value, domain: Domain | None, sizes: Mapping[str, int]) 
         return tuple(moved_inside(field, domain, sizes) for field in value)
     if not isinstance(value, np.ndarray):
         return value
-    known = [dim for dim in domain.below if all(var.name in sizes for var in _vars(dim))]
+    known = [dim for dim in domain.below if _is_known(dim, sizes)]
     limits = [_known(dim, sizes) for dim in known]
     return domain.moved_inside(value, [limit for limit in limits if limit is not None])
 
 
 def params_of(func: Any) -> Sequence[rx.Var]:
     """The parameters of a function. Errors: MisuseError if it is not one."""
-    if isinstance(func, IRModule) and "main" in func.functions_by_name:
-        func = func["main"]
+    func = _main_of(func)
     if isinstance(func, rx.Function):
         return func.params
     signature = getattr(func, "signature", None)  # that of an entry point
@@ -99,16 +107,35 @@ def random_values(
     sizes: Mapping[str, int],
     seed: int,
     domains: Mapping[rx.Var, Domain] | None = None,
+    summed: Mapping[rx.Var, Sequence[tir.PrimExpr]] | None = None,
 ) -> tuple[Value, ...]:
-    """Random values of the struct info of parameters. Errors: MisuseError if there are none."""
+    """Random values of the struct info of parameters, the `summed` dimensions of which are known.
+
+    Errors:
+        MisuseError: there are none.
+    """
     rng = np.random.default_rng(seed)
     sizes = _drawn_sizes(params, sizes, rng)
-    values = [_value(param.struct_info, param.name_hint, sizes, rng) for param in params]
+    values = [
+        _scaled(
+            _value(param.struct_info, param.name_hint, sizes, rng),
+            [_known(dim, sizes) for dim in (summed or {}).get(param, ()) if _is_known(dim, sizes)],
+        )
+        for param in params
+    ]
     inside = (domains or {}).get
     return tuple(
         moved_inside(value, inside(param), sizes)
         for param, value in zip(params, values, strict=True)
     )
+
+
+def _scaled(value: Value, summed: Sequence[int | None]) -> Value:
+    """Floats divided by the square root of the number of them in a sum over some dimensions."""
+    if not summed or not isinstance(value, np.ndarray) or value.dtype.kind in "biu":
+        return value
+    count = prod(size or 1 for size in summed)
+    return (value.astype("float64") / sqrt(count)).astype(value.dtype)
 
 
 def dimension_names(param: rx.Var) -> dict[str, None]:
@@ -147,6 +174,10 @@ def _drawn_sizes(
         if not others or all(_known(dim, drawn) is not None for dim in dims):
             break
     return drawn
+
+
+def _is_known(dim: tir.PrimExpr, sizes: Mapping[str, int]) -> bool:
+    return all(var.name in sizes for var in _vars(dim))
 
 
 def _known(dim: tir.PrimExpr, sizes: Mapping[str, int]) -> int | None:
@@ -253,6 +284,48 @@ _SAME_VALUES: Final = frozenset(
         *("builtin.stop_lift_params", "stack", "strided_slice", "tile"),
     }
 )
+
+
+_CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+
+
+def summed_dims_of(func: rx.Function) -> Mapping[rx.Var, Sequence[tir.PrimExpr]]:
+    """The dimensions of parameters that are summed over, of those that are weights."""
+    origins: dict[rx.Expr, rx.Var] = {param: param for param in func.params}
+    found: dict[rx.Var, Sequence[tir.PrimExpr]] = {}
+    for call, var in _calls(func.body):
+        op = call.op.name.removeprefix("relax.") if isinstance(call.op, Op) else ""
+        if op in _SAME_VALUES and call.args[0] in origins:
+            origins[var] = origins[call.args[0]]
+        weight = origins.get(call.args[1]) if len(call.args) > 1 else None
+        if weight is not None and (dims := _summed(call, op)):
+            found[weight] = dims
+    return found
+
+
+def _calls(body: rx.Expr) -> Iterator[tuple[rx.Call, rx.Var]]:
+    """The calls that a body, or a branch in it, binds to variables."""
+    if not isinstance(body, rx.SeqExpr):
+        return
+    for binding in (binding for block in body.blocks for binding in block.bindings):
+        value = binding.value
+        if isinstance(value, rx.If):
+            yield from _calls(value.true_branch)
+            yield from _calls(value.false_branch)
+        elif isinstance(value, rx.Call) and binding.var is not None:
+            yield value, binding.var
+
+
+def _summed(call: rx.Call, op: str) -> Sequence[tir.PrimExpr]:
+    """The dimensions of the second operand that a product or a convolution sums over."""
+    dims = _dims(call.args[1])
+    if op == "matmul":
+        return dims[-2:-1] or dims
+    if op.removesuffix("_transpose") not in _CONVOLUTIONS:
+        return ()
+    layout = str((call.attrs or {})["kernel_layout"])
+    axes = [axis for axis in layout if axis.isalpha()]
+    return [dim for axis, dim in zip(axes, dims, strict=False) if axis.upper() != "O"]
 
 
 def domains_of(func: rx.Function) -> Mapping[rx.Var, Domain]:

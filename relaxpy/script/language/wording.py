@@ -214,18 +214,6 @@ def chain_hint(node: ast.Compare) -> str:
     return f"write {_logical_calls('and', steps)}"
 
 
-def index_hint(owner: ast.expr, index: ast.expr) -> str:
-    """A replacement for `owner[index]` where `owner` is a tensor."""
-    match index:
-        case ast.Constant(value=int(position)):
-            return f"write R.take({shown(owner)}, R.const({position}), axis=0)"
-        case ast.Slice(lower=ast.Constant(value=int(first)), upper=ast.Constant(value=int(last))):
-            bounds = f"axes=[0], begin=[{first}], end=[{last}]"
-            return f"write R.strided_slice({shown(owner)}, {bounds})"
-        case _:
-            return "to index a tensor use R.take or R.strided_slice"
-
-
 def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
     """A replacement for a call of NumPy's function `name` on a value of the program."""
     names = operators_called(name)

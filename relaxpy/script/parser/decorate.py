@@ -6,6 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, overload
 
@@ -135,7 +136,8 @@ class FunctionDecorator(records.FunctionOptions):
         """
         if isinstance(function, staticmethod):
             function = function.__func__
-        function = inspect.unwrap(function)
+        if not isinstance(function, BaseFunc):
+            function = inspect.unwrap(function)
         name = getattr(function, "__name__", "")
         is_lambda = isinstance(function, FromText) or name == "<lambda>"
         if is_lambda or not isinstance(function, FunctionType):
@@ -209,8 +211,7 @@ class Deferred:
     ) -> None:
         self.options = options
         self.scopes = scopes
-        self.__doc__ = function.__doc__
-        self.__name__ = function.__name__
+        update_wrapper(self, function)
         self.__wrapped__ = function
         self._read: BaseFunc | None = None
 
@@ -242,7 +243,8 @@ def parse_function(
 ) -> BaseFunc:
     """Parse the text of `function` to IR."""
     node, program = definition_of(function.__code__)
-    return read_function(Definition(node, options, program), Scope(*scopes, BUILTINS))
+    result = read_function(Definition(node, options, program), Scope(*scopes, BUILTINS))
+    return result.documented_as(function)
 
 
 def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Program]:
@@ -275,4 +277,8 @@ def parse_class(options: records.ModuleOptions, cls: type, frame: FrameType) -> 
     result = read_module(node, program, scope, options, python=python)
     if isinstance(result, IRModule):
         result.__name__ = cls.__name__
+        for name, member in vars(cls).items():
+            func = result.functions_by_name.get(name)
+            if isinstance(member, Deferred) and func is not None:
+                func.documented_as(member.__wrapped__)
     return result

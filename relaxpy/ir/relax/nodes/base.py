@@ -116,15 +116,16 @@ class Expr(Node):
 
         return make_call(self, args, attrs)
 
-    def __getitem__(self, index: int) -> Expr:
-        """Field `index` of this tuple.
+    def __getitem__(self, index: Any) -> Expr:
+        """Field `index` of this tuple, or the elements of this tensor, as of an array of NumPy.
 
         Errors:
-            MisuseError: `index` is not an integer; IndexError: the tuple is shorter.
+            MisuseError: `index` is not an integer, or not one that a tensor takes; IndexError: the
+                tuple is shorter.
         """
-        from relaxpy.ir.relax.nodes.expr import project_tuple
+        from relaxpy.ir.relax.nodes.expr import item_of
 
-        return project_tuple(self, index)
+        return item_of(self, index)
 
     def __iter__(self) -> Iterator[Expr]:
         """The fields of this tuple.

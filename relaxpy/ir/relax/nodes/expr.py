@@ -397,16 +397,21 @@ def _as_index(value: object) -> int | None:
         return None
 
 
-def project_tuple(expr: bases.Expr, index: object) -> TupleGetItem:
-    """The value of `expr[index]`."""
+def item_of(expr: bases.Expr, index: object) -> bases.Expr:
+    """The value of `expr[index]`: elements of a tensor, or a field of what may be a tuple."""
     number, sinfo = _as_index(index), expr.struct_info
+    if isinstance(sinfo, TensorStructInfo):
+        from relaxpy.ir.relax.op.subscript import subscript
+
+        return subscript(expr, index)
     if number is None:
         raise MisuseError(
             f"[ ] projects a tuple and takes an integer, found {index!r}",
             rule="AST-9",
             hint="unpack it: first, *rest = ..."
             if isinstance(sinfo, TupleStructInfo)
-            else "to index a tensor use R.take or R.strided_slice",
+            else "a tensor is indexed once its struct info is known, or by R.take and "
+            "R.strided_slice",
         )
     if isinstance(sinfo, TupleStructInfo) and not 0 <= number < len(sinfo.fields):
         fields = counted(len(sinfo.fields), "field")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import WRAPPER_ASSIGNMENTS
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 from typing_extensions import override
@@ -159,22 +161,37 @@ class If(base.Expr):
 
 
 class BaseFunc(base.Expr):
-    """The base class of the functions of a module: Function, PrimFunc and ExternFunc."""
+    """The base class of the functions of a module: Function, PrimFunc and ExternFunc.
 
-    __slots__ = ()
+    One that was written in Python has the metadata of that function, as after `functools.wraps`.
+    """
+
+    __slots__ = ("__dict__",)  # for this metadata, which the type would hide otherwise
     attrs: Attrs
 
     @property
     def __name__(self) -> str:
-        """The global symbol, which Python's tools show as the name.
+        """The global symbol, or the name in Python, which its tools show.
 
         Errors:
             AttributeError: there is none, since the function is private or local.
         """
         symbol = self.attrs.get("global_symbol")
-        if not isinstance(symbol, str):
-            raise AttributeError(f"this {type(self).__name__} has no name", name="__name__")
-        return symbol
+        if isinstance(symbol, str):
+            return symbol
+        try:
+            name: str = self.__dict__["__wrapped__"].__name__
+        except KeyError:
+            message = f"this {type(self).__name__} has no name"
+            raise AttributeError(message, name="__name__") from None
+        return name
+
+    def documented_as(self, function: FunctionType) -> Self:
+        """This function with the docstring, the signature and the module of one of Python."""
+        metadata = (name for name in WRAPPER_ASSIGNMENTS if name != "__name__")
+        self.__dict__.update({name: getattr(function, name) for name in metadata})
+        self.__dict__["__wrapped__"] = function
+        return self
 
     @user_facing
     def graph(self, fold: bool | None = None) -> Any:

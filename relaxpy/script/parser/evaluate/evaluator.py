@@ -102,6 +102,8 @@ class Evaluator:
         self.scope = scope
         self.guard = guard
         self.shape_var_of: Callable[[str], object] | None = None
+        self._dots: set[ast.expr] = set()
+        """Where `...` may stand."""
         self._cases: dict[type[ast.expr], Callable[[Any], object]] = {
             ast.Name: self._name,
             ast.Constant: self._constant,
@@ -246,6 +248,8 @@ class Evaluator:
         return self.error(node, error.diagnostic.message, type(error), hint=hint, rule=rule)
 
     def _constant(self, node: ast.Constant) -> object:
+        if node.value is Ellipsis and node in self._dots:
+            return node.value
         if node.value is Ellipsis or isinstance(node.value, (bytes, complex)):
             raise self.error(node, f"{node.value!r} has no meaning in a program")
         return node.value
@@ -391,6 +395,10 @@ class Evaluator:
 
     def _subscript(self, node: ast.Subscript) -> object:
         owner = self.value(node.value)
+        if self.takes_ellipsis(owner):
+            self._dots.update(
+                node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            )
         index = self.value(node.slice)
         self.guard.subscript(owner, index, node, self)
         try:
@@ -401,6 +409,10 @@ class Evaluator:
         except VALUE_ERRORS as error:
             kind = f"{type(error).__name__}: " if isinstance(error, KeyError) else ""
             raise self.error(node, f"{kind}{error}") from None
+
+    def takes_ellipsis(self, owner: object) -> bool:
+        """Return whether `...` may be an index of `owner`."""
+        return isinstance(owner, np.ndarray)
 
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
         """Return `owner[index]`."""

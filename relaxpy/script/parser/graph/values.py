@@ -41,7 +41,6 @@ from relaxpy.script.language.legacy import UNSUPPORTED, RuntimeDepShape
 from relaxpy.script.language.wording import (
     as_parse_error,
     describe,
-    index_hint,
     number_hint,
     operators_called,
     shown,
@@ -444,17 +443,14 @@ class GraphEvaluator(Evaluator):
         return replace(expr, span=self.span(node))  # type: ignore[type-var]
 
     @override
+    def takes_ellipsis(self, owner: object) -> bool:
+        return isinstance(owner, rx.Expr) or Evaluator.takes_ellipsis(self, owner)
+
+    @override
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
         if not isinstance(owner, rx.Expr):
             result = self._by_index(owner, index, node)
             return self.evaluate(result, node) if isinstance(result, rx.Call) else result
-        if isinstance(owner.struct_info, rx.TensorStructInfo):
-            raise self.error(
-                node.value,
-                f"[ ] projects a tuple, found {owner.struct_info}",
-                rule="DER-32",
-                hint=index_hint(node.value, node.slice),
-            )
         try:
             result = owner[index]
         except IndexError as error:

@@ -9,10 +9,11 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownAttributeError, unexpected
+from relaxpy.errors import MisuseError, UnknownAttributeError
 from relaxpy.ir.relax.frontend.nn.names import tensor_hint
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.subscript import subscript
 from relaxpy.ir.tir import expr as tir
 
 #: The method that an operator of an array on the left has, by the function of NumPy.
@@ -140,57 +141,21 @@ class TensorMethods:
 
     @user_facing
     def __getitem__(self, key: object) -> Self:
-        """The elements at integers, slices, `...` and `None`, as of an array of NumPy.
+        """The elements at integers, slices, `...`, `None` and a tensor, as of an array of NumPy.
 
         Errors:
             MisuseError (also TypeError, ValueError): an index is something else, or outside.
         """
-        keys = self._expanded(key if isinstance(key, tuple) else (key,))
-        indexed: dict[int, tuple[IntExpr, IntExpr]] = {}
-        sliced: dict[int, tuple[IntExpr, IntExpr, int]] = {}
-        added: list[int] = []
-        axis = result_axis = 0
-        for item in keys:
-            if item is None:
-                added.append(result_axis)
-                result_axis += 1
-                continue
-            size = self.shape[axis]
-            if isinstance(item, slice):
-                if item != slice(None):
-                    sliced[axis] = _bounds(item, size)
-                result_axis += 1
-            else:
-                start = _index(item, size, axis)
-                indexed[axis] = (start, start + 1)
-            axis += 1
         result = self
-        if indexed:
-            begin, end = zip(*indexed.values(), strict=True)
-            expr = R.strided_slice(result._expr, list(indexed), begin, end, assume_inbound=True)
-            result = result._bound(expr, "strided_slice")
-        if sliced:
-            begin, end, strides = zip(*sliced.values(), strict=True)
-            expr = R.strided_slice(result._expr, list(sliced), begin, end, strides)
-            result = result._bound(expr, "strided_slice")
-        if indexed:
-            result = result._bound(R.squeeze(result._expr, list(indexed)), "squeeze")
-        if added:
-            result = result._bound(R.expand_dims(result._expr, added), "expand_dims")
-        return result
 
-    def _expanded(self, keys: tuple[object, ...]) -> list[object]:
-        """The indices, one for each axis and None for each new one."""
-        count = sum(key is not None and key is not Ellipsis for key in keys)
-        ndim, dots = len(self.shape), sum(key is Ellipsis for key in keys)
-        if count > ndim or dots > 1:
-            found = f"{count} indices" if count > ndim else "two ellipses"
-            raise MisuseError(f"a tensor of rank {ndim} cannot have {found}", about=keys)
-        rest = [slice(None)] * (ndim - count)
-        if not dots:
-            return [*keys, *rest]
-        position = next(i for i, key in enumerate(keys) if key is Ellipsis)
-        return [*keys[:position], *rest, *keys[position + 1 :]]
+        def bind(call: Expr, name: str) -> Expr:
+            nonlocal result
+            result = result._bound(call, name)
+            return result._expr
+
+        keys = key if isinstance(key, tuple) else (key,)
+        subscript(self._expr, tuple(map(_expr_of, keys)), bind)
+        return result
 
     def _axis(self, axis: int) -> int:
         """An axis from 0. Errors: MisuseError if the tensor does not have it."""
@@ -264,30 +229,6 @@ def _flat(sizes: Sequence[Any]) -> Sequence[Any]:
     return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)) else sizes
 
 
-def _index(item: object, size: IntExpr, axis: int) -> Any:
-    if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
-        index = int(item)
-        if not isinstance(size, int):
-            return index if index >= 0 else size + index
-        if not -size <= index < size:
-            raise MisuseError(f"index {index} is outside of axis {axis} of size {size}", about=item)
-        return index % size
-    if isinstance(item, tir.PrimExpr):
-        return item
-    raise unexpected(
-        item,
-        "an index is an integer, a slice, ... or None",
-        hint="nn.op.take(x, indices, axis) reads at the elements of a tensor",
-    )
-
-
-def _bounds(item: slice, size: IntExpr) -> tuple[IntExpr, IntExpr, int]:
-    step = 1 if item.step is None else item.step
-    if not isinstance(step, int) or step < 1:
-        raise MisuseError(f"the step of a slice is a positive integer, found {step!r:.60}")
-    begin = 0 if item.start is None else item.start
-    end = size if item.stop is None else item.stop
-    for bound in (begin, end):
-        if not isinstance(bound, (int, np.integer, tir.PrimExpr)):
-            raise MisuseError(f"the bound of a slice is an integer, found {bound!r:.60}")
-    return begin, end, step
+def _expr_of(item: object) -> object:
+    """The expression of a tensor; any other index itself."""
+    return item._expr if isinstance(item, TensorMethods) else item
