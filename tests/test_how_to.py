@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.processes import arguments, outcomes
 from tests.test_docs import python_of
 
@@ -70,11 +68,3 @@ def test_the_program_of_a_page_runs_after_its_changes_and_not_before(tmp_path: P
         failed = {page: text for page, (text, code) in found.items() if code}
         assert failed == {}, target
     assert [code for _, code in run(ROOT, tmp_path).values()] == [1] * len(PAGES)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_files_that_a_page_names_are_there(page: str) -> None:
-    names = re.findall(r"`((?:relaxpy|tests)/[\w/]+\.\w+)`", text_of(page))
-    assert names
-    for name in names:
-        assert (ROOT / name).is_file(), name
