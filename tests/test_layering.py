@@ -108,7 +108,7 @@ FLOORS = {
         relay/testing.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """
-        runtime python_ast.py paths.py trace.py
+        runtime python_ast.py paths.py trace.py fast_paths.py
         report.py blas.py as_module.py explain.py container.py stateful.py
         executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code

@@ -23,6 +23,7 @@ import numpy as np
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.container import Container, Sections
+from relaxpy.exec.fast_paths import FAST_PATHS
 from relaxpy.exec.graph.backend import NativeGraph, link_graph
 from relaxpy.exec.graph.program import Constant
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
@@ -60,10 +61,10 @@ def key_of_program(module: IRModule) -> str:
     """The key of a program for the default pipeline; empty if it is not stored.
 
     Errors:
-        MisuseError: RELAXPY_CACHE is neither 0 nor 1.
+        MisuseError: RELAXPY_CACHE is not 0, 1 or code.
     """
-    surroundings = _surroundings() if disk_cache.directory() else ""
-    is_default = PassContext.current().is_default and not Op.user_changes
+    surroundings = _surroundings() if disk_cache.keeps_programs() else ""
+    is_default = PassContext.current().is_default and not Op.user_changes and all(FAST_PATHS)
     if not surroundings or not is_default or not fits_interpreter():
         return ""
     if any(isinstance(func, rx.ExternFunc) for func in module.functions.values()):

@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.container import release
+from relaxpy.exec.fast_paths import PACKED_WEIGHTS, WHOLE_GRAPH
 from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.exec.graph.program import Constant, Graph
 from relaxpy.exec.graph.read import GraphReader
@@ -61,13 +62,16 @@ class GraphBackend(NativeBackend):
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
         """Compile a Relax function; whether it has a native form."""
+        if not WHOLE_GRAPH:
+            return False
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
         kernels = {name: symbol for name, (symbol, _) in self.claimed.items()}
+        packings = self.packings if PACKED_WEIGHTS else {}
         symbol = f"graph{len(self.graphs)}"
         before = self.module.copy()
         try:
             callee, is_reshape = context.callee, context.is_reshape
-            graph = GraphReader(func, callee, signatures, is_reshape, self.packings).read()
+            graph = GraphReader(func, callee, signatures, is_reshape, packings).read()
             entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
             called = {kernels[kernel] for kernel in graph.region.kernels()}
             if entry is not None and entry.tasks:

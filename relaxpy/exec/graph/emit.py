@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from relaxpy.exec.fast_paths import ONLY_KERNEL
 from relaxpy.exec.graph.program import Graph, KernelCall, Tensor, Value as Result
 from relaxpy.exec.graph.regions import RegionEmitter, conjunction, constants_name, possible
 from relaxpy.exec.native.calls.entry import Integer, call_kernel, emit_entry, size_names
@@ -13,6 +14,7 @@ from relaxpy.exec.native.calls.interpreter import call_python, data_of, new_arra
 from relaxpy.exec.native.calls.static_entry import StaticEntry, is_static
 from relaxpy.exec.native.llvm.function import I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.llvm.types import Signature
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.tir.expr import IntImm
 
@@ -63,16 +65,15 @@ class GraphEmitter:
         """The kernel that takes the arguments of the function itself, if there is one."""
         graph = self.graph
         match graph.region.steps:
-            case [KernelCall() as call] if not self.names:
-                pass
+            case [KernelCall(arguments=arguments, sizes=sizes, kernel=kernel)] if ONLY_KERNEL:
+                passed = [*(a.memory if isinstance(a, Tensor) else a for a in arguments), *sizes]
             case _:
                 return ""
-        memories = [a.memory for a in call.arguments if isinstance(a, Tensor)]
         arrays = [t.memory for _, t in sorted(graph.tensors.items(), key=lambda entry: entry[0])]
-        takes = [*arrays, *(t.memory for t in self.outputs)]
-        is_same = len(takes) == len(graph.params) + len(self.outputs) == len(call.arguments)
-        is_same = is_same and len({*takes}) == len(takes)
-        return self.kernels[call.kernel] if is_same and memories == takes else ""
+        taken = [*arrays, *(t.memory for t in self.outputs)]
+        counts = {len(passed), len(taken), len({*taken}), len(graph.params) + len(self.outputs)}
+        is_same = len(counts) == 1 and all(a is b for a, b in zip(passed, taken, strict=True))
+        return self.kernels[kernel] if is_same and not self.names else ""
 
     def _is_static(self) -> bool:
         """Whether an entry for fixed shapes returns the result: new arrays, each of them once."""
@@ -85,6 +86,8 @@ class GraphEmitter:
         )
 
     def _static_entry(self) -> StaticEntry:
+        arguments = (POINTER,) * (len(self.graph.params) + len(self.outputs))
+        self.module.require(self.function, Signature(I32, arguments))
         is_kernel = self.function != self.symbol
         tasks = self.module.functions[self.function].only_tasks() if is_kernel else None
         function, count, scratch = tasks or (self.function, 0, 0)

@@ -11,6 +11,7 @@ from math import prod
 from types import MappingProxyType
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.fast_paths import SHARED_MEMORY
 from relaxpy.exec.graph.program import (
     Branch,
     Check,
@@ -355,7 +356,7 @@ def _packed(lifetimes: Sequence[_Lifetime]) -> tuple[dict[Memory, int], int]:
         size = _aligned(each.size.constant or 0)
         position = 0
         for start, stop, other in sorted(placed, key=lambda entry: entry[0]):
-            if other.last < each.first or each.last < other.first:
+            if SHARED_MEMORY and (other.last < each.first or each.last < other.first):
                 continue
             if position + size <= start:
                 break
@@ -372,6 +373,7 @@ def _slots(lifetimes: Sequence[_Lifetime]) -> tuple[dict[Memory, int], list[list
     busy_until: list[int] = []
     for each in lifetimes:
         free = [n for n, last in enumerate(busy_until) if last < each.first]
+        free = free if SHARED_MEMORY else []
         same = [n for n in free if any(each.size.same(size) for size in sizes[n])]
         if not free:
             sizes.append([])

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 from relaxpy.exec import python_ast as py
+from relaxpy.exec.fast_paths import SHARED_MEMORY
 from relaxpy.exec.lower.reuse import KernelCalls
 
 
@@ -62,7 +63,7 @@ def _with_deletions(
     for name, i in last.items():
         if counts_here[name] == totals[name] and name not in only_in.get(i, ()):
             dying.setdefault(i, []).append(name)
-    if calls is not None:
+    if calls is not None and SHARED_MEMORY:
         calls.reuse(body, dying, totals)
     out: list[ast.stmt] = []
     for i, stmt in enumerate(body):

@@ -15,6 +15,7 @@ from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
+from relaxpy.exec.fast_paths import VIEWS
 from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked, compile_kernel, runtime
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.function import FunctionLowering
@@ -198,6 +199,8 @@ class ModuleLowering:
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
         """Whether a kernel only copies its input to its output in row-major order."""
+        if not VIEWS:
+            return False
         if callee.name not in self._reshapes:
             func = callee.prim_func
             self._reshapes[callee.name] = func is not None and has_reshape_pattern(func)

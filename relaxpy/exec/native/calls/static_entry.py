@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import Final
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.fast_paths import STATIC_ENTRY
 from relaxpy.exec.native.calls.entry import (
     CONTENT,
     Array,
@@ -314,7 +315,8 @@ def is_static(
     """Whether the common entry takes these parameters and results."""
     arrays = [(p.dtype, p.shape) for p in params if isinstance(p, Array) and p.strides is None]
     return (
-        len(arrays) == len(params)
+        bool(STATIC_ENTRY)
+        and len(arrays) == len(params)
         and len(params) + len(results) <= _MOST
         and all(_fits(dtype, shape) for dtype, shape in (*arrays, *results))
         and table_offset() > 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.exec.native.llvm.literals import compared, folded, literal, power_of_two_in
-from relaxpy.exec.native.llvm.types import BOOL, I64, POINTER, VOID, Type
+from relaxpy.exec.native.llvm.types import BOOL, I64, POINTER, VOID, Signature, Type
 from relaxpy.exec.native.llvm.value import Operand, Value
 
 if TYPE_CHECKING:
@@ -138,7 +138,12 @@ class Instructions(ABC):
         return self.computed(type, f"{instruction} {value} to {type}")
 
     def call(self, name: str, result: Type, *args: Value) -> Value:
-        """A call of a function that is in the module or defined elsewhere."""
+        """A call of a function that is in the module or defined elsewhere.
+
+        Errors:
+            AssertionError: the function has another signature.
+        """
+        self.module.require(name, Signature(result, tuple(a.type for a in args)))
         self.module.declare(name, result, [a.type for a in args])
         text = f"call {result} @{name}({', '.join(map(str, args))})"
         if result == VOID:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from relaxpy.exec.native.llvm.function import VOID, Function, Type
+from relaxpy.exec.native.llvm.types import Signature
 
 _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
 """The names that a text defines."""
@@ -26,6 +27,8 @@ class Module:
         self.triple, self.vector_bits, self.has_byte_dots = triple, vector_bits, has_byte_dots
         self.functions: dict[str, Function] = {}
         self._declarations: dict[str, str] = {}
+        self._signatures: dict[str, Signature] = {}
+        """Those of the functions that are defined or called."""
         self._variables: dict[str, int] = {}
         self._has_variables = True
         self._texts: list[str] = []
@@ -41,6 +44,7 @@ class Module:
         other.functions = dict(self.functions)
         other._declarations, other._texts = dict(self._declarations), list(self._texts)
         other._variables, other._has_variables = dict(self._variables), self._has_variables
+        other._signatures = dict(self._signatures)
         return other
 
     def function(
@@ -52,6 +56,7 @@ class Module:
         optimised: bool = True,
     ) -> Function:
         """A new function with the named parameters, whose first block is open."""
+        self.require(name, Signature(result, tuple(type for type, _ in params)))
         function = Function(self, name, params, result, optimised=optimised)
         self.functions[name] = function
         return function
@@ -60,6 +65,19 @@ class Module:
         """Declare a function that is defined elsewhere."""
         if name not in self._declarations and name not in self.functions:
             self._declarations[name] = f"declare {result} @{name}({', '.join(map(str, params))})"
+
+    def require(self, name: str, signature: Signature) -> None:
+        """Require that all definitions and calls of a function have one signature.
+
+        LLVM does not compare a call with a function that is defined elsewhere, or called by its
+        address: such a call would read registers and memory that nobody has written.
+
+        Errors:
+            AssertionError: another signature was required before, which is an error of ours.
+        """
+        known = self._signatures.setdefault(name, signature)
+        if known != signature:
+            raise AssertionError(f"{name} is {known}, and is used as {signature}")
 
     def words(self, name: str, count: int) -> None:
         """Add a variable of `count` words of 64 bits, which are zero at first."""

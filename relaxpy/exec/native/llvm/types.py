@@ -48,6 +48,18 @@ class Type:
         return Type(element, self.lanes)
 
 
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The types of the result and of the parameters of a function."""
+
+    result: Type
+    params: tuple[Type, ...]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.result} ({', '.join(map(str, self.params))})"
+
+
 BOOL = Type("i1")
 I8 = Type("i8")
 I16 = Type("i16")

@@ -21,7 +21,8 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 
 SWITCH: Final = "RELAXPY_CACHE"
-"""The environment variable that is 0 where nothing is to be kept on disk."""
+"""The environment variable that is 0 where nothing is to be kept on disk, and "code" where machine
+code is to be kept, but not whole programs."""
 DIRECTORY: Final = "RELAXPY_CACHE_DIR"
 """The environment variable with the directory, in place of `relaxpy` in that of the user."""
 LIMIT: Final = 1 << 29
@@ -62,7 +63,7 @@ def load(key: str) -> memoryview | None:
     """What was stored under `key`, if it is there and undamaged; the file is mapped.
 
     Errors:
-        MisuseError: RELAXPY_CACHE is neither 0 nor 1.
+        MisuseError: RELAXPY_CACHE is not 0, 1 or code.
     """
     try:
         with _directory() as place:
@@ -87,7 +88,7 @@ def store(key: str, content: Iterable[bytes | memoryview]) -> None:
     """Store the parts of `content` under `key`, if there is a directory for them.
 
     Errors:
-        MisuseError: RELAXPY_CACHE is neither 0 nor 1.
+        MisuseError: RELAXPY_CACHE is not 0, 1 or code.
     """
     unfinished = f"{key}.{os.getpid()}.{next(_NUMBERS)}{_UNFINISHED}"
     try:
@@ -132,12 +133,12 @@ def directory() -> str | None:
     """The path of the directory; None where nothing is kept on disk.
 
     Errors:
-        MisuseError: RELAXPY_CACHE is neither 0 nor 1.
+        MisuseError: RELAXPY_CACHE is not 0, 1 or code.
     """
     switch = os.environ.get(SWITCH, "1")
-    if switch not in ("0", "1"):
+    if switch not in ("0", "1", "code"):
         raise MisuseError(
-            f"{SWITCH} is {switch!r}, expected 0 or 1",
+            f"{SWITCH} is {switch!r}, expected 0, 1 or code",
             hint=f"{SWITCH}=0 keeps no code on disk; {DIRECTORY} is the directory for it",
         )
     if switch == "0" or os.open not in os.supports_dir_fd:
@@ -146,6 +147,15 @@ def directory() -> str | None:
     if not os.path.isabs(base):  # the specification has these ignored
         base = os.path.expanduser("~/.cache")
     return os.path.abspath(os.environ.get(DIRECTORY) or os.path.join(base, "relaxpy"))
+
+
+def keeps_programs() -> bool:
+    """Whether whole programs are kept on disk, too.
+
+    Errors:
+        MisuseError: RELAXPY_CACHE is not 0, 1 or code.
+    """
+    return bool(directory()) and os.environ.get(SWITCH) != "code"
 
 
 @contextmanager

@@ -1,0 +1,44 @@
+"""The switches of fast paths: a test compares a program with each of them on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+
+class FastPath:
+    """A path that changes no result; it is true while programs that are compiled may take it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._is_on: ContextVar[bool] = ContextVar(name, default=True)
+
+    def __bool__(self) -> bool:
+        return self._is_on.get()
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """Programs that are compiled in this context do not take the path."""
+        token = self._is_on.set(False)
+        try:
+            yield
+        finally:
+            self._is_on.reset(token)
+
+
+ONLY_KERNEL: Final = FastPath("only kernel")
+"""A function that only calls a kernel on its own arguments is that kernel."""
+STATIC_ENTRY: Final = FastPath("static entry")
+"""One builtin checks arrays of fixed shapes by a table."""
+WHOLE_GRAPH: Final = FastPath("whole graph")
+"""A function whose kernels are native is native, too."""
+PACKED_WEIGHTS: Final = FastPath("packed weights")
+"""Constants are kept in the layout in which a kernel reads them."""
+VIEWS: Final = FastPath("views")
+"""A kernel that only reshapes its operand is a view of it."""
+SHARED_MEMORY: Final = FastPath("shared memory")
+"""Tensors that are not needed at the same time have the same memory."""
+
+FAST_PATHS: Final = (ONLY_KERNEL, STATIC_ENTRY, WHOLE_GRAPH, PACKED_WEIGHTS, VIEWS, SHARED_MEMORY)
