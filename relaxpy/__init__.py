@@ -1,4 +1,4 @@
-"""Relax programs written as decorated Python functions, run as NumPy-vectorised Python.
+"""Relax programs written as decorated Python functions, run on NumPy or as machine code.
 
 Public names are loaded on first use, so that `import relaxpy` is fast.
 """

@@ -54,14 +54,3 @@ def test_the_glossary_says_where_each_term_is_defined() -> None:
     for term, name, file in rows:
         code = (ROOT / "relaxpy" / file).read_text(encoding="utf-8")
         assert re.search(rf"^(class|def) {name}\b|^{name}\b.* = ", code, re.MULTILINE), term
-
-
-@pytest.mark.parametrize("name", sorted({*DOCUMENTS, "CONTRIBUTING.md"} - {"docs/rules.md"}))
-def test_the_files_that_a_document_names_are_there(name: str) -> None:
-    text = (ROOT / name).read_text(encoding="utf-8")
-    paths = re.findall(r"`((?:relaxpy|tests|tools|docs|examples|benchmarks)/[\w/.-]*)`", text)
-    links = re.findall(r"\]\(([\w/.-]+\.md)\)", text)
-    for path in paths:
-        assert (ROOT / path).exists(), path
-    for link in links:
-        assert (ROOT / name).parent.joinpath(link).exists(), link

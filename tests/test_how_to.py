@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.processes import arguments, outcomes
 from tests.test_docs import python_of
 
@@ -32,14 +30,17 @@ def change(folder: Path, fence: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def run(relaxpy: Path, folder: Path) -> dict[str, tuple[str, int]]:
-    """What the program of each page writes as an error, and its exit code."""
+def run(relaxpy: Path, folder: Path, target: str = "native") -> dict[str, tuple[str, int]]:
+    """What the program of each page writes as an error, and its exit code.
+
+    `target` is the default one.
+    """
     programs = [folder / f"{page}.py" for page in PAGES]
     for page, program in zip(PAGES, programs, strict=True):
         program.write_text(python_of(text_of(page)), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, *arguments(programs)],
-        env={**os.environ, "PYTHONPATH": str(relaxpy)},
+        env={**os.environ, "PYTHONPATH": str(relaxpy), "RELAXPY_TARGET": target},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -61,15 +62,9 @@ def changed(folder: Path) -> Path:
 
 
 def test_the_program_of_a_page_runs_after_its_changes_and_not_before(tmp_path: Path) -> None:
-    found = run(changed(tmp_path / "changed"), tmp_path)
-    failed = {page: text for page, (text, code) in found.items() if code}
-    assert failed == {}
+    relaxpy = changed(tmp_path / "changed")
+    for target in ("native", "numpy"):
+        found = run(relaxpy, tmp_path, target)
+        failed = {page: text for page, (text, code) in found.items() if code}
+        assert failed == {}, target
     assert [code for _, code in run(ROOT, tmp_path).values()] == [1] * len(PAGES)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_files_that_a_page_names_are_there(page: str) -> None:
-    names = re.findall(r"`((?:relaxpy|tests)/[\w/]+\.\w+)`", text_of(page))
-    assert names
-    for name in names:
-        assert (ROOT / name).is_file(), name

@@ -39,7 +39,7 @@ ROOMS = {
         *("description", "ir"),
     },
     "script": {
-        *("dataclass", "errors", "entry", "screen", "pysource", "gc_pause", "lazy", "ir"),
+        *("dataclass", "errors", "entry", "screen", "gc_pause", "lazy", "ir"),
         *("description", "missing", "nearest", "script"),
     },
     "exec": {
@@ -47,9 +47,9 @@ ROOMS = {
         *("description", "exec", "progress"),
     },
     "distributed": {"dataclass", "distributed", "entry", "errors", "ir", "launched", "screen"},
-    "assertions": {"assertions", "dataclass", "entry", "errors", "exec", "ir"},
+    "assertions": {"assertions", "entry", "errors", "exec", "ir"},
     "pictures": {"dataclass", "entry", "errors", "ir", "pictures"},
-    "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "progress", "screen"},
+    "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "progress"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
         *("cli", "frontend", "nearest", "pictures", "relax", "tir"),
@@ -321,6 +321,20 @@ def faults(file: str, text: str) -> list[str]:
     return found
 
 
+def test_what_a_room_may_import_it_imports() -> None:
+    used: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for file in FILES:
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        names = [name for node in ast.walk(tree) for name in imported(node, file)]
+        own = room_of(module_of(file))
+        used.setdefault(own, set()).update(
+            room_of(name) for name in names if name.split(".")[0] == "relaxpy"
+        )
+    assert {room: allowed - used[room] - {room} for room, allowed in ROOMS.items()} == {
+        room: set() for room in ROOMS
+    }
+
+
 def test_every_module_has_a_floor() -> None:
     assert [file for file in FILES if floor_of(file) in {(package, -1) for package in FLOORS}] == [
         "relaxpy/exec/__init__.py"
@@ -427,7 +441,7 @@ def test_an_import_against_the_architecture_is_found(file: str, text: str, fault
     [
         ("relaxpy/ir/relax/op/base.py", "from ..tir import expr\nfrom . import info"),
         ("relaxpy/ir/__init__.py", "def __getattr__(name): ..."),
-        ("relaxpy/script/a.py", "from relaxpy import errors, pysource\nimport rich.console"),
+        ("relaxpy/script/a.py", "from relaxpy import errors, screen\nimport rich.console"),
         ("relaxpy/exec/a.py", "def f():\n import torch"),
         ("relaxpy/tir.py", "from relaxpy.exec import a\nfrom relaxpy.ir.tir.expr import Add"),
     ],

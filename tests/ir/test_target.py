@@ -161,10 +161,14 @@ def test_kernels_may_say_that_they_are_scheduled() -> None:
 
 def test_options_of_a_target() -> None:
     written = Target("cuda -max_num_threads=512 -keys=gpu,cuda -libs")
-    assert dict(written.attrs) == {"max_num_threads": 512, "keys": "gpu,cuda", "libs": True}
+    options = {"max_num_threads": 512, "keys": "gpu,cuda", "libs": True}
+    assert dict(written.attrs) == {"thread_warp_size": 32, **options}
     table = Target({"kind": "llvm", "mcpu": "x"}, host="llvm")
     assert dict(table.attrs) == dict(Target(table).attrs) == {"mcpu": "x"}
     assert not Target("cpu").attrs
+    assert dict(Target("metal").attrs) == {"max_num_threads": 256, "thread_warp_size": 16}
+    assert Target({"kind": "cuda", "thread_warp_size": 64}).attrs["thread_warp_size"] == 64
+    assert Target(Target("rocm")).attrs["max_num_threads"] == 256
     kinds = (written, "cuda", "metal", "llvm")
     assert [Target(t).max_num_threads for t in kinds] == [512, 1024, 256, 1]
     assert [Target(t).thread_warp_size for t in kinds] == [32, 32, 16, 1]

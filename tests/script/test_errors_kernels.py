@@ -403,7 +403,7 @@ def f(x: T.float32):
 @T.prim_func
 def f(A: T.Buffer((4,), "float32")):
     T.reads(A[0])
-#   ^^^^^^^^^^^^^ T.reads belongs directly in a block, with T.block(...):
+#   ^^^^^^^^^^^^^ T.reads belongs in a block, with T.block(...):
     vi = T.axis.spatial(4, 0)
     #    ^^^^^^^^^^^^^^^^^^^^ T.axis belongs directly in a block, with T.block(...):
     for i in range(4):

@@ -235,7 +235,7 @@ def test_helpers_that_do_what_they_cannot() -> None:
         (crosses, "a loop of a kernel is left before the frame inside it"),
         (drops, r"a T\.block is never entered"),
         (iterates, "Python cannot iterate over a loop of a kernel"),
-        (misplaced, r"T\.reads belongs directly in a block"),
+        (misplaced, r"T\.reads belongs in a block"),
     ]:
         with pytest.raises(ParseError, match=message):
             from_source("@T.prim_func\ndef main():\n    helper()\n", {"T": T, "helper": helper})

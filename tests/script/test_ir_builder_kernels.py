@@ -313,9 +313,9 @@ def outside_a_loop() -> None:
 
 WRONG: list[tuple[str, Callable[[], object]]] = [
     (r"T.axis belongs directly in a block", lambda: T.axis.spatial(4, 0)),
-    (r"T.reads belongs directly in a block", lambda: T.reads()),
-    (r"T.where belongs directly in a block", lambda: T.where(True)),
-    (r"T.block_attr belongs directly in a block", lambda: T.block_attr({"k": 1})),
+    (r"T.reads belongs in a block", lambda: T.reads()),
+    (r"T.where belongs in a block", lambda: T.where(True)),
+    (r"T.block_attr belongs in a block", lambda: T.block_attr({"k": 1})),
     (r"T.func_attr belongs at the top of the kernel", lambda: T.func_attr({"k": 1})),
     (r"T.func_name belongs at the top of a kernel", lambda: T.func_name("f")),
     (r"T.func_ret belongs at the top of a kernel", lambda: T.func_ret("int32")),

@@ -1,9 +1,17 @@
 """Kernels as text become the statements they describe."""
 
+import itertools
+import re
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
+import relaxpy
+from relaxpy import IRModule
 from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
+from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
@@ -369,6 +377,87 @@ A[0, 0] = 1.0
         n for n in walk(func.body) if isinstance(n, stmt.BlockRealize) and n.block is block
     ]
     assert str(realize.predicate) == "n < 3"
+
+
+CROP = """
+@T.prim_func
+def crop(a: T.handle, b: T.handle, top: T.int64, left: T.int64):
+    h, w, rows, columns = T.int64(), T.int64(), T.int64(), T.int64()
+    A = T.match_buffer(a, (h, w), "float32")
+    B = T.match_buffer(b, (rows, columns), "float32")
+    for i, j in T.grid(rows, columns):
+        with T.block("crop"):
+            {}
+"""
+DECLARATIONS = (
+    "T.reads(A[i + top, j + left])",
+    "T.writes(B[i, j])",
+    "T.where(i < rows - 1)",
+    'T.block_attr({"k": 1})',
+)
+COPY = "B[i, j] = A[i + top, j + left]"
+SCOPES = {
+    "if": "if i + top < h and j + left < w:\n    @",
+    "else": "if i + top >= h or j + left >= w:\n    T.evaluate(0)\nelse:\n    @",
+    "loop": "for k in range(1):\n    @",
+    "branch of a loop": "for k in range(1):\n    if i + top < h and j + left < w:\n        @",
+    "value": "with T.LetStmt(i + top):\n    @",
+    "attribute": "with T.attr(0, 'pragma_k', 1):\n    @",
+}
+
+
+def crop(scope: str, inside: Sequence[str]) -> str:
+    """A kernel whose block declares some properties in `scope`, and the others at its top."""
+    before, indent, _ = re.split(r"(?m)^( *)@", scope)
+    lines = [indent + line for line in (*inside, COPY)]
+    body = "\n".join([*(d for d in DECLARATIONS if d not in inside), before + "\n".join(lines)])
+    return CROP.format(body.replace("\n", "\n            "))
+
+
+@pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES)
+def test_a_block_is_described_in_the_statements_inside_it(scope: str) -> None:
+    described_first = from_source(crop(scope, ()))
+    for count in range(1, 1 + len(DECLARATIONS)):
+        for inside in itertools.combinations(DECLARATIONS, count):
+            assert_structural_equal(from_source(crop(scope, inside)), described_first)
+    x = np.arange(30, dtype="float32").reshape(5, 6)
+    expected = np.full((3, 2), -1, "float32")
+    expected[:2] = x[1:3, 3:5]
+    for target in ("numpy", "native", "reference"):
+        out = np.full((3, 2), -1, "float32")
+        mod = IRModule({"crop": from_source(crop(scope, DECLARATIONS))})
+        relaxpy.compile(mod, target=target)["crop"](x, out, 1, 3)
+        assert_array_equal(out, expected)
+
+
+def test_a_description_of_a_block_belongs_to_the_innermost_block() -> None:
+    func = kernel("""
+with T.block("outer"):
+    if n < 3:
+        with T.block("inner"):
+            if n < 2:
+                T.reads(A[0, 0])
+                T.where(n < 1)
+                A[0, 1] = A[0, 0]
+        T.reads(A[0, 0:4])
+T.evaluate(0)
+""")
+    outer, inner = block_named(func, "outer"), block_named(func, "inner")
+    assert [short_text(r) for r in outer.reads] == ["A[0, 0:4]"]
+    assert [short_text(r) for r in inner.reads] == ["A[0, 0]"]
+
+
+@pytest.mark.rule("PX-7")
+@pytest.mark.parametrize("description", ["T.reads(A[k, 0])", "T.where(k < 3)"])
+def test_a_description_of_a_block_has_no_variable_of_its_loops(description: str) -> None:
+    body = f"""
+        with T.block("b"):
+            for k in range(4):
+                {description}
+                A[k, 1] = A[k, 0]
+    """
+    with pytest.raises(WellFormedError, match="without a definition: 'k'"):
+        from_source(HEADER + body)
 
 
 def test_symbolic_shapes_are_in_the_signature() -> None:

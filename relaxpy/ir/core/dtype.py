@@ -196,6 +196,11 @@ class DataType(str):
         return DataType, (str(self),)
 
     @property
+    def dtype(self) -> Self:
+        """This datatype: in later versions of TVM than v0.22, `sinfo.dtype.dtype` is its name."""
+        return self
+
+    @property
     def type_code(self) -> int:
         """The type code of the family in DLPack and TVM."""
         return _CODES[self.family]

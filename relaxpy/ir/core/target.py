@@ -194,26 +194,41 @@ class Target:
 
     @property
     def attrs(self) -> Attrs:
-        """The options: those of a table without its kind, or those of a text, `-name=value`."""
+        """The options: those of a table without its kind, or those of a text, `-name=value`.
+
+        The options that TVM's kinds of devices have by default are among them.
+        """
+        return Attrs({**self._defaults, **self._options})
+
+    @property
+    def _options(self) -> Mapping[str, Any]:
+        """The options as they were written."""
         if isinstance(self.target, Target):
-            return self.target.attrs
+            return self.target._options
         if isinstance(self.target, Mapping):
-            return Attrs({name: v for name, v in self.target.items() if name not in _NO_OPTIONS})
+            return {name: v for name, v in self.target.items() if name not in _NO_OPTIONS}
         words = [word.lstrip("-").partition("=") for word in self.target.split()[1:]]
-        return Attrs({name: _option(value) if equal else True for name, equal, value in words})
+        return {name: _option(value) if equal else True for name, equal, value in words}
+
+    @property
+    def _defaults(self) -> Mapping[str, Any]:
+        """The options of a device that need not be written."""
+        tables = {"max_num_threads": _THREADS, "thread_warp_size": _WARPS}
+        kind = self.kind.name
+        return {name: table[kind] for name, table in tables.items() if kind in table}
 
     @property
     def max_num_threads(self) -> int:
-        """The option of that name, or else how many threads of a block a kernel may count on.
+        """The option of that name: how many threads of a block a kernel may count on.
 
         A processor has one: loops over threads run one after another.
         """
-        return self._number("max_num_threads", _THREADS.get(self.kind.name, 1))
+        return self._number("max_num_threads")
 
     @property
     def thread_warp_size(self) -> int:
-        """The option of that name, or else how many threads of a block run together."""
-        return self._number("thread_warp_size", _WARPS.get(self.kind.name, 1))
+        """The option of that name, or else 1: how many threads of a block run together."""
+        return self._number("thread_warp_size")
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -252,9 +267,9 @@ class Target:
         """The option `device`, or ""."""
         return str(self.attrs.get("device", ""))
 
-    def _number(self, name: str, default: int) -> int:
-        given = self.attrs.get(name)
-        return given if isinstance(given, int) else default
+    def _number(self, name: str) -> int:
+        given = self._options.get(name)
+        return given if isinstance(given, int) else int(self._defaults.get(name, 1))
 
     def _names(self, name: str, default: str = "") -> tuple[str, ...]:
         """An option that lists names: a text with commas, or a sequence."""
@@ -269,7 +284,7 @@ class Target:
     def export(self) -> dict[str, Any]:
         """The kind, the options and the host, as a table of which `Target` makes this target."""
         host = {"host": self.host.export()} if isinstance(self.host, Target) else {}
-        return {"kind": self.kind.name, **self.attrs, **host}
+        return {"kind": self.kind.name, **self._options, **host}
 
     @override
     def __str__(self) -> str:

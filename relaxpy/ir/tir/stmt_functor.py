@@ -88,12 +88,18 @@ def _node(value: object) -> Node:
     return value if isinstance(value, Node) else ops.convert(value)
 
 
+def _uses(node: Node, var: Var) -> bool:
+    """Whether `substitute` replaces `var` anywhere in `node`, shapes of buffers included."""
+    return substitution.substitute(node, {var: Var(var.name, var.dtype)}) is not node
+
+
 @user_facing
 def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
     """Replace variables by values at every use in `node`; nothing is folded.
 
     Errors:
-        MisuseError (also TypeError): a value has another datatype than its variable.
+        MisuseError (also TypeError): a value has another datatype than its variable, which is
+            used in `node` and whose datatype is known.
     """
     _check(node)
     check_type(vmap, Mapping, "vmap maps variables to values")
@@ -101,7 +107,8 @@ def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
     for var, value in vmap.items():
         ops.check_variable(var, "a substitution")
         new_value = ops.const(value, var.dtype) if type(value) is int else ops.convert(value)
-        if new_value.dtype != var.dtype:
+        is_of_another_type = new_value.dtype != var.dtype and not var.dtype.is_void
+        if is_of_another_type and _uses(node, var):
             raise MisuseError(
                 f"{var.name} of {var.dtype} cannot be {new_value.dtype} `{new_value}`", about=value
             )

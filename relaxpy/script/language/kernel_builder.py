@@ -110,6 +110,15 @@ class KernelBuilder:
             raise self.error(at, f"{directive} belongs directly in a block, with T.block(...):")
         return self.blocks[-1]
 
+    def enclosing_block(self, at: Any, directive: str) -> Block:
+        """Return the innermost block; `directive` may be inside of its loops and branches too.
+
+        It declares a property of the whole block wherever it is, as in TVM.
+        """
+        if len(self.blocks) == 1:
+            raise self.error(at, f"{directive} belongs in a block, with T.block(...):")
+        return self.blocks[-1]
+
     # --- the kernel as a whole
 
     def parameter(self, name: str, param: Buffer | Var) -> None:
@@ -506,17 +515,17 @@ class KernelBuilder:
             case records.EvaluateForm(value=value):
                 self.evaluate(value, at)
             case records.AccessForm(kind=kind, regions=regions):
-                block = self.block_at(at, f"T.{kind}")
+                block = self.enclosing_block(at, f"T.{kind}")
                 if kind in block.regions:
                     raise self.error(at, f"T.{kind} occurs twice in this block")
                 block.regions[kind] = tuple(_region(region) for region in regions)
             case records.WhereForm(condition=condition):
-                block = self.block_at(at, "T.where")
+                block = self.enclosing_block(at, "T.where")
                 if block.predicate is not None:
                     raise self.error(at, "T.where occurs twice in this block")
                 block.predicate = condition
             case records.AttrsForm(owner="block", attrs=attrs):
-                block = self.block_at(at, "T.block_attr")
+                block = self.enclosing_block(at, "T.block_attr")
                 self.merge(block.attrs, attrs, at)
             case records.AttrsForm(owner="function", attrs=attrs):
                 if self.bodies[-1].kind != "function":

@@ -38,7 +38,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
 @pytest.mark.parametrize(
     ("step", "before", "after", "args"),
     [

@@ -61,6 +61,15 @@ def test_values_take_the_place_of_variables() -> None:
     assert substitute(STORE, {I: J}).indices == (J,)
     with pytest.raises(MisuseError, match="i of int32 cannot be int64"):
         substitute(STORE, {I: ops.const(3, "int64")})
+    assert substitute(STORE, {J: ops.const(3, "int64")}) is STORE
+    with pytest.raises(MisuseError, match="i of int32 cannot be int64"):
+        substitute(I, {I: ops.const(3, "int64")})
+    size = tir.Var("n", "int32")
+    sized = tir.decl_buffer((size,), "float32")
+    with pytest.raises(MisuseError, match="n of int32 cannot be int64"):
+        substitute(tir.BufferLoad(sized, [0]), {size: tir.Var("m", "int64")})
+    untyped = tir.Var("untyped", "void")
+    assert substitute(untyped, {untyped: ops.const(3, "int64")}).dtype == "int64"
     with pytest.raises(MisuseError, match=r"defines a tir\.Var, found 'i'"):
         substitute(STORE, {"i": 3})
     with pytest.raises(MisuseError, match="vmap maps variables to values, found 3"):

@@ -61,7 +61,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         yield found
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
 def test_the_operator_of_a_program_runs_prints_and_parses(
     names: dict[str, Any], target: Any
 ) -> None:
@@ -72,7 +72,7 @@ def test_the_operator_of_a_program_runs_prints_and_parses(
     assert "R.softsign(x)" in main.script()
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
 def test_the_operator_of_a_program_runs_without_a_known_shape(
     names: dict[str, Any], target: Any
 ) -> None:
@@ -81,7 +81,7 @@ def test_the_operator_of_a_program_runs_without_a_known_shape(
     np.testing.assert_allclose(found, X / (1 + np.abs(X)))
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
 def test_the_gradient_of_the_page_is_that_of_the_operator(
     names: dict[str, Any], target: Any
 ) -> None:
@@ -118,7 +118,7 @@ def test_the_catalogue_misses_an_operator_without_a_row(names: dict[str, Any]) -
         test_kernels.test_every_operator_is_documented_lowered_and_compared("relax.hypot")
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
 def test_the_operator_without_a_kernel_runs(names: dict[str, Any], target: Any) -> None:
     func = from_source(
         '@R.function\ndef main(x: R.Tensor((3,), "float32")):\n    return R.nonzero_count(x)\n'
