@@ -70,15 +70,13 @@ def convert(cx: Context, target: Any, args: Sequence[Value], kwargs: Mapping[str
     """
     entry = found(target, COMPLEX)
     if entry is not None:
-        positional, named = entry.arguments(target._schema, args, kwargs)
-        return entry.function(cx, *positional, **named)
+        return cx.converted(entry, target, args, kwargs)
     entry, places = found(target, CONVERTERS), found(target, _BY_PARTS)
     factors = found(target, _PRODUCTS)
 
     def result(values: Sequence[Value]) -> Any:
         assert entry is not None
-        positional, named = entry.arguments(target._schema, values, kwargs)
-        return entry.function(cx, *positional, **named)
+        return cx.converted(entry, target, values, kwargs)
 
     if entry is None or (places is None and factors is None):
         raise UnsupportedError("there is no converter for complex numbers")

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.frontend.shared.contents import number
 from relaxpy.frontend.shared.tensors import Size, as_size, dtype_of, rank_of, reshaped, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name, part_name
-from relaxpy.frontend.torch.registry import Value
+from relaxpy.frontend.torch.registry import Converter, Value
 from relaxpy.frontend.torch.symbols import is_symbolic
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import Constant, Expr, ShapeExpr, ShapeStructInfo, Var, const
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Expr,
+    ShapeExpr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Var,
+    const,
+)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import compute
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.frontend.torch.importer import Importer
+
+#: Floats of 16 bits.
+NARROW: Final = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +43,22 @@ class Context:
     importer: Importer
     #: The node of `torch.fx`.
     node: Any
+    #: Whether floats of 16 bits are computed in float32.
+    is_wide: bool = False
+
+    def converted(
+        self, entry: Converter, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> Any:
+        """What a converter makes of the arguments of an operator.
+
+        Errors:
+            UnsupportedError: it does not take them.
+        """
+        positional, named = entry.arguments(target._schema, args, kwargs)
+        if not entry.is_wide:
+            return entry.function(self, *positional, **named)
+        positional, named = torch.fx.node.map_aggregate((positional, named), _widened)
+        return entry.function(replace(self, is_wide=True), *positional, **named)
 
     @property
     def builder(self) -> BlockBuilder:
@@ -49,8 +76,14 @@ class Context:
         return value if index is None else value[index]
 
     def result_dtype(self, index: int | None = None) -> str:
-        """The datatype of the result, or of one of several; of its parts, if it is complex."""
-        return part_name(self.meta(index).dtype)
+        """The datatype of the result, or of one of several; of its parts, if it is complex.
+
+        It is that in which a converter computes it, if that is wide.
+        """
+        return self._computed(part_name(self.meta(index).dtype))
+
+    def _computed(self, dtype: str) -> str:
+        return "float32" if self.is_wide and dtype in NARROW else dtype
 
     def result_shape(self, index: int | None = None) -> list[Size]:
         """The sizes of the result, or of one of several."""
@@ -81,7 +114,7 @@ class Context:
         dtype = torch.result_type(values[0], values[1] if len(values) > 1 else values[0])
         for value in values[2:]:
             dtype = torch.promote_types(dtype, torch.result_type(value, value))
-        return part_name(dtype)
+        return self._computed(part_name(dtype))
 
     def values(self, arguments: Any) -> Any:
         """Arguments of a node, with nodes in them as their values."""
@@ -165,6 +198,13 @@ class Context:
     def is_size(self, size: Size, value: int) -> bool:
         """Whether a size is known to be a number."""
         return isinstance(size, int) and size == value
+
+
+def _widened(value: Any) -> Any:
+    """A value; a tensor of 16-bit floats as float32."""
+    if not isinstance(value, Expr) or not isinstance(value.struct_info, TensorStructInfo):
+        return value
+    return R.astype(value, "float32") if dtype_of(value) in NARROW else value
 
 
 def _example(meta: Any) -> Any:

@@ -367,8 +367,7 @@ class Importer:
                 if isinstance(item, torch.Tensor):
                     refuse_form(item)
             raise UnsupportedError("there is no converter for it")
-        positional, named = entry.arguments(target._schema, args, kwargs)
-        return entry.function(Context(self, node), *positional, **named)
+        return Context(self, node).converted(entry, target, args, kwargs)
 
     def _of_simpler(self, node: Any, module: Any, operands: Sequence[Any]) -> Any:
         """The results of the graph that computes a node."""

@@ -37,6 +37,8 @@ class Converter:
     keywords: frozenset[str]
     #: Whether it takes all positional arguments, and the result that is known says the rest.
     takes_all: bool
+    #: Whether it computes floats of 16 bits in float32, and its results are rounded once.
+    is_wide: bool
 
     def arguments(
         self, schema: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
@@ -71,13 +73,20 @@ COMPLEX: dict[str, Converter] = {}
 
 
 def converter(
-    *names: str, namespace: str = "aten", table: dict[str, Converter] = CONVERTERS
+    *names: str,
+    namespace: str = "aten",
+    table: dict[str, Converter] = CONVERTERS,
+    wide: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a function as the converter of operators: `add`, or one overload: `add.Tensor`.
 
     Its first parameter is the `Context`; positional ones take the arguments in the order of the
     operator's schema, keyword ones by their names. An argument without a parameter has to be at its
     default, unless the function takes `*args`.
+
+    With `wide`, it gets tensors of 16-bit floats as float32, and what it returns is rounded to the
+    datatype of the result: that of an operator that PyTorch computes by one kernel, and which here
+    is several operators, each of which would round.
     """
 
     def register(function: Function) -> Function:
@@ -89,6 +98,7 @@ def converter(
             len(kinds) - kinds.count(keyword),
             frozenset(p.name for p in parameters if p.kind is keyword),
             variadic in kinds,
+            wide,
         )
         for name in names:
             key = f"{namespace}.{name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from relaxpy.frontend.shared.tensors import dtype_of, is_float, rank_of, reshaped, scalar, shape_of
+from relaxpy.frontend.shared.tensors import dtype_of, rank_of, reshaped, scalar, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import converter
@@ -13,7 +13,7 @@ from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 
-@converter("scaled_dot_product_attention")
+@converter("scaled_dot_product_attention", wide=True)
 def attention(
     cx: Context,
     query: Expr,
@@ -28,9 +28,6 @@ def attention(
 ) -> Expr:
     if dropout:
         raise UnsupportedError("it draws random numbers")
-    if "16" in dtype_of(query):  # a score rounded to 16 bits is a weight of another size
-        query, key, value = (cx.tensor(item, "float32") for item in (query, key, value))
-        mask = mask if mask is None or not is_float(mask) else cx.tensor(mask, "float32")
     rank = rank_of(query)
     if enable_gqa:
         key, value = (_repeated(cx, query, item) for item in (key, value))
@@ -108,7 +105,7 @@ def _joint_attention(
     return R.add(y, out_bias), weights
 
 
-@converter("_native_multi_head_attention")
+@converter("_native_multi_head_attention", wide=True)
 def native_multi_head_attention(
     cx: Context,
     query: Expr,
@@ -135,7 +132,7 @@ def native_multi_head_attention(
     return y, R.mean(weights, [1]) if average else weights
 
 
-@converter("_transformer_encoder_layer_fwd")
+@converter("_transformer_encoder_layer_fwd", wide=True)
 def transformer_encoder_layer(
     cx: Context,
     x: Expr,

@@ -53,7 +53,7 @@ def _uniform(cx: Context, first: Value, new: Any, like: Any) -> Expr:
     return cast("Expr", new(tuple(cx.result_shape()), dtype))
 
 
-@converter("arange", "arange.start", "arange.start_step")
+@converter("arange", "arange.start", "arange.start_step", wide=True)
 def arange(cx: Context, *args: Any) -> Expr:
     numbers = [arg for arg in args if arg is not None]
     start, step = 0, 1

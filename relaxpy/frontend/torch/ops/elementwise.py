@@ -6,11 +6,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from relaxpy.frontend.shared import tensors
-from relaxpy.frontend.shared.tensors import as_dtype, dtype_of, is_float, scalar, wide_dtype
+from relaxpy.frontend.shared.tensors import (
+    as_dtype,
+    dtype_of,
+    is_float,
+    rank_of,
+    scalar,
+    wide_dtype,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
-from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.context import NARROW, Context
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
@@ -72,6 +81,8 @@ def _register() -> None:
         converter(name)(lambda cx, x, op=op: op(x) if is_float(x) else R.not_equal(x, x))
     for name, op in _BINARY.items():
         converter(name)(_binary(op))
+    for name, op in _FACTORS.items():
+        converter(name)(lambda cx, x, y, op=op: op(*_factors(cx, x, y)))
     for name, op in _LOGIC.items():
         converter(name)(lambda cx, x, y, op=op: op(truth(cx, x), truth(cx, y)))
     converter("add")(_scaled(R.add))
@@ -86,8 +97,6 @@ _BINARY = {
     "le": R.less_equal,
     "gt": R.greater,
     "ge": R.greater_equal,
-    **dict.fromkeys(("mul", "multiply"), R.multiply),
-    "floor_divide": R.floor_divide,
     "remainder": R.floor_mod,
     "atan2": R.atan2,
     **dict.fromkeys(("maximum", "max.other"), R.maximum),
@@ -98,6 +107,8 @@ _BINARY = {
     **dict.fromkeys(("bitwise_left_shift", "__lshift__"), R.left_shift),
     **dict.fromkeys(("bitwise_right_shift", "__rshift__"), R.right_shift),
 }
+#: Functions of factors in one datatype.
+_FACTORS = {**dict.fromkeys(("mul", "multiply"), R.multiply), "floor_divide": R.floor_divide}
 _LOGIC = {"logical_and": R.logical_and, "logical_or": R.logical_or, "logical_xor": R.logical_xor}
 
 
@@ -105,6 +116,22 @@ def operands(cx: Context, x: Value, y: Value) -> tuple[Expr, Expr]:
     """Two operands in the datatype that PyTorch promotes them to."""
     dtype = cx.promoted(0, 1)
     return cx.tensor(x, dtype), cx.tensor(y, dtype)
+
+
+def _factors(cx: Context, x: Value, y: Value) -> tuple[Expr, Expr]:
+    """Two operands in one datatype; PyTorch rounds no number, or tensor of rank 0, to 16 bits."""
+    dtype = cx.promoted(0, 1)
+    if dtype in NARROW and not all(_is_exact(value, dtype) for value in (x, y)):
+        dtype = "float32"
+    return cx.tensor(x, dtype), cx.tensor(y, dtype)
+
+
+def _is_exact(value: Value, dtype: str) -> bool:
+    """Whether a factor is a tensor with axes or of this datatype, or a number that it has."""
+    if isinstance(value, Expr):
+        return bool(rank_of(value)) or dtype_of(value) == dtype
+    kind = getattr(torch, dtype)
+    return isinstance(value, (int, float)) and torch.tensor(value, dtype=kind).item() == value
 
 
 def _binary(op: Any) -> Callable[..., Expr]:
@@ -119,7 +146,8 @@ def _scaled(op: Any) -> Callable[..., Expr]:
     def convert(cx: Context, x: Value, y: Value, *, alpha: Value = 1) -> Expr:
         a, b = operands(cx, x, y)
         if alpha != 1:
-            b = R.multiply(b, cx.tensor(alpha, dtype_of(b)))
+            kind = wide_dtype(a) if is_float(a) else dtype_of(a)
+            a, b = cx.tensor(a, kind), R.multiply(cx.tensor(b, kind), cx.tensor(alpha, kind))
         if dtype_of(a) == "bool":
             return R.logical_or(a, b)
         result: Expr = op(a, b)
@@ -141,7 +169,7 @@ def logical_not(cx: Context, x: Expr) -> Expr:
 
 @converter("div", "divide", "true_divide")
 def div(cx: Context, x: Value, y: Value, *, rounding_mode: str | None = None) -> Expr:
-    a, b = operands(cx, x, y)
+    a, b = _factors(cx, x, y)
     if rounding_mode is None:
         return R.divide(floated(cx, a), floated(cx, b))
     if rounding_mode == "floor":
@@ -151,7 +179,10 @@ def div(cx: Context, x: Value, y: Value, *, rounding_mode: str | None = None) ->
 
 def truncated(a: Expr, b: Expr) -> Expr:
     """a / b rounded towards zero."""
-    return R.trunc(R.divide(a, b)) if is_float(a) else tensors.truncated(a, b)
+    if not is_float(a):
+        return tensors.truncated(a, b)
+    kind = wide_dtype(a)
+    return R.trunc(R.divide(as_dtype(a, kind), as_dtype(b, kind)))
 
 
 @converter("fmod")
@@ -196,29 +227,27 @@ converter("log2")(_log_of_base(2))
 converter("log10")(_log_of_base(10))
 
 
-@converter("log1p")
+@converter("log1p", wide=True)
 def log1p(cx: Context, x: Expr) -> Expr:
-    y = floated(cx, x)
-    wide = as_dtype(y, wide_dtype(y))
+    wide = floated(cx, x)
     one = scalar(1.0, wide)
     above = R.add(one, wide)
     # Goldberg 1991, theorem 4: exact where 1 + x loses digits of x
     ratio = R.multiply(R.log(above), R.divide(wide, R.subtract(above, one)))
     small = R.equal(above, one)
     large = R.equal(above, scalar(math.inf, wide))
-    return R.astype(R.where(small, wide, R.where(large, above, ratio)), dtype_of(y))
+    return R.where(small, wide, R.where(large, above, ratio))
 
 
-@converter("expm1")
+@converter("expm1", wide=True)
 def expm1(cx: Context, x: Expr) -> Expr:
     """exp(x) - 1 = tanh(x / 2) (exp(x) + 1), which loses no digits."""
     y = floated(cx, x)
-    wide = as_dtype(y, wide_dtype(y))
-    half = R.tanh(R.multiply(wide, scalar(0.5, wide)))
-    return R.astype(R.multiply(half, R.add(R.exp(wide), scalar(1.0, wide))), dtype_of(y))
+    half = R.tanh(R.multiply(y, scalar(0.5, y)))
+    return R.multiply(half, R.add(R.exp(y), scalar(1.0, y)))
 
 
-@converter("round", "round.decimals")
+@converter("round", "round.decimals", wide=True)
 def rounded(cx: Context, x: Expr, *, decimals: int = 0) -> Expr:
     if not is_float(x):
         return x
@@ -270,14 +299,14 @@ def relu6(cx: Context, x: Expr) -> Expr:
     return clamp(cx, x, 0, 6)
 
 
-@converter("leaky_relu")
+@converter("leaky_relu", wide=True)
 def leaky_relu(cx: Context, x: Expr, slope: float = 0.01) -> Expr:
     if slope > 1 or slope < 0:
         return R.where(R.greater(x, scalar(0.0, x)), x, R.multiply(x, scalar(slope, x)))
     return R.nn.leakyrelu(x, float(slope))
 
 
-@converter("elu")
+@converter("elu", wide=True)
 def elu(cx: Context, x: Expr, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Expr:
     scaled = x if inner == 1 else R.multiply(x, scalar(float(inner), x))
     negative = R.multiply(expm1(cx, scaled), scalar(float(alpha) * float(scale), x))
@@ -285,17 +314,17 @@ def elu(cx: Context, x: Expr, alpha: float = 1.0, scale: float = 1.0, inner: flo
     return R.where(R.greater(x, scalar(0.0, x)), positive, negative)
 
 
-@converter("gelu")
+@converter("gelu", wide=True)
 def gelu(cx: Context, x: Expr, *, approximate: str = "none") -> Expr:
     return R.nn.gelu_tanh(x) if approximate == "tanh" else R.nn.gelu(x)
 
 
-@converter("softplus")
+@converter("softplus", wide=True)
 def softplus(cx: Context, x: Expr, beta: float = 1.0, threshold: float = 20.0) -> Expr:
     return R.nn.softplus(x, float(beta), float(threshold))
 
 
-@converter("hardsigmoid")
+@converter("hardsigmoid", wide=True)
 def hardsigmoid(cx: Context, x: Expr) -> Expr:
     raised = clamp(cx, R.add(x, scalar(3.0, x)), 0.0, 6.0)
     return R.divide(raised, scalar(6.0, x))

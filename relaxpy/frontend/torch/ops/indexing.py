@@ -323,7 +323,7 @@ def item(cx: Context, x: Expr) -> Any:
     raise UnsupportedError("a number that is computed decides what is computed")
 
 
-@converter("embedding_renorm")
+@converter("embedding_renorm", wide=True)
 def embedding_renorm(cx: Context, weight: Expr, indices: Expr, most: float, order: float) -> Expr:
     """The rows that are looked up shortened to the greatest norm."""
     dtype = dtype_of(weight)

@@ -17,7 +17,7 @@ from relaxpy.frontend.shared.tensors import (
     wide_dtype,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.context import NARROW, Context
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
@@ -60,38 +60,36 @@ def tensordot(cx: Context, a: Expr, b: Expr, axes_a: Sequence[int], axes_b: Sequ
 @converter("linear")
 def linear(cx: Context, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     matrix = R.permute_dims(weight) if rank_of(weight) > 1 else weight
-    return R.matmul(x, matrix) if bias is None else _biased(cx, x, matrix, bias)
+    if bias is None:
+        return R.matmul(x, matrix)
+    product = _wide_product(x, matrix)
+    return R.add(product, cx.tensor(bias, dtype_of(product)))
 
 
-def _biased(cx: Context, a: Expr, b: Expr, bias: Expr) -> Expr:
-    """a @ b + bias; of 16 bits rounded once, after the addition."""
-    dtype = dtype_of(a)
-    if dtype not in ("float16", "bfloat16"):
-        return R.add(R.matmul(a, b), bias)
-    wide = R.add(R.matmul(a, b, "float32"), R.astype(bias, "float32"))
-    return R.astype(wide, dtype)
+def _wide_product(a: Expr, b: Expr) -> Expr:
+    """a @ b to which something is added before it is rounded; the factors are not copied."""
+    return R.matmul(a, b, "float32") if dtype_of(a) in NARROW else R.matmul(a, b)
 
 
 def _plus(cx: Context, x: Expr, product: Expr, beta: Any, alpha: Any) -> Expr:
     """beta * x + alpha * product; where beta is 0, `x` may be NaN."""
-    scaled = product if alpha == 1 else R.multiply(product, cx.tensor(alpha, dtype_of(product)))
+    dtype = dtype_of(product)
+    scaled = product if alpha == 1 else R.multiply(product, cx.tensor(alpha, dtype))
     if beta == 0:
         sizes = cx.result_shape()
         return R.broadcast_to(scaled, tuple(sizes)) if shape_of(scaled) != sizes else scaled
-    added = x if beta == 1 else R.multiply(x, cx.tensor(beta, dtype_of(x)))
-    return R.add(scaled, added)
+    added = cx.tensor(x, dtype)
+    return R.add(scaled, added if beta == 1 else R.multiply(added, cx.tensor(beta, dtype)))
 
 
 @converter("addmm", "addmv", "baddbmm")
 def addmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
-    if alpha == 1 and beta == 1:
-        return _biased(cx, a, b, x)
-    return _plus(cx, x, R.matmul(a, b), beta, alpha)
+    return _plus(cx, x, _wide_product(a, b), beta, alpha)
 
 
 @converter("addbmm")
 def addbmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
-    return _plus(cx, x, R.sum(R.matmul(a, b), [0]), beta, alpha)
+    return _plus(cx, x, R.sum(_wide_product(a, b), [0]), beta, alpha)
 
 
 @converter("outer", "ger")
@@ -133,19 +131,23 @@ def convolution(
     strides, dilations = each(stride, count), each(dilation, count)
     pads = each(padding, count)
     batched = x if rank_of(x) == count + 2 else R.expand_dims(x, 0)
+    # A bias is added before the sum is rounded to 16 bits.
+    wide = {"out_dtype": "float32"} if bias is not None and dtype_of(x) in NARROW else {}
     if transposed:
         # What is added behind is less cropped there, and zero beyond all windows.
         more = each(output_padding, count)
         behind = [max(pad - extra, 0) for pad, extra in zip(pads, more, strict=True)]
         zeros = [max(extra - pad, 0) for pad, extra in zip(pads, more, strict=True)]
         sides = [*pads, *behind]
-        y = _TRANSPOSED[count](batched, weight, strides, sides, [0] * count, dilations, groups)
+        y = _TRANSPOSED[count](
+            batched, weight, strides, sides, [0] * count, dilations, groups, **wide
+        )
         if any(zeros):
             y = R.nn.pad(y, [0, 0, 0, 0, *(side for width in zeros for side in (0, width))])
     else:
-        y = _CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups)
+        y = _CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups, **wide)
     if bias is not None:
-        y = R.add(y, R.reshape(bias, [1, -1, *[1] * count]))
+        y = R.add(y, R.reshape(cx.tensor(bias, dtype_of(y)), [1, -1, *[1] * count]))
     return y if batched is x else R.squeeze(y, [0])
 
 

@@ -37,7 +37,7 @@ def _each(
     return R.negative(R.multiply(shared, chosen)), shared
 
 
-@converter("_linear_cross_entropy_batch_chunked_no_reduction", namespace="torch_nn")
+@converter("_linear_cross_entropy_batch_chunked_no_reduction", namespace="torch_nn", wide=True)
 def linear_cross_entropy_of_each(
     cx: Context, x: Expr, weight: Expr, classes: Expr, bias: Expr | None,
     importance: Expr | None, ignored: int, *rest: Any,
@@ -45,7 +45,7 @@ def linear_cross_entropy_of_each(
     return _each(cx, x, weight, classes, bias, importance, ignored)[0]
 
 
-@converter("_linear_cross_entropy_batch_chunked", namespace="torch_nn")
+@converter("_linear_cross_entropy_batch_chunked", namespace="torch_nn", wide=True)
 def linear_cross_entropy(
     cx: Context, x: Expr, weight: Expr, classes: Expr, bias: Expr | None,
     importance: Expr | None, reduction: str, ignored: int, smoothing: float, *rest: Any,

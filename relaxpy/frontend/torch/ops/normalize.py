@@ -38,10 +38,9 @@ def softmax(
 
 
 def _moments(x: Expr, axes: Sequence[int]) -> tuple[Expr, Expr]:
-    """The mean and the variance, with their axes kept, in the datatype of statistics."""
-    y = R.astype(x, wide_dtype(x))
-    mean = R.mean(y, list(axes), True)
-    centred = R.subtract(y, mean)
+    """The mean and the variance, with their axes kept."""
+    mean = R.mean(x, list(axes), True)
+    centred = R.subtract(x, mean)
     return mean, R.mean(R.multiply(centred, centred), list(axes), True)
 
 
@@ -69,7 +68,7 @@ def layer_norm(
     return R.nn.layer_norm(x, gamma, beta, axes, eps, **options)
 
 
-@converter("native_layer_norm")
+@converter("native_layer_norm", wide=True)
 def native_layer_norm(
     cx: Context, x: Expr, shape: Sequence[Size], weight: Expr | None, bias: Expr | None, eps: float
 ) -> tuple[Expr, Expr, Expr]:
@@ -79,7 +78,7 @@ def native_layer_norm(
     return y, mean, R.rsqrt(R.add(variance, scalar(eps, variance)))
 
 
-@converter("rms_norm", "_fused_rms_norm")
+@converter("rms_norm", "_fused_rms_norm", wide=True)
 def rms_norm(
     cx: Context,
     x: Expr,
@@ -93,8 +92,7 @@ def rms_norm(
     y = R.nn.rms_norm(x, gamma, axes, epsilon)
     if "_fused" not in str(cx.node.target):
         return y
-    wide = R.astype(x, wide_dtype(x))
-    squares = R.mean(R.multiply(wide, wide), axes, True)
+    squares = R.mean(R.multiply(x, x), axes, True)
     return y, R.rsqrt(R.add(squares, scalar(epsilon, squares)))
 
 
@@ -112,7 +110,7 @@ def group_norm(
     return R.nn.group_norm(x, gamma, beta, groups, 1, axes, eps, **options)
 
 
-@converter("instance_norm")
+@converter("instance_norm", wide=True)
 def instance_norm(
     cx: Context,
     x: Expr,
@@ -134,7 +132,7 @@ def instance_norm(
     return group_norm(cx, x, channels, weight, bias, eps)
 
 
-@converter("native_group_norm")
+@converter("native_group_norm", wide=True)
 def native_group_norm(
     cx: Context,
     x: Expr,
@@ -172,7 +170,7 @@ def _by_statistics(
     return as_dtype(y, dtype_of(x))
 
 
-@converter("batch_norm")
+@converter("batch_norm", wide=True)
 def batch_norm(
     cx: Context,
     x: Expr,
@@ -205,7 +203,7 @@ def inference_norm(
     return result[0]
 
 
-@converter("_native_batch_norm_legit_no_training")
+@converter("_native_batch_norm_legit_no_training", wide=True)
 def batch_norm_inference(
     cx: Context,
     x: Expr,

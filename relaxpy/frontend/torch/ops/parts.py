@@ -68,7 +68,7 @@ def resize(cx: Context, x: Expr, size: Any) -> Expr:
     return reshaped(R.strided_slice(flat, [0], [0], [new]), cx.result_shape())
 
 
-@converter("_cdist_forward")
+@converter("_cdist_forward", wide=True)
 def cdist(cx: Context, a: Expr, b: Expr, p: float, mode: int | None) -> Expr:
     rows = R.expand_dims(a, rank_of(a) - 1)
     columns = R.expand_dims(b, rank_of(b) - 2)
@@ -91,7 +91,7 @@ def norm(cx: Context, size: Expr, p: float) -> Expr:
     return R.power(R.sum(R.power(size, power), [last]), cx.tensor(1.0 / p, dtype_of(size)))
 
 
-@converter("_pdist_forward")
+@converter("_pdist_forward", wide=True)
 def pdist(cx: Context, x: Expr, p: float = 2) -> Expr:
     count = shape_of(x)[0]
     if not isinstance(count, int):
@@ -102,7 +102,7 @@ def pdist(cx: Context, x: Expr, p: float = 2) -> Expr:
     return norm(cx, R.abs(R.subtract(a, b)), p)
 
 
-@converter("_trilinear")
+@converter("_trilinear", wide=True)
 def trilinear(
     cx: Context, a: Expr, b: Expr, c: Expr, first: Any, second: Any, third: Any, summed: Any,
     unroll: int = 1,

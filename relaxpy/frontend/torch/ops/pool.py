@@ -77,7 +77,7 @@ def max_pool(
     return to_shape(cx, y, cx.result_shape(0)), numbers
 
 
-@converter("avg_pool1d", "avg_pool2d", "avg_pool3d")
+@converter("avg_pool1d", "avg_pool2d", "avg_pool3d", wide=True)
 def avg_pool(
     cx: Context,
     x: Expr,

@@ -76,7 +76,7 @@ def broadcast_in_dim(cx: Context, x: Expr, shape: Value, axes: Sequence[int]) ->
     return R.broadcast_to(apart, tuple(sizes))
 
 
-@converter("var", namespace="prims")
+@converter("var", namespace="prims", wide=True)
 def var(cx: Context, x: Expr, axes: Any, correction: float) -> Any:
     return variance(cx, x, axes, correction=correction)
 

@@ -92,17 +92,21 @@ def moments(
     return R.divide(above, below), R.mean(x, chosen, keepdim) if chosen else x
 
 
-@converter("var.correction", "std.correction", "var_mean.correction", "std_mean.correction")
+@converter(
+    *("var.correction", "std.correction", "var_mean.correction", "std_mean.correction"), wide=True
+)
 def variance(
     cx: Context, x: Expr, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
     name = str(cx.node.target)
-    result, mean = moments(cx, x, axes, correction, keepdim)
+    # The variance whose root is a number of float32 may be none.
+    y = R.astype(x, "float64") if "std" in name else x
+    result, mean = moments(cx, y, axes, correction, keepdim)
     result = R.sqrt(result) if "std" in name else result
     return (result, mean) if "_mean" in name else result
 
 
-@converter("linalg_vector_norm")
+@converter("linalg_vector_norm", wide=True)
 def vector_norm(
     cx: Context,
     x: Expr,

@@ -18,7 +18,7 @@ from relaxpy.ir.tir.intrin import reinterpret
 _FIRST = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
 
-@converter("segment_reduce")
+@converter("segment_reduce", wide=True)
 def segment_reduce(
     cx: Context,
     x: Expr,

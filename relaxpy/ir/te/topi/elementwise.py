@@ -464,8 +464,8 @@ _float_power = _binary("power")
 def power(lhs: Value, rhs: Value) -> Any:
     """lhs**rhs of the elements of two operands that broadcast.
 
-    The result for integers is wrapped if the exponent is below 64. For a negative exponent it is
-    1 / x**-rhs rounded toward zero.
+    The result for integers is wrapped. For a negative exponent it is 1 / x**-rhs rounded toward
+    zero.
     """
     tensors = [v for v in (lhs, rhs) if isinstance(v, Tensor)]
     kind = tensors[0].dtype if tensors else FLOAT32
@@ -474,14 +474,11 @@ def power(lhs: Value, rhs: Value) -> Any:
     base = lhs if isinstance(lhs, Tensor) else full((), kind, lhs)
     if not isinstance(rhs, Tensor):
         rhs = ops.cast_to(_adopted(rhs, kind), kind)
-        if isinstance(rhs, tir.IntImm) and 0 <= rhs.value < _EXPONENTS:
+        if isinstance(rhs, tir.IntImm) and rhs.value >= 0:
             return _literal_power(base, rhs.value)
-    squares = _squares(base, _EXPONENTS.bit_length() - 1)
-    return broadcast(_product_of_squares, (rhs, *squares), "T_power")
-
-
-_EXPONENTS = 64
-"""Powers with larger exponents exceed every range, unless the base is 0, 1 or -1."""
+    *squares, last = _squares(base, 7)
+    logarithm = broadcast(_logarithm_of_large_power, (rhs, last), "T_power_log")
+    return broadcast(_product_of_squares, (rhs, last, logarithm, *squares), "T_power")
 
 
 def _squares(x: Tensor, count: int) -> list[Tensor]:
@@ -501,22 +498,61 @@ def _literal_power(x: Tensor, exponent: int) -> Tensor:
     return result
 
 
-def _product_of_squares(y: PrimExpr, *squares: PrimExpr) -> PrimExpr:
-    """Return x**y, the product of those of x, x**2, x**4, … whose bit is set in y."""
+#: log(1 + 256 t) / 256 and exp(256 m) as polynomials over integers of up to 64 bits: the exponent of
+#: 2 and the odd divisor of each coefficient, from that of the first power on.
+_LOGARITHM = ((0, 1), (7, -1), (16, 3), (22, -1), (32, 5), (39, -3), (48, 7), (53, -1))
+_EXPONENTIAL = ((8, 1), (15, 1), (23, 3), (29, 3), (37, 15), (44, 45), (52, 315), (57, 315))
+
+
+def _polynomial(x: PrimExpr, coefficients: Sequence[tuple[int, int]]) -> PrimExpr:
+    """The sum of the coefficients times x, x**2, x**3, …, wrapped."""
+    kind = x.dtype
+    result: PrimExpr = ops.const(0, kind)
+    for exponent, divisor in reversed(coefficients):
+        number = (pow(divisor, -1, 1 << kind.bits) << exponent) % (1 << kind.bits)
+        low, high = ops.int_range(kind)
+        factor = ops.const(number if number <= high else number + 2 * low, kind)
+        result = ops.mul(ops.add(result, factor), x)
+    return result
+
+
+def _logarithm_of_large_power(y: PrimExpr, last: PrimExpr) -> PrimExpr:
+    """The logarithm of x**(64 * (y // 64)) over 256, where `last` is x**64 of an odd x.
+
+    That is 1 + 256 t with an integer t, and the series of its logarithm is finite, as powers of 256
+    are 0 from the eighth on.
+    """
+    kind = y.dtype
+    if kind.bits == 8:  # the power is 1
+        return ops.const(0, kind)
+    eight, six = ops.const(8, kind), ops.const(6, kind)
+    t = ops.bitwise("tir.shift_right", ops.sub(last, ops.const(1, kind)), eight)
+    return ops.mul(ops.bitwise("tir.shift_right", y, six), _polynomial(t, _LOGARITHM))
+
+
+def _product_of_squares(
+    y: PrimExpr, last: PrimExpr, logarithm: PrimExpr, *squares: PrimExpr
+) -> PrimExpr:
+    """Return x**y: the product of those of x, x**2, x**4, … whose bit is set in y, and more.
+
+    `last` is x**64, which is 0 if x is even.
+    """
     kind = y.dtype
     zero, one = ops.const(0, kind), ops.const(1, kind)
-    odd = ops.bitwise("tir.bitwise_and", y, one)
-    most = ops.const(_EXPONENTS - 2, kind)
-    bits = tir.Select(ops.compare(tir.GT, y, ops.add(most, one)), ops.add(most, odd), y)
     result: PrimExpr = one
     for k, factor in enumerate(squares):
-        shifted = ops.bitwise("tir.shift_right", bits, ops.const(k, kind))
+        shifted = ops.bitwise("tir.shift_right", y, ops.const(k, kind))
         bit = ops.bitwise("tir.bitwise_and", shifted, one)
         result = ops.mul(result, tir.Select(ops.compare(tir.EQ, bit, one), factor, one))
+    is_odd = ops.compare(tir.NE, last, zero)
+    large = tir.Select(is_odd, ops.add(one, _polynomial(logarithm, _EXPONENTIAL)), zero)
+    is_small = ops.compare(tir.LT, y, ops.const(1 << len(squares), kind))
+    result = ops.mul(result, tir.Select(is_small, one, large))
     if kind.family == "uint":
         return result
     x, minus = squares[0], ops.const(-1, kind)
     unit = ops.any_of(ops.compare(tir.EQ, x, one), ops.compare(tir.EQ, x, minus))
+    odd = ops.bitwise("tir.bitwise_and", y, one)
     inverse = tir.Select(unit, tir.Select(ops.compare(tir.EQ, odd, one), x, one), zero)
     return tir.Select(ops.compare(tir.LT, y, zero), inverse, result)
 
