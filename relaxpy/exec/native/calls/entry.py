@@ -294,8 +294,7 @@ def builtin_at(
     address: int, name: str, library: Library, fallback: Callable[..., object], table: bytes = b""
 ) -> Callable[..., object]:
     """The builtin of a function at an address, which finds the `table` in what it is bound to."""
-    definition = _MethodDef(name.encode(), address, _FASTCALL_WITH_KEYWORDS)
-    return _builtin(_Fallback(fallback, library, definition, table))
+    return _builtin(_Fallback(fallback, library, (name, address), table))
 
 
 @cache
@@ -312,7 +311,7 @@ CONTENT: Final = bytes.__basicsize__ - 1
 def table_offset() -> int:
     """The offset of the reference to the table in what a builtin is bound to; 0 if unknown."""
     table = b"\1\2\3\4\5\6\7"
-    owner = _Fallback(table_offset, None, _MethodDef(), table)
+    owner = _Fallback(table_offset, None, ("", 0), table)
     if ctypes.string_at(id(table) + CONTENT, len(table)) != table:
         return 0
     offsets = range(object.__basicsize__, _Fallback.__basicsize__, 8)
@@ -328,15 +327,15 @@ def is_entry(function: object) -> bool:
 def with_fallback(entry: Any, fallback: Callable[..., object]) -> Callable[..., Any]:
     """The builtin `entry` of `make_entry` with another fallback."""
     owner: _Fallback = entry.__self__
-    return _builtin(_Fallback(fallback, (owner.library, entry), owner.definition, owner.table))
+    return _builtin(_Fallback(fallback, (owner.library, entry), owner.function, owner.table))
 
 
 def _builtin(owner: _Fallback) -> Callable[..., object]:
-    # The builtin keeps the object that it is bound to, and this keeps what the builtin needs.
+    # The builtin keeps the object that it is bound to, and this keeps the code and its table.
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
-    builtin: Callable[..., object] = new(ctypes.addressof(owner.definition), owner, None)
+    builtin: Callable[..., object] = new(_method_definition(*owner.function), owner, None)
     return builtin
 
 
@@ -349,16 +348,32 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-class _Fallback:
-    """Calls the fallback of a builtin, without a frame, and keeps what the builtin needs."""
+@cache
+def _method_definition(name: str, address: int) -> int:
+    """The address of the definition of a builtin, which stays until the process ends.
 
-    __slots__ = ("__call__", "definition", "library", "table")
+    A builtin reads it when it is freed. Nothing that it owns is certain to be there then: the
+    garbage collector clears the objects of a cycle in an order of its own.
+    """
+    definition = _MethodDef(name.encode(), address, _FASTCALL_WITH_KEYWORDS)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
+    return ctypes.addressof(definition)
+
+
+class _Fallback:
+    """Calls the fallback of a builtin, without a frame, and keeps the code that it runs."""
+
+    __slots__ = ("__call__", "function", "library", "table")
 
     def __init__(
-        self, fallback: Callable[..., object], library: object, definition: _MethodDef, table: bytes
+        self,
+        fallback: Callable[..., object],
+        library: object,
+        function: tuple[str, int],
+        table: bytes,
     ) -> None:
         self.__call__ = fallback
-        self.library, self.definition, self.table = library, definition, table
+        self.library, self.function, self.table = library, function, table
 
 
 def _types_of(param: Param) -> tuple[str, ...]:

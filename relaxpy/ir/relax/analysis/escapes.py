@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relaxpy.ir.relax.analysis.effects import Effects, computes, memory_of
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.nodes import Binding, DataflowBlock, SeqExpr, Tuple, TupleGetItem, Var
+from relaxpy.ir.relax.nodes import Binding, SeqExpr, Tuple, TupleGetItem, Var
 
 
 class Escapes:
@@ -17,7 +17,7 @@ class Escapes:
         for block in seq.blocks:
             self.runs.append([])
             for binding in block.bindings:
-                if not isinstance(block, DataflowBlock) and effects.is_barrier(binding):
+                if effects.is_barrier(binding):
                     self._enter(binding, -1)
                     self.runs.append([])
                 else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
 
 from typing_extensions import override
 
@@ -16,12 +18,14 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects
 from relaxpy.ir.relax.analysis.escapes import Escapes
-from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.variables import bind_equally
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+
+
+Table: TypeAlias = MutableMapping[object, tuple[rx.Binding, ...]]
 
 
 @dataclass(frozen=True)
@@ -71,27 +75,37 @@ class _Eliminator(BindingRewriter):
         self.lasting, self.computed = outer
         return after
 
+    @contextmanager
+    def _visible_inside(self) -> Iterator[list[Table]]:
+        """Forget meanwhile bound values at the end, but not that there was a barrier.
+
+        The list has the tables of those values in the end.
+        """
+        outer = self.lasting, self.computed
+        before = self.lasting, self.computed = outer[0].new_child(), outer[1].new_child()
+        inner: list[Table] = []
+        yield inner
+        inner += self.lasting.maps[0], self.computed.maps[0]
+        self.lasting, self.computed = outer
+        if inner[1] is not before[1].maps[0]:
+            self.computed = ChainMap()
+
     @override
     def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         escapes = Escapes(seq, self.effects)
         for block in seq.blocks:
             self._home.update((b.var, escapes) for b in block.bindings if b.var is not None)
-        outer = self.lasting, self.computed
-        self.lasting, self.computed = self.lasting.new_child(), self.computed.new_child()
-        after = super().sequence(seq)
-        self.lasting, self.computed = outer
-        return after
+        with self._visible_inside():
+            return super().sequence(seq)
 
     @override
     def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
         if not isinstance(block, rx.DataflowBlock):
             return super().block(block)
-        outer = self.lasting, self.computed
-        inner = self.lasting, self.computed = self.lasting.new_child(), self.computed.new_child()
-        after = super().block(block)
-        self.lasting, self.computed = outer
-        for table, new in zip(outer, inner, strict=True):
-            for key, bindings in new.maps[0].items():
+        with self._visible_inside() as inner:
+            after = super().block(block)
+        for table, new in zip((self.lasting, self.computed), inner, strict=True):
+            for key, bindings in new.items():
                 table[key] = tuple(b for b in bindings if not isinstance(b.var, rx.DataflowVar))
         self._remap |= self._local
         self._local.clear()
@@ -116,7 +130,7 @@ class _Eliminator(BindingRewriter):
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value, var = binding.value, binding.var
         if self.effects.is_barrier(binding):
-            if not isinstance(value, rx.If) or makes_impure_call(value):
+            if not isinstance(value, rx.If):  # whose branches have forgotten what they change
                 self.computed = ChainMap()
             return None
         if var is None:
