@@ -5,6 +5,7 @@ import math
 import random
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +321,23 @@ def test_scores_in_float16(options: dict[str, str], tmp_path: Path) -> None:
 # --- the engine
 
 
+class Failing(Sampling):
+    """Raises `raised` in place of the choice of a token, the first after those in `left`."""
+
+    def choose(self, scores: Any, before: Any, random: Any) -> int:
+        self.left[0] -= 1
+        if self.left[0] == 0:
+            raise self.raised
+        return super().choose(scores, before, random)
+
+
+def failing(rng: random.Random, sampling: Any) -> Any:
+    result = Failing(sampling.temperature, top_p=sampling.top_p, seed=sampling.seed)
+    kind = rng.choice([ValueError, ZeroDivisionError, KeyboardInterrupt])
+    result.__dict__.update(left=[rng.randint(1, 6)], raised=kind("no token"))
+    return result
+
+
 @pytest.mark.parametrize("number", range(max(3, COUNT // 10)))
 def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number: int) -> None:
     rng = random.Random(f"{SEED} {number}")
@@ -334,18 +352,63 @@ def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number
                 "max_tokens": rng.randint(1, 20),
                 "stop": {rng.randrange(VOCABULARY)},
             }
-            requests.append((engine.add(prompt, **options), prompt, options))
+            sampling = options["sampling"]
+            asked = failing(rng, sampling) if rng.random() < 0.3 else sampling
+            request = engine.add(prompt, **{**options, "sampling": asked})
+            requests.append((request, prompt, options))
         if requests and rng.random() < 0.05:
             chosen = rng.choice(requests)[0]
             if not chosen.done:
                 cancelled.add(chosen)
             chosen.cancel()
-        engine.step()
-    engine.run()
+        with suppress(KeyboardInterrupt):
+            engine.step()
+    while engine.waiting or engine.running:
+        with suppress(KeyboardInterrupt):
+            engine.run()
     for request, prompt, options in requests:
         (alone,) = generate(llama, [prompt], **options)
         tokens = request.tokens
-        assert tokens == (alone[: len(tokens)] if request in cancelled else alone)
+        if request.error is not None:
+            assert request.error is request.sampling.raised
+            with pytest.raises(type(request.error), match="no token"):
+                list(request)
+        is_part = request in cancelled or request.error is not None
+        assert tokens == (alone[: len(tokens)] if is_part else alone)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("odd", [[math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]])
+def test_a_request_without_a_token_to_choose_ends_alone(
+    llama: Any, temperature: float, odd: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, run = Engine(llama), llama.run
+    options = {"max_tokens": 4, "sampling": Sampling(temperature, seed=1)}
+    bad, good = (engine.add(prompt, **options) for prompt in ([1, 2], [3, 4]))
+
+    def odd_scores(cache: Any, sequences: Any, ids: Any, rows: Any) -> Any:
+        scores = np.array(run(cache, sequences, ids, rows))
+        if bad.sequence in sequences and len(bad.tokens) == 2:
+            row = list(sequences).index(bad.sequence)
+            scores[row] = np.resize(odd, VOCABULARY)
+        return scores
+
+    with monkeypatch.context() as patched:
+        patched.setattr(llama, "run", odd_scores)
+        engine.run()
+        with pytest.raises(ModelError, match="no token can be chosen: the best score is"):
+            list(bad)
+    assert [bad.tokens, good.tokens] == [
+        tokens[:length]
+        for tokens, length in zip(generate(llama, [[1, 2], [3, 4]], **options), (2, 4), strict=True)
+    ]
+
+
+def test_generate_raises_what_a_choice_raises(llama: Any) -> None:
+    sampling = Failing()
+    sampling.__dict__.update(left=[3], raised=ZeroDivisionError("no token"))
+    with pytest.raises(ZeroDivisionError, match="no token"):
+        generate(llama, [[1], [2]], sampling=sampling, max_tokens=3)
 
 
 @pytest.mark.parametrize("option", ["sequences", "tokens", "chunk", "page"])
