@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import subprocess
 import sys
@@ -572,16 +573,51 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
         LanguageModel.from_folder(tmp_path)
 
 
-def test_the_command_continues_token_numbers(tmp_path: Path) -> None:
+WATCHED = """
+import os, sys, runpy
+if sys.argv.pop(1) == "absent":
+    sys.modules["llvmlite"] = None
+import relaxpy
+compile = relaxpy.compile
+def watched(*args, **options):
+    compiled = compile(*args, **options)
+    print(compiled.target)
+    return compiled
+relaxpy.compile = watched
+command = sys.argv.pop(1)
+sys.path.insert(0, os.path.dirname(command))
+runpy.run_path(command, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("llvmlite", "variable", "option", "target"),
+    [
+        ("present", None, None, "native"),
+        ("present", "numpy", None, "numpy"),
+        ("present", "numpy", "native", "native"),
+        ("present", None, "numpy", "numpy"),
+        ("absent", None, None, "numpy"),
+    ],
+)
+def test_the_command_continues_token_numbers_on_each_target(
+    llvmlite: str, variable: str | None, option: str | None, target: str, tmp_path: Path
+) -> None:
     pytest.importorskip("safetensors")
     saved(tmp_path, "qwen3")
-    command = [sys.executable, str(FOLDER / "main.py"), str(tmp_path), "--tokens", "3 1 4"]
+    command = [sys.executable, "-c", WATCHED, llvmlite, str(FOLDER / "main.py"), str(tmp_path)]
+    command += ["--tokens", "3 1 4", "--max-tokens", "5"]
+    env = {name: value for name, value in os.environ.items() if name != "RELAXPY_TARGET"}
     done = subprocess.run(
-        [*command, "--max-tokens", "5"], capture_output=True, text=True, timeout=120, check=True
+        command if option is None else [*command, "--target", option],
+        env=env if variable is None else {**env, "RELAXPY_TARGET": variable},
+        **{"capture_output": True, "text": True, "timeout": 120, "check": True},
     )
-    model = LanguageModel.from_folder(tmp_path)
+    model = LanguageModel.from_folder(tmp_path, target=target)
     (wanted,) = generate(model, [[3, 1, 4]], max_tokens=5)
-    assert [int(token) for token in done.stdout.split()] == wanted
+    compiled_for, tokens = done.stdout.splitlines()
+    assert [int(token) for token in tokens.split()] == wanted
+    assert compiled_for == target
 
 
 @pytest.mark.parametrize(
