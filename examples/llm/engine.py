@@ -30,6 +30,10 @@ class Request:
     """The number of its sequence in the cache, once it has one."""
     read: int = 0
     """How many of its tokens are in the cache."""
+    scores: Any = field(default=None, repr=False)
+    """What the next token is chosen from, once all tokens are in the cache."""
+    error: Exception | None = None
+    """Why it ended, if no token could be chosen."""
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.sampling.seed)
@@ -39,12 +43,18 @@ class Request:
         return [*self.prompt, *self.tokens]
 
     def __iter__(self) -> Iterator[int]:
-        """The tokens. The engine takes steps, in which other requests go on, too."""
+        """The tokens. The engine takes steps, in which other requests go on, too.
+
+        Errors:
+            ModelError: no token can be chosen; what else the choice of tokens raises.
+        """
         given = 0
         while True:
             yield from self.tokens[given:]
             given = len(self.tokens)
             if self.done:
+                if self.error is not None:
+                    raise self.error
                 return
             self.engine.step()
             if len(self.tokens) < given:
@@ -117,27 +127,23 @@ class Engine:
     def step(self) -> list[tuple[Request, int]]:
         """One call of the model; the requests that got a token, with the token.
 
-        Several steps may pass without a token, while prompts are read.
+        Several steps may pass without a token, while prompts are read. A request whose token cannot
+        be chosen ends, with the `error`. After an error of the call all is as before.
         """
         self._admit()
         parts = self._parts()
-        if not parts:
-            return []
-        ids = [r.all_tokens[r.read : r.read + count] for r, count in parts]
-        ends = np.cumsum([count for _, count in parts]) - 1
-        ready = [
-            (request, end)
-            for (request, count), end in zip(parts, ends, strict=True)
-            if request.read + count == len(request.all_tokens)
-        ]
-        scores = self.model.run(
-            self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready]
-        )
-        for request, count in parts:
-            request.read += count
+        if parts:
+            self._read(parts)
         chosen = []
-        for (request, _), row in zip(ready, scores, strict=True):
-            token = request.sampling.choose(row, request.all_tokens, request.random)
+        # Those of a step that was interrupted come first, as their scores are here.
+        for request in [r for r in self.running if r.scores is not None]:
+            try:
+                token = request.sampling.choose(request.scores, request.all_tokens, request.random)
+            except Exception as error:  # the request ends with it, the others go on
+                request.error = error
+                self.remove(request)
+                continue
+            request.scores = None
             request.tokens.append(token)
             chosen.append((request, token))
             if token in request.stop or len(request.tokens) == request.max_tokens:
@@ -145,7 +151,7 @@ class Engine:
         return chosen
 
     def run(self) -> None:
-        """Take steps until no request is left."""
+        """Take steps until no request is left; those that failed have an `error`."""
         while self.waiting or self.running:
             self.step()
 
@@ -159,6 +165,23 @@ class Engine:
             return
         self.running.remove(request)
         self.kept.append(_Prefix(request.sequence, tuple(request.all_tokens[: request.read])))
+
+    def _read(self, parts: Sequence[tuple[Request, int]]) -> None:
+        """Read so many tokens of each request, and the scores of those that are read to the end."""
+        ids = [r.all_tokens[r.read : r.read + count] for r, count in parts]
+        ends = np.cumsum([count for _, count in parts]) - 1
+        ready = [
+            (request, end)
+            for (request, count), end in zip(parts, ends, strict=True)
+            if request.read + count == len(request.all_tokens)
+        ]
+        scores = self.model.run(
+            self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready]
+        )
+        for request, count in parts:
+            request.read += count
+        for (request, _), row in zip(ready, scores, strict=True):
+            request.scores = row
 
     # --- what runs next
 
@@ -224,8 +247,15 @@ def _common(first: Sequence[int], second: Sequence[int]) -> int:
 def generate(
     model: LanguageModel, prompts: Sequence[Sequence[int]], **options: Any
 ) -> list[list[int]]:
-    """The continuations of several prompts; options are those of `Engine.add`."""
+    """The continuations of several prompts; options are those of `Engine.add`.
+
+    Errors:
+        ModelError: no token can be chosen for one of them.
+    """
     engine = Engine(model)
     requests = [engine.add(prompt, **options) for prompt in prompts]
     engine.run()
+    for request in requests:
+        if request.error is not None:
+            raise request.error
     return [request.tokens for request in requests]

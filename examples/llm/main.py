@@ -32,6 +32,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--quantization", help="weights in few bits, such as q4f32_1 or q8f32_1")
     parser.add_argument("--cache-dtype", help="the datatype of keys and values, such as float16")
+    parser.add_argument("--target", help="native or numpy; without it, RELAXPY_TARGET decides")
     arguments = parser.parse_args()
     if (arguments.text is None) == (arguments.tokens is None):
         parser.error("give a text or --tokens")
@@ -67,7 +68,10 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.seed,
     )
     model = LanguageModel.from_folder(
-        arguments.folder, quantization=arguments.quantization, cache_dtype=arguments.cache_dtype
+        arguments.folder,
+        quantization=arguments.quantization,
+        cache_dtype=arguments.cache_dtype,
+        target=arguments.target,
     )
     if tokenizer is None:
         try:

@@ -23,7 +23,8 @@ class LanguageModel:
     `sequences` are how many a cache has at a time, `tokens` how many all of them have together,
     `chunk` how many a call takes, `context` how many one sequence has. `quantization` is the name
     of one, such as "q4f32_1"; of those of float16 all else is float16, too. Keys and values of
-    `cache_dtype` "float16" need half the memory, and attention half the time.
+    `cache_dtype` "float16" need half the memory, and attention half the time. Without a `target`,
+    it is that of `relaxpy.compile`: "native" where its packages are installed, or RELAXPY_TARGET.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class LanguageModel:
         names: Mapping[str, Any] | None = None,
         quantization: str | None = None,
         cache_dtype: str | None = None,
-        target: str = "native",
+        target: str | None = None,
         sequences: int = 8,
         tokens: int | None = None,
         chunk: int = 512,

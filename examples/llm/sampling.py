@@ -9,6 +9,7 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
+from config import ModelError
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,16 @@ class Sampling:
                 raise ValueError(f"{name} cannot be {value!r}")
 
     def probabilities(self, scores: Any, before: Sequence[int] = ()) -> Any:
-        """The probabilities of all tokens, float64, by their scores; those left out have 0."""
+        """The probabilities of all tokens, float64, by their scores; those left out have 0.
+
+        Errors:
+            ModelError: a score is NaN, or the best one is infinite.
+        """
         scores = np.array(scores, np.float64)
+        if not np.isfinite(scores.max(initial=-np.inf)):
+            raise ModelError(
+                f"no token can be chosen: the best score is {scores.max(initial=-np.inf)}"
+            )
         if self.repetition_penalty != 1.0 and len(before):
             seen = np.unique(before)
             old = scores[seen]

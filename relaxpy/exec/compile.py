@@ -20,9 +20,9 @@ from relaxpy.exec.native.calls.entry import is_entry, with_fallback
 from relaxpy.exec.native.calls.static_entry import enter_object
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.machine_code.objects import recorded
-from relaxpy.exec.native.machine_code.saved import LoadedCode, load_code, saved_code
+from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code, saved_code
 from relaxpy.exec.native.threads.memory import CODE as MEMORY
-from relaxpy.exec.native.threads.pool import CODE as POOL
+from relaxpy.exec.native.threads.pool import CODE as POOL, native_threads
 from relaxpy.exec.paths import as_path
 from relaxpy.exec.profiler import ProgramProfiler
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
@@ -38,7 +38,15 @@ from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.python_functions import with_instance
 from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
-from relaxpy.exec.stored import key_of_program, load_program, store_program
+from relaxpy.exec.stored import (
+    NOT_A_PROGRAM,
+    is_default,
+    key_of_program,
+    linked_program,
+    load_program,
+    program_table,
+    store_program,
+)
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.target import DEFAULT, TARGETS, Target, default_target, target_kind
@@ -158,9 +166,9 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
     """Load the executable that `Executable.save` wrote, and compile it again for its target.
 
     No code of the file is run, and the program is checked as `compile` does. With `native_code`,
-    the machine code of the file runs, if it is for this processor: then llvmlite needs not be
-    installed. That code can do whatever this process may do, so it has to be from somebody who is
-    trusted. `report()` shows why it was not used.
+    the machine code of the file runs, if it is for this processor: nothing is compiled, and
+    llvmlite needs not be installed. That code can do whatever this process may do, so it has to be
+    from somebody who is trusted. `report()` shows why it was not used.
 
     The file stays mapped as long as one of its constants is used: replace it by another one, but do
     not write into it.
@@ -227,6 +235,9 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
         program = Program(with_instance(module), name, requested, executable_of_saved, keep=code)
         return _compiled(program, not_native, code.problem)
 
+    if code.program is not None and is_default():
+        check_runnable(module, kernels=False)
+        return _linked(module, requested, code, saved.arrays, source)
     if code.objects:
         try:
             return compiled("native", "")
@@ -236,7 +247,35 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
             # Without llvmlite, kernels for which the file has no code cannot be native.
             reason = error.diagnostic.message
             code = LoadedCode(problem=f"the machine code of the file is not used: {reason}")
-    return compiled(*(default_target() if requested == DEFAULT else (requested, "")))
+    name, not_native = default_target() if requested == DEFAULT else (requested, "")
+    if name == "native" and not code.objects:
+        return _stored_or_compiled(with_instance(module), None, requested, code.problem)
+    return compiled(name, not_native)
+
+
+def _linked(
+    module: IRModule, requested: str, code: LoadedCode, arrays: Sequence[Any], source: str
+) -> Executable:
+    """The executable of a program with the machine code of its functions.
+
+    Errors:
+        MisuseError (also ValueError): the table of the functions is damaged.
+    """
+    lowered = _Lowered(lambda: module, GraphBackend)
+    public = public_signatures(module)
+    assert code.program is not None
+    try:
+        literals = [*map(rx.Constant, arrays)]
+        fallback = lambda name: partial(lowered.run, name)  # noqa: E731
+        stored = linked_program(code.program, code.library, literals, fallback)
+        functions = {name: stored.functions[name] for name, _ in public.values()}
+    except NOT_A_PROGRAM as error:
+        raise damaged_code(source, f"its table of functions has no {error}") from None
+    threads = str(native_threads())
+    rows = (r if r.threads == "1" else replace(r, threads=threads) for r in stored.rows)
+    program = Program(module, "native", requested, executable_of_saved, keep=code)
+    report = ExecutionReport(tuple(rows))
+    return lowered.executable(program, public, functions, report, stored.private_names)
 
 
 def _transformed(module: IRModule, pipeline: object) -> IRModule:
@@ -264,17 +303,20 @@ def _transformed(module: IRModule, pipeline: object) -> IRModule:
     return result
 
 
-def _stored_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Executable:
+def _stored_or_compiled(
+    module: IRModule, pipeline: Pass | None, requested: str, remark: str = ""
+) -> Executable:
     """The native executable of a module, from the disk if it was compiled before.
 
-    What is not on the disk, such as the program after the passes, is then made when it is needed.
+    The pipeline is the default one, or none. What is not on the disk, such as the program after the
+    passes, is then made when it is needed.
     """
 
     def transform() -> IRModule:
         with PassContext():
             return _transformed(module, pipeline)
 
-    key = key_of_program(module)
+    key = key_of_program(module, has_passes=pipeline is not None)
     if key:
         transformed = Late(transform)
         program = Program(transformed, "native", requested, executable_of_saved)
@@ -282,14 +324,15 @@ def _stored_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Exe
         stored = load_program(key, module, lambda name: partial(lowered.run, name))
         public = public_signatures(module)
         if stored is not None and stored.functions.keys() >= public.keys():
-            report = ExecutionReport(stored.rows)
+            report = ExecutionReport(stored.rows, remark=remark)
             return lowered.executable(
                 program, public, stored.functions, report, stored.private_names
             )
     result = _transformed(module, pipeline)
     check_runnable(result, kernels=False)
     lowered = _Lowered(lambda: result, GraphBackend)
-    executable = lowered.compiled(Program(result, "native", requested, executable_of_saved))
+    program = Program(result, "native", requested, executable_of_saved)
+    executable = lowered.compiled(program, remark=remark)
     graphs = lowered.native_graphs() if key else ()
     if graphs and _texts(public_signatures(module)) == _texts(public_signatures(result)):
         private = result.functions_by_name.keys() - {graph.name for graph in graphs}
@@ -389,12 +432,18 @@ class _Lowered:
         lowered = self._module()
         if not isinstance(lowered.backend, GraphBackend):
             return None
+        graphs = self.native_graphs()
+        names = self._source().functions_by_name.keys()
+        private = names - {name for name, _ in public_signatures(self._source()).values()}
+        program = graphs and program_table(graphs, sections.add, _kernel_rows(lowered), private)
         assert lowered.source  # with the entries of kernels, which the text calls
         with recorded() as objects:
             MEMORY.object()
             POOL.object()
             enter_object()
-        return saved_code({**lowered.backend.objects, **objects}, sections.add)
+        library = graphs[0].code if graphs else b""
+        found = {**lowered.backend.objects, **objects}
+        return saved_code(found, sections.add, library, program or None)
 
 
 def _executable(

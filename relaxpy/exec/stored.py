@@ -57,15 +57,14 @@ class StoredProgram:
     private_names: tuple[str, ...]
 
 
-def key_of_program(module: IRModule) -> str:
-    """The key of a program for the default pipeline; empty if it is not stored.
+def key_of_program(module: IRModule, *, has_passes: bool) -> str:
+    """The key of a program for the default pipeline, or for none; empty if it is not stored.
 
     Errors:
         MisuseError: RELAXPY_CACHE is not 0, 1 or code.
     """
     surroundings = _surroundings() if disk_cache.keeps_programs() else ""
-    is_default = PassContext.current().is_default and not Op.user_changes and all(FAST_PATHS)
-    if not surroundings or not is_default or not fits_interpreter():
+    if not surroundings or not is_default():
         return ""
     if any(isinstance(func, rx.ExternFunc) for func in module.functions.values()):
         return ""
@@ -77,7 +76,14 @@ def key_of_program(module: IRModule) -> str:
     except RelaxpyError:  # an attribute without a JSON form
         return ""
     text = Container.of(table, sections).table
-    return disk_cache.key_of("program", surroundings, str(thread_count()), text)
+    kind = "program" if has_passes else "saved program"
+    return disk_cache.key_of(kind, surroundings, str(thread_count()), text)
+
+
+def is_default() -> bool:
+    """Whether nothing in this process decides how programs are compiled, and native code runs."""
+    is_usual = PassContext.current().is_default and not Op.user_changes and all(FAST_PATHS)
+    return is_usual and fits_interpreter()
 
 
 def load_program(
@@ -89,26 +95,45 @@ def load_program(
         return None
     try:
         saved = Container.of_memory(stored, "the cache")
-        table, literals = saved.content, [*_literals(module), *map(rx.Constant, saved.arrays)]
-        exports = [name for entry in table["functions"] for name in entry["exports"]]
-        library = link(saved.arrays[0].tobytes(), exports)
-        functions = {
-            entry["name"]: link_graph(
-                library,
-                entry["symbol"],
-                [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
-                None if entry["entry"] is None else StaticEntry(*entry["entry"]),
-                fallback(entry["name"]),
-                entry["written"],
-            )
-            for entry in table["functions"]
-        }
-        rows = tuple(ReportRow(*row) for row in table["rows"])
-        return StoredProgram(functions, rows, tuple(frozenset(table["private_names"])))
-    except (RelaxpyError, LookupError, AttributeError, TypeError, ValueError):
+        literals = [*_literals(module), *map(rx.Constant, saved.arrays)]
+        return linked_program(saved.content, saved.arrays[0].tobytes(), literals, fallback)
+    except NOT_A_PROGRAM:
         return None  # another program has written it
-    except (OverflowError, struct.error):
-        return None  # with numbers that do not fit
+
+
+def linked_program(
+    table: Mapping[str, Any],
+    code: bytes,
+    literals: Sequence[rx.Constant],
+    fallback: Callable[[str], Callable[..., Any]],
+) -> StoredProgram:
+    """The program of a `program_table` with its code; its functions call those of `fallback`.
+
+    Errors:
+        One of NOT_A_PROGRAM: the table is not one.
+    """
+    exports = [name for entry in table["functions"] for name in entry["exports"]]
+    library = link(code, exports)
+    functions = {
+        entry["name"]: link_graph(
+            library,
+            entry["symbol"],
+            [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
+            None if entry["entry"] is None else StaticEntry(*entry["entry"]),
+            fallback(entry["name"]),
+            entry["written"],
+        )
+        for entry in table["functions"]
+    }
+    rows = tuple(ReportRow(*row) for row in table["rows"])
+    return StoredProgram(functions, rows, tuple(frozenset(table["private_names"])))
+
+
+NOT_A_PROGRAM: Final = (
+    *(RelaxpyError, LookupError, AttributeError, TypeError, ValueError),
+    *(OverflowError, struct.error),  # numbers that do not fit
+)
+"""What is raised where a table of a program is read that is not one."""
 
 
 def store_program(
@@ -133,7 +158,18 @@ def store_program(
         source = sources.get(_place(data))
         return len(constants) + sections.add(data) if source is None else source
 
-    table = {
+    table = program_table(graphs, number, rows, private_names)
+    disk_cache.store(key, Container.of(table, sections).chunks())
+
+
+def program_table(
+    graphs: Sequence[NativeGraph],
+    number: Callable[[np.ndarray[Any, Any]], int],
+    rows: Iterable[ReportRow],
+    private_names: Iterable[str],
+) -> dict[str, Any]:
+    """The JSON form of native functions without their code; `number` has those of constants."""
+    return {
         "functions": [
             {
                 "name": graph.name,
@@ -151,7 +187,6 @@ def store_program(
         "rows": [astuple(row) for row in rows],
         "private_names": sorted(private_names),
     }
-    disk_cache.store(key, Container.of(table, sections).chunks())
 
 
 def _literals(module: IRModule) -> list[rx.Constant]:

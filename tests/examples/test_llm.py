@@ -2,9 +2,11 @@
 
 import json
 import math
+import os
 import random
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +322,23 @@ def test_scores_in_float16(options: dict[str, str], tmp_path: Path) -> None:
 # --- the engine
 
 
+class Failing(Sampling):
+    """Raises `raised` in place of the choice of a token, the first after those in `left`."""
+
+    def choose(self, scores: Any, before: Any, random: Any) -> int:
+        self.left[0] -= 1
+        if self.left[0] == 0:
+            raise self.raised
+        return super().choose(scores, before, random)
+
+
+def failing(rng: random.Random, sampling: Any) -> Any:
+    result = Failing(sampling.temperature, top_p=sampling.top_p, seed=sampling.seed)
+    kind = rng.choice([ValueError, ZeroDivisionError, KeyboardInterrupt])
+    result.__dict__.update(left=[rng.randint(1, 6)], raised=kind("no token"))
+    return result
+
+
 @pytest.mark.parametrize("number", range(max(3, COUNT // 10)))
 def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number: int) -> None:
     rng = random.Random(f"{SEED} {number}")
@@ -334,18 +353,63 @@ def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number
                 "max_tokens": rng.randint(1, 20),
                 "stop": {rng.randrange(VOCABULARY)},
             }
-            requests.append((engine.add(prompt, **options), prompt, options))
+            sampling = options["sampling"]
+            asked = failing(rng, sampling) if rng.random() < 0.3 else sampling
+            request = engine.add(prompt, **{**options, "sampling": asked})
+            requests.append((request, prompt, options))
         if requests and rng.random() < 0.05:
             chosen = rng.choice(requests)[0]
             if not chosen.done:
                 cancelled.add(chosen)
             chosen.cancel()
-        engine.step()
-    engine.run()
+        with suppress(KeyboardInterrupt):
+            engine.step()
+    while engine.waiting or engine.running:
+        with suppress(KeyboardInterrupt):
+            engine.run()
     for request, prompt, options in requests:
         (alone,) = generate(llama, [prompt], **options)
         tokens = request.tokens
-        assert tokens == (alone[: len(tokens)] if request in cancelled else alone)
+        if request.error is not None:
+            assert request.error is request.sampling.raised
+            with pytest.raises(type(request.error), match="no token"):
+                list(request)
+        is_part = request in cancelled or request.error is not None
+        assert tokens == (alone[: len(tokens)] if is_part else alone)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("odd", [[math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]])
+def test_a_request_without_a_token_to_choose_ends_alone(
+    llama: Any, temperature: float, odd: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, run = Engine(llama), llama.run
+    options = {"max_tokens": 4, "sampling": Sampling(temperature, seed=1)}
+    bad, good = (engine.add(prompt, **options) for prompt in ([1, 2], [3, 4]))
+
+    def odd_scores(cache: Any, sequences: Any, ids: Any, rows: Any) -> Any:
+        scores = np.array(run(cache, sequences, ids, rows))
+        if bad.sequence in sequences and len(bad.tokens) == 2:
+            row = list(sequences).index(bad.sequence)
+            scores[row] = np.resize(odd, VOCABULARY)
+        return scores
+
+    with monkeypatch.context() as patched:
+        patched.setattr(llama, "run", odd_scores)
+        engine.run()
+        with pytest.raises(ModelError, match="no token can be chosen: the best score is"):
+            list(bad)
+    assert [bad.tokens, good.tokens] == [
+        tokens[:length]
+        for tokens, length in zip(generate(llama, [[1, 2], [3, 4]], **options), (2, 4), strict=True)
+    ]
+
+
+def test_generate_raises_what_a_choice_raises(llama: Any) -> None:
+    sampling = Failing()
+    sampling.__dict__.update(left=[3], raised=ZeroDivisionError("no token"))
+    with pytest.raises(ZeroDivisionError, match="no token"):
+        generate(llama, [[1], [2]], sampling=sampling, max_tokens=3)
 
 
 @pytest.mark.parametrize("option", ["sequences", "tokens", "chunk", "page"])
@@ -509,16 +573,51 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
         LanguageModel.from_folder(tmp_path)
 
 
-def test_the_command_continues_token_numbers(tmp_path: Path) -> None:
+WATCHED = """
+import os, sys, runpy
+if sys.argv.pop(1) == "absent":
+    sys.modules["llvmlite"] = None
+import relaxpy
+compile = relaxpy.compile
+def watched(*args, **options):
+    compiled = compile(*args, **options)
+    print(compiled.target)
+    return compiled
+relaxpy.compile = watched
+command = sys.argv.pop(1)
+sys.path.insert(0, os.path.dirname(command))
+runpy.run_path(command, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("llvmlite", "variable", "option", "target"),
+    [
+        ("present", None, None, "native"),
+        ("present", "numpy", None, "numpy"),
+        ("present", "numpy", "native", "native"),
+        ("present", None, "numpy", "numpy"),
+        ("absent", None, None, "numpy"),
+    ],
+)
+def test_the_command_continues_token_numbers_on_each_target(
+    llvmlite: str, variable: str | None, option: str | None, target: str, tmp_path: Path
+) -> None:
     pytest.importorskip("safetensors")
     saved(tmp_path, "qwen3")
-    command = [sys.executable, str(FOLDER / "main.py"), str(tmp_path), "--tokens", "3 1 4"]
+    command = [sys.executable, "-c", WATCHED, llvmlite, str(FOLDER / "main.py"), str(tmp_path)]
+    command += ["--tokens", "3 1 4", "--max-tokens", "5"]
+    env = {name: value for name, value in os.environ.items() if name != "RELAXPY_TARGET"}
     done = subprocess.run(
-        [*command, "--max-tokens", "5"], capture_output=True, text=True, timeout=120, check=True
+        command if option is None else [*command, "--target", option],
+        env=env if variable is None else {**env, "RELAXPY_TARGET": variable},
+        **{"capture_output": True, "text": True, "timeout": 120, "check": True},
     )
-    model = LanguageModel.from_folder(tmp_path)
+    model = LanguageModel.from_folder(tmp_path, target=target)
     (wanted,) = generate(model, [[3, 1, 4]], max_tokens=5)
-    assert [int(token) for token in done.stdout.split()] == wanted
+    compiled_for, tokens = done.stdout.splitlines()
+    assert [int(token) for token in tokens.split()] == wanted
+    assert compiled_for == target
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel import row_blocks
-from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Scan, Tile, Tree
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import Call, Cast, PrimExpr
+
+_FEW_BITS = 8
+_DECODES = (
+    "NumPy decodes integers of few bits in each call, native code in the product that reads them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,8 @@ def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:
                     yield replace(entry, threads=str(row_blocks.threads()))
         case Run(statement=statement) if tree.loops:
             threads = "BLAS" if isinstance(tree.idiom, Contraction) else "1"
-            yield BlockReport(statement.name, prefix + _method(tree), reason, threads=threads)
+            why = reason or (_DECODES if _decodes(tree) else "")
+            yield BlockReport(statement.name, prefix + _method(tree), why, threads=threads)
         case Run(statement=statement) if prefix:
             yield BlockReport(statement.name, "scalar loop", reason)
         case Run(statement=statement):
@@ -58,6 +68,27 @@ def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:
             yield BlockReport(statement.name, "single element", why)
         case _:
             pass
+
+
+def _decodes(run: Run) -> bool:
+    """Whether a run computes floats from integers of few bits and from their scales."""
+    if run.store is None or not run.store.value.dtype.is_float:
+        return False
+    value = run.store.value
+    integers = [c.value for c in occurrences(value, Cast) if c.dtype.is_float]
+    has_scale = any(load.buffer.dtype.is_float for load in loads(value))
+    return has_scale and any(map(_has_few_bits, integers))
+
+
+def _has_few_bits(value: PrimExpr) -> bool:
+    """Whether a value is one of several integers in an element of memory, or one of 8 bits."""
+    match value:
+        case BufferLoad():
+            return value.dtype.is_int and value.dtype.bits <= _FEW_BITS
+        case Call(op=Op(name="tir.bitwise_and"), args=(Call(op=Op(name="tir.shift_right")), _)):
+            return True
+        case _:
+            return False
 
 
 def _method(run: Run) -> str:

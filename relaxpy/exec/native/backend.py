@@ -15,7 +15,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, plan_kernel
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
+from relaxpy.exec.kernel.plan.tree import Contraction, Run, runs
 from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.calls.copies import WithCopies
 from relaxpy.exec.native.calls.entry import Array, emit_entry, empty_builtin, entry_name
@@ -32,7 +32,7 @@ from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
-from relaxpy.exec.native.trees.flat import with_flat_axes
+from relaxpy.exec.native.trees.flat import decoded_again, with_flat_axes
 from relaxpy.exec.native.trees.lanes import with_best_order
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, program_of
@@ -78,17 +78,23 @@ class NativeBackend:
         """The kernel of `func`, as for NumPy, with a report of how it runs."""
         kernel = plan_kernel(func, name, unchecked_name, functions)
         try:
-            plan, written = self._claim(kernel)
+            program, written = self._claim(kernel)
         except RefusedError as error:
             reason = f"not native: {error}"
         except RecursionError:
             reason = "not native: an expression nests too deeply"
         else:
             threads = self._threads(name, written)
-            changes = {"reason": "", "backend": "native", "threads": threads}
+            trees = program.plan.trees
             kernel.report = tuple(
-                replace(row, method=f"native, {row.method}", **changes)
-                for row in report_of(plan.trees)
+                replace(
+                    row,
+                    method=f"native, {row.method}",
+                    reason=_reason(run, program),
+                    backend="native",
+                    threads=threads,
+                )
+                for row, run in zip(report_of(trees), runs(trees), strict=True)
             )
             kernel.is_native = True
             return kernel
@@ -101,8 +107,10 @@ class NativeBackend:
         is_parallel = any(function.startswith(tasks) for function in functions)
         return str(native_threads()) if is_parallel else "1"
 
-    def _claim(self, kernel: Kernel) -> tuple[Plan, Sequence[str]]:
-        """Emit the native form of a kernel; its plan, and the names of its functions.
+    def _claim(self, kernel: Kernel) -> tuple[KernelProgram, Sequence[str]]:
+        """Emit the native form of a kernel; its program, and the names of its functions.
+
+        The program is the one before its loops are joined, which has the statements of the text.
 
         Errors:
             RefusedError: it has none.
@@ -114,9 +122,9 @@ class NativeBackend:
             raise RefusedError("it calls functions")
         if plan.views or plan.nest.pointers or plan.nest.constants:
             raise RefusedError("it has views of memory, pointers or constants")
-        program = program_of(plan)
-        check_price(program)
-        program = rewritten(program)
+        original = program_of(plan)
+        check_price(original)
+        program = rewritten(original)
         signature = signature_of(program)
         symbol = f"kernel{len(self.claimed)}"
         before, reported = self.module.copy(), len(self.failures.entries)
@@ -135,7 +143,7 @@ class NativeBackend:
         self._ahead.add(self.module, written)
         for function in written:
             self.module.functions[function].close()
-        return program.plan, written
+        return original, written
 
     def link(self, namespace: dict[str, Any]) -> str:
         """Replace the claimed kernels in the names of a text by native code.
@@ -243,12 +251,39 @@ def check_price(program: KernelProgram) -> None:
             continue
         if product_of(with_best_order(run)) or repeated_loads(run, program.plan):
             continue
+        if _is_remainder(run, program):
+            continue
         depth = math.prod((axis.extent for axis in run.over), start=as_poly(1))
         if depth.constant is not None and depth.constant <= _SHORT_SUM:
             continue
         count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
         if count.constant is None or count.constant > _SMALL_PRODUCT:
             raise RefusedError("a product of matrices runs on BLAS")
+
+
+def _is_remainder(run: Run, program: KernelProgram) -> bool:
+    """Whether a product has the weights of a last group of packed ones that is not whole.
+
+    These are few, and the others are the sum that it adds to.
+    """
+    sum_ = run.accumulation
+    return sum_ is not None and any(
+        other is not run
+        and other.accumulation is not None
+        and other.accumulation.target is sum_.target
+        and repeated_loads(other, program.plan) is not None
+        for other in runs(program.plan.trees)
+    )
+
+
+def _reason(run: Run, program: KernelProgram) -> str:
+    """Why a native run takes longer than others of its kind, if it does."""
+    if axes := decoded_again(run, program):
+        names = ", ".join(axis.var.name for axis in axes)
+        return f"weights are decoded again in each iteration of {names}"
+    if repeated_loads(run, program.plan) is None and _is_remainder(run, program):
+        return "the weights of a last group that is not whole are decoded for each row"
+    return ""
 
 
 def check_length(functions: Iterable[Function]) -> None:

@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 
 import relaxpy
 from relaxpy import DataType, IRModule, te, tir
+from relaxpy.exec.native.loops import run_loops
+from relaxpy.exec.native.trees import strategy
+from relaxpy.exec.native.trees.product import Product
+from relaxpy.exec.native.trees.repeated import RepeatedLoads
 from tests.exec.kernel.written import native
 from tests.ir.relax.texts import DTYPES
 
@@ -258,3 +262,42 @@ def test_weights_are_rounded_to_their_datatype_before_the_products(
         run(x, words, scale, found)
         exact = 2 + x.astype("float64") @ weights.T.astype("float64")
         np.testing.assert_allclose(found, exact, rtol=0, atol=4e-7 * np.abs(exact).max())
+
+
+def test_each_of_several_matrices_of_packed_weights_is_decoded_for_all_its_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The proof that loads are inside needs the bounds of the loops around a task, too."""
+    chosen: list[object] = []
+
+    def strategy_of(*args: Any) -> object:
+        chosen.append(strategy.strategy_of(*args))
+        return chosen[-1]
+
+    monkeypatch.setattr(run_loops, "strategy_of", strategy_of)
+    run = native("""
+def main(
+    X: f32[e, n, 96],
+    Q: u32[e, 200, 12],
+    S: f32[e, 200, 3],
+    O: f32[e, n, 200],
+):
+    for h, i, j, k in SSSR(e, n, 200, 96):
+        with T.init(): O[vh, vi, vj] = T.float32(2)
+        shift = T.Cast("uint32", vk % 8 * 4)
+        number = T.bitwise_and(T.shift_right(Q[vh, vj, vk // 8], shift), T.uint32(15))
+        weight = T.Cast("float32", number) * S[vh, vj, vk // 32]
+        O[vh, vi, vj] = O[vh, vi, vj] + X[vh, vi, vk] * weight
+""")
+    assert any(isinstance(x, RepeatedLoads) for x in chosen)
+    assert all(isinstance(x, (RepeatedLoads, Product)) for x in chosen)
+    rng = np.random.default_rng(0)
+    for experts, rows in ((1, 1), (3, 2), (2, 17), (0, 4)):
+        integers = rng.integers(0, 16, (experts, 200, 96))
+        scale = np.ldexp(1.0, rng.integers(-2, 2, (experts, 200, 3))).astype("float32")
+        words = packed(integers.reshape(-1, 96), 4, "uint32").reshape(experts, 200, 12)
+        x = rng.integers(-2, 3, (experts, rows, 96)).astype("float32")
+        found = np.empty((experts, rows, 200), "float32")
+        run(x, words, scale, found)
+        weights = integers * np.repeat(scale.astype("float64"), 32, 2)
+        np.testing.assert_array_equal(found, 2 + x @ weights.transpose(0, 2, 1))

@@ -15,6 +15,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.exec import compile as module_of_compile
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.machine_code import objects
@@ -144,6 +145,8 @@ def entry(native: dict[str, Any], number: object) -> None:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
+        (lambda n: n["program"].clear(), "its table of functions has no 'functions'"),
+        (lambda n: n["program"].update(functions=[]), "its table of functions has no 'main'"),
         (lambda n: entry(n, -1), "there is no section -1"),
         (lambda n: entry(n, 100), "there is no section 100"),
         (lambda n: entry(n, True), "there is no section True"),
@@ -161,6 +164,23 @@ def test_damaged_code_is_an_error_where_it_is_requested(
         relaxpy.load_executable(path, native_code=True)
     assert "load it without `native_code=True`" in str(error.value)
     relaxpy.load_executable(path)["main"](*ARGS)
+
+
+def test_code_for_another_interface_is_linked_piece_by_piece(
+    path: Path, generated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs of another version are lowered, and use those objects that they would compile to."""
+    lowered: list[object] = []
+    lower = module_of_compile.lower_module
+    monkeypatch.setattr(
+        module_of_compile, "lower_module", lambda *args: lowered.append(args) or lower(*args)
+    )
+    relaxpy.load_executable(path, native_code=True)["main"](*ARGS)
+    assert not lowered
+    change(path, lambda native: native.update(interface="another"))
+    relaxpy.load_executable(path, native_code=True)["main"](*ARGS)
+    assert len(lowered) == 1
+    assert not generated
 
 
 def test_a_file_without_code_says_so(tmp_path: Path) -> None:

@@ -59,9 +59,28 @@ def message(executable: relaxpy.Executable, *args: object) -> str:
     return str(caught.value)
 
 
-def test_a_program_from_the_disk_is_what_it_was(lowered: list[str]) -> None:
-    first, second = compiled(), compiled()
-    assert len(lowered) == 1
+WAYS = ["compiled", "with its code", "loaded"]
+"""How a program starts without being lowered: from the cache, or a file with its code or not."""
+
+
+def lowered_and_not(way: str, folder: Path) -> tuple[relaxpy.Executable, relaxpy.Executable]:
+    """An executable, and one that starts in such a way; files have no positions in the text."""
+    first = compiled()
+    if way == "compiled":
+        return first, compiled()
+    first.save(folder / "model.rxp")
+    loaded = relaxpy.load_executable(folder / "model.rxp")
+    has_code = way == "with its code"
+    return loaded, relaxpy.load_executable(folder / "model.rxp", native_code=has_code)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_program_from_the_disk_is_what_it_was(
+    way: str, lowered: list[str], tmp_path: Path
+) -> None:
+    first, second = lowered_and_not(way, tmp_path)
+    count = 1 if way == "compiled" else 2
+    assert len(lowered) == count
     assert list(first) == list(second)
     for one, same in zip(first["main"](X, W), second["main"](X, W), strict=True):
         np.testing.assert_array_equal(one, same)
@@ -69,12 +88,12 @@ def test_a_program_from_the_disk_is_what_it_was(lowered: list[str]) -> None:
     assert repr(first) == repr(second)
     assert first.report() == second.report()
     assert str(first["main"].signature) == str(second["main"].signature)
-    assert len(lowered) == 1
+    assert len(lowered) == count
     # The rest is compiled when it is needed.
     assert first.source == second.source
     assert first.as_text() == second.as_text()
     assert first.stats() == second.stats()
-    assert len(lowered) == 2
+    assert len(lowered) == count + 1
     name = first.report().rows[0].kernel
     assert first.kernel_source(name, "llvm") == second.kernel_source(name, "llvm")
     assert {row.name for row in second.profile(X, W, function="main")} == {
@@ -82,9 +101,12 @@ def test_a_program_from_the_disk_is_what_it_was(lowered: list[str]) -> None:
     }
 
 
-def test_what_native_code_refuses_runs_as_the_text_says(lowered: list[str]) -> None:
-    first, second = compiled(), compiled()
-    assert len(lowered) == 1
+@pytest.mark.parametrize("way", WAYS)
+def test_what_native_code_refuses_runs_as_the_text_says(
+    way: str, lowered: list[str], tmp_path: Path
+) -> None:
+    first, second = lowered_and_not(way, tmp_path)
+    assert len(lowered) == (1 if way == "compiled" else 2)
     for wrong in ((X, W[:4]), (X.astype("float64"), W), (X,), (X[:, :4], W)):
         assert message(first, *wrong) == message(second, *wrong)
     strided = np.asfortranarray(X)

@@ -59,7 +59,9 @@ class RunLoops(Loops):
             self._run(run)
 
     def _run(self, run: Run) -> None:
-        context = Context(self.proofs, self._has_whole_rows, self._with_all_columns)
+        context = Context(
+            self.proofs, self._has_whole_rows, self._with_all_columns, self.frame.axes
+        )
         match strategy_of(run, self.program, context):
             case Transpose() as transpose:
                 rest = tuple(a for a in run.axes if a not in (transpose.along, transpose.across))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,17 +23,26 @@ from relaxpy.exec.native.machine_code.processor import processor
 class LoadedCode:
     """The machine code of a file, which is used as long as its objects are kept.
 
-    `problem` is the reason why it is not used.
+    `problem` is the reason why it is not used. If all functions of the program are native,
+    `library` is the code of them, and `program` the table of `saved_code`.
     """
 
     objects: Sequence[TrustedObject] = ()
     problem: str = ""
+    library: bytes = b""
+    program: Mapping[str, Any] | None = None
 
 
 def saved_code(
-    objects: Mapping[str, bytes], store: Callable[[np.ndarray[Any, Any]], int]
+    objects: Mapping[str, bytes],
+    store: Callable[[np.ndarray[Any, Any]], int],
+    library: bytes = b"",
+    program: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
-    """The JSON form of objects, which `store` numbers; None if no process could load them."""
+    """The JSON form of objects, which `store` numbers; None if no process could load them.
+
+    The code of a `library`, which some of them are, belongs to a table of a `program`.
+    """
     if not objects or not processor() or not all(map(is_loadable, objects.values())):
         return None
     machine = host()
@@ -37,7 +50,34 @@ def saved_code(
         "processor": processor(),
         "machine": [machine.triple, machine.cpu, machine.features],
         "objects": {key: store(np.frombuffer(code, np.uint8)) for key, code in objects.items()},
+        "library": _parts(library, objects),
+        "interface": interface(),
+        "program": program,
     }
+
+
+def _parts(library: bytes, objects: Mapping[str, bytes]) -> list[str]:
+    """The keys of the objects that a library consists of, in order."""
+    keys: list[str] = []
+    start = 0
+    while start < len(library):
+        keys.append(next(k for k, code in objects.items() if library.startswith(code, start)))
+        start += len(objects[keys[-1]])
+    return keys
+
+
+@cache
+def interface() -> str:
+    """What code and the process that links it have to agree on; empty where it is not known.
+
+    That are the objects of Python and of NumPy, and the tables and the pool of this version.
+    """
+    native = Path(__file__).parents[1]
+    state = hashlib.sha256(f"{sys.version} {np.__version__}".encode())
+    paths = sorted([*native.rglob("*.py"), *native.with_name("graph").glob("*.py")])
+    for path in paths:
+        state.update(path.read_bytes())
+    return state.hexdigest() if paths else ""
 
 
 def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
@@ -56,23 +96,30 @@ def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
         }:
             codes = {key: _code(number, arrays, source) for key, number in stored.items()}
         case _:
-            raise _damaged(source, "it is not of the form that Executable.save writes")
+            raise damaged_code(source, "it is not of the form that Executable.save writes")
     if words != processor():
         return LoadedCode(problem="the machine code of the file is for another processor")
     describe_host(triple, cpu, features)
-    return LoadedCode([trust(key, code) for key, code in codes.items()])
+    objects = [trust(key, code) for key, code in codes.items()]
+    match saved:
+        case {"library": list() as keys, "interface": str() as own, "program": dict() as program}:
+            if own and own == interface() and all(key in codes for key in keys):
+                library = b"".join(codes[key] for key in keys)
+                return LoadedCode(objects, library=library, program=program)
+    return LoadedCode(objects)
 
 
 def _code(number: object, arrays: Sequence[Any], source: str) -> bytes:
     if type(number) is not int or not 0 <= number < len(arrays):
-        raise _damaged(source, f"there is no section {number!r:.60}")
+        raise damaged_code(source, f"there is no section {number!r:.60}")
     code: bytes = arrays[number].tobytes()
     if not is_loadable(code):
-        raise _damaged(source, "an object is not a relocatable one of ELF for x86-64")
+        raise damaged_code(source, "an object is not a relocatable one of ELF for x86-64")
     return code
 
 
-def _damaged(source: str, problem: str) -> MisuseError:
+def damaged_code(source: str, problem: str) -> MisuseError:
+    """The error that the machine code of a file, which messages call `source`, is damaged."""
     return MisuseError(
         f"the machine code in {source} is damaged: {problem}",
         hint="load it without `native_code=True`, which compiles it again",

@@ -1,8 +1,12 @@
-"""Loop coalescing: neighbouring axes of elementwise runs become one, whose vectors are full."""
+"""Loop coalescing: neighbouring axes of a run become one.
+
+Vectors of elementwise runs are then full, and all rows of a product with packed weights have each
+decoded weight in common.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from relaxpy.dataclass import replace
@@ -10,6 +14,8 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
+from relaxpy.exec.native.trees.repeated import RepeatedLoads
+from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.fork_lock import late_property
@@ -31,7 +37,7 @@ def with_flat_axes(program: KernelProgram) -> KernelProgram:
     shared, elided = dict(program.plan.shared), set(program.elided)
     for number, tree in enumerate(trees):
         run = _alone(tree, program)
-        while run is not None and (joiner := _joiner(run)) is not None:
+        for joiner in () if run is None else _joiners(run, program):
             trees[number] = run = joiner.run
             for old, new in joiner.buffers.items():
                 if old in elided:
@@ -51,6 +57,22 @@ def with_flat_axes(program: KernelProgram) -> KernelProgram:
     )
 
 
+def decoded_again(run: Run, program: KernelProgram) -> tuple[Axis, ...]:
+    """The axes in each of whose iterations a product with packed weights decodes the same ones.
+
+    The run is one of a plan.
+    """
+    run = replace(run, independent=program.plan.independent(run, ()))
+    for joiner in _joiners(run, program) if _decodes(run, program) else ():
+        run = joiner.run
+    match strategy_of(run, program):
+        case RepeatedLoads(rows=rows, columns=columns, decoded=decoded):
+            others = (axis for axis in run.axes if axis is not rows and axis is not columns)
+            return tuple(axis for axis in others if not mentions(decoded, {axis.var}))
+        case _:
+            return ()
+
+
 def _alone(tree: Tree, program: KernelProgram) -> Run | None:
     """The run that is all of a tree; blocks of rows are of no use to one without memory."""
     if isinstance(tree, Tile) and not program.elided.issuperset(tree.local):
@@ -68,12 +90,22 @@ def _start_at_0(*axes: Axis) -> bool:
     return all(as_poly(axis.start).same(0) for axis in axes)
 
 
-def _joiner(run: Run) -> _Joiner | None:
-    """What joins two neighbouring axes of a run, inner ones first; None if none can be joined."""
-    if not _is_plain(run):
-        return None
-    joiners = (_joiner_of(run, *pair) for pair in pairwise(run.axes[::-1]))
-    return next(filter(None, joiners), None)
+def _decodes(run: Run, program: KernelProgram) -> bool:
+    """Whether a run is a product with packed weights, whose rows only have loops in any order."""
+    if not run.over or not _is_plain(replace(run, over=())):
+        return False
+    return isinstance(strategy_of(run, program), RepeatedLoads)
+
+
+def _joiners(run: Run, program: KernelProgram) -> Iterator[_Joiner]:
+    """What joins two neighbouring axes of a run, inner ones first, and then two of its result."""
+    if not (_is_plain(run) or _decodes(run, program)):
+        return
+    pairs = (_joiner_of(run, *pair) for pair in pairwise(run.axes[::-1]))
+    joiner = next(filter(None, pairs), None)
+    if joiner is not None:
+        yield joiner
+        yield from _joiners(joiner.run, program)
 
 
 def _joiner_of(run: Run, inner: Axis, outer: Axis) -> _Joiner | None:

@@ -154,12 +154,16 @@ class RepeatedLoads:
 
 
 def repeated_loads(
-    run: Run, plan: Plan, whole: Mapping[PrimExpr, Axis] | None = None
+    run: Run,
+    plan: Plan,
+    whole: Mapping[PrimExpr, Axis] | None = None,
+    enclosing: Sequence[Axis] = (),
 ) -> RepeatedLoads | None:
     """A run as such a sum of floats, or None.
 
     Its innermost loop is too short for vectors, or several rows decode the same integers of 8 bits.
-    `whole` are the axes of which others are blocks, by the start of these.
+    `whole` are the axes of which others are blocks, by the start of these, and the run is in the
+    loops `enclosing`.
     """
     if len(run.statements) != 1 or run.is_scalar or run.after:
         return None
@@ -168,7 +172,8 @@ def repeated_loads(
         return None
     if str(member.target.dtype) != "float32" or str(member.value.dtype) != "float32":
         return None
-    bounds = [axis if whole is None else whole.get(axis.start, axis) for axis in run.loops]
+    own = [axis if whole is None else whole.get(axis.start, axis) for axis in run.loops]
+    bounds = (*enclosing, *own)
     for load in dict.fromkeys(loads(member.value)):
         is_inside = not unproved(load.buffer, load.indices, bounds, plan.shape_vars)
         if not is_inside or plan.root(load.buffer) is plan.root(member.target):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
 
@@ -89,11 +89,13 @@ class Context:
         whole: the axes of which others are blocks, by the start of these.
         has_whole_rows: whether the strides of a buffer are those declared, also in a block of rows.
         with_all_columns: a run over the columns that a mask shows as one over all of them.
+        enclosing: the axes of the loops that a run is in.
     """
 
     whole: Mapping[PrimExpr, Axis] = field(default_factory=dict)
     has_whole_rows: Callable[[Buffer], bool] = lambda _: True
     with_all_columns: Callable[[Run], Run] = lambda run: run
+    enclosing: Sequence[Axis] = ()
 
 
 def strategy_of(run: Run, program: KernelProgram, context: Context | None = None) -> Strategy:
@@ -110,7 +112,7 @@ def strategy_of(run: Run, program: KernelProgram, context: Context | None = None
     product = product_of(context.with_all_columns(run))
     if product is not None and all(context.has_whole_rows(o.buffer) for o in product.operands):
         return product
-    repeated = repeated_loads(run, program.plan, context.whole)
+    repeated = repeated_loads(run, program.plan, context.whole, context.enclosing)
     if repeated is not None and all(context.has_whole_rows(x.buffer) for x in repeated.offsets):
         return repeated
     along = lane_axis(run, context.whole)

@@ -1,6 +1,7 @@
 """Weights in few bits: their definition, layers of models, and the pass QuantizeWeights."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -253,6 +254,64 @@ def test_programs_multiply_by_the_weights_of_the_definition(name: str, target: s
     np.testing.assert_array_equal(found[3], weights[2][ids])
 
 
+LEADING: tuple[tuple[int | str, ...], ...] = (
+    (),
+    (3,),
+    ("n",),
+    (2, 5),
+    ("b", "s"),
+    (2, "s"),
+    ("b", 5),
+    (2, 3, 4),
+    ("b", "s", "t"),
+    (2, "s", 4),
+    (1, "s", 1),
+)
+"""The leading dimensions of activations, which have from one to four."""
+SIZES = {"n": (1, 3, 12), "b": (1, 2, 13), "s": (1, 11, 0), "t": (1, 3, 2)}
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", ["native", "numpy"])
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("dims", LEADING, ids=str)
+@pytest.mark.parametrize("name", QUANTIZATIONS)
+def test_rows_of_any_leading_dimensions_have_decoded_weights_in_common(
+    name: str, dims: tuple[int | str, ...], is_whole: bool, target: str
+) -> None:
+    quantization = QUANTIZATIONS[name]
+    group = quantization.group or 32
+    size, columns = 3 * group if is_whole else 9 * group + 26, 70
+    main = from_source(f"""
+        @R.function
+        def main(
+            x: R.Tensor({(*dims, size)}, "float32"), w: R.Tensor(({size}, {columns}), "float32")
+        ):
+            with R.dataflow():
+                y = R.matmul(x, w)
+                R.output(y)
+            return y
+    """)
+    mod = IRModule({"main": main})
+    step = QuantizeWeights(name, params=["w"])
+    weight = exact_weights(quantization, (columns, size), size)
+    stored = step.pack(mod, {"w": weight.T}).values()
+    ex = relaxpy.compile(step(mod), target=target)
+    rng = np.random.default_rng(size)
+    for place in range(3):
+        shape = [SIZES[n][place] if isinstance(n, str) else n for n in dims]
+        x = rng.integers(-3, 4, (*shape, size)).astype("float32")
+        wanted = product(quantization, x, weight).astype("float32")
+        np.testing.assert_array_equal(ex["main"](x, *stored), wanted)
+    if target == "native":
+        assert {row.backend for row in ex.report()} == {"native"}
+        assert not any("decoded again" in row.reason for row in ex.report())
+        for kernel in {row.kernel for row in ex.report() if "over k, k" in row.method}:
+            # The loops of the product, those of tasks included: over rows, and over columns.
+            loops, _ = ex.kernel_source(kernel, "tree").split("over k", 1)
+            assert len(set(re.findall(r"\b(i\d) <", loops))) <= 2
+
+
 @pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -339,6 +398,37 @@ def test_parameters_of_called_functions_stay() -> None:
         return y
     """)
     assert_structural_equal(QuantizeWeights(params=["w"])(mod), mod)
+
+
+def reasons(value: str, target: str, size: int = 64) -> list[str]:
+    """Why the kernels of a product of `x`, (b, s, size), with 4-bit weights take longer."""
+    mod = IRModule(
+        {
+            "main": from_source(f"""
+                @R.function
+                def main(
+                    x: R.Tensor(("b", "s", {size}), "float32"),
+                    w: R.Tensor(({size}, 70), "float32"),
+                ):
+                    with R.dataflow():
+                        y = {value}
+                        R.output(y)
+                    return y
+            """)
+        }
+    )
+    ex = relaxpy.compile(QuantizeWeights(params=["w"])(mod), target=target)
+    return [row.reason for row in ex.report() if row.reason]
+
+
+def test_the_report_says_where_weights_are_decoded_more_than_once() -> None:
+    assert reasons("R.matmul(x, w)", "native") == []
+    turned = "R.matmul(R.permute_dims(x, (1, 0, 2)), w)"
+    assert reasons(turned, "native") == ["weights are decoded again in each iteration of i0"]
+    [rest] = reasons("R.matmul(x, w)", "native", 9 * 32 + 26)
+    assert rest == "the weights of a last group that is not whole are decoded for each row"
+    [numpy] = reasons("R.matmul(x, w)", "numpy")
+    assert numpy.startswith("NumPy decodes integers of few bits in each call")
 
 
 @pytest.mark.parametrize("name", ["q3f32_1", "q4f16_1", "q8f32_1", "int8f32"])
