@@ -30,6 +30,8 @@ UNSIGNED = ("uint8", "uint8", "uint16", "uint32", "uint64")
 INTEGERS = SIGNED + UNSIGNED
 NUMBERS = FLOATS * 2 + INTEGERS
 ANY = (*NUMBERS, "bool", "bool")
+#: Integers of less than a byte, and from where up to where they are.
+NARROW = {"int4": (-8, 8), "uint4": (0, 16), "int2": (-2, 2), "uint2": (0, 4)}
 #: How large numbers may be that other nodes compute with.
 _CALM = 64
 _STYLES = ("t{}", "block.{}/out:0", "{}", "/layers/{}/Übergang", "class {}")
@@ -258,6 +260,8 @@ class Draw:
         rng = np.random.default_rng(self.rng.randrange(1 << 30))
         if dtype == "bool":
             return np.asarray(rng.integers(0, 2, shape).astype(bool))
+        if dtype in NARROW:
+            return np.asarray(rng.integers(*NARROW[dtype], shape).astype(dtype))
         if dtype.startswith("u"):
             return np.asarray(rng.integers(0, 6, shape).astype(dtype))
         if "float" not in dtype:

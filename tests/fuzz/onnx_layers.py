@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 
 from tests.fuzz.onnx_draw import Draw, Value, step
 
@@ -170,21 +171,58 @@ def _recurrent(d: Draw, op: str) -> None:
     d.node(op, operands, outputs, rounds=True, hidden_size=hidden, **attributes)
 
 
+#: Types of quantised numbers, and the opset from which on they are.
+_QUANTIZED = {
+    **dict.fromkeys(("uint8", "int8"), 10),
+    **dict.fromkeys(("uint16", "int16", "uint4", "int4"), 21),
+    **dict.fromkeys(("uint2", "int2"), 25),
+}
+
+
 @step("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 def _quantized(d: Draw, op: str) -> None:
-    to = d.rng.choice(("uint8", "int8"))
+    to = d.rng.choice([kind for kind, since in _QUANTIZED.items() if since <= max(d.opset, 10)])
     if op == "DynamicQuantizeLinear":
         x = d.tensor(("float32",), 1, exact=True, fits=lambda v: v.array.size > 0)
         d.node(op, [x], 3, rounds=True)
         return
     x = d.tensor(("float32",) if op == "QuantizeLinear" else (to,), 1, exact=True)
     axis = d.axis(len(x.shape))
-    per_axis = d.opset >= 13 and d.chance()
-    shape = (x.shape[axis],) if per_axis else ()
+    shape: tuple[int, ...] = ()
+    attributes: dict[str, Any] = {}
+    if d.opset >= 13 and d.chance():
+        shape, attributes = (x.shape[axis],), {"axis": axis}
+        if d.opset >= 21 and d.chance():
+            block = d.rng.choice((1, 2, 3))
+            attributes["block_size"] = block
+            blocks = list(x.shape)
+            blocks[axis] = -(-blocks[axis] // block)
+            shape = tuple(blocks)
     rng = np.random.default_rng(d.rng.randrange(1 << 30))
-    scale = d.new(np.asarray(rng.choice([0.25, 0.5, 1.0], shape).astype("float32")))
-    zero = d.new(d.array(shape, to)) if d.chance(0.7) or op == "DequantizeLinear" else None
-    d.node(op, [x, scale, zero], **({"axis": axis} if per_axis else {}))
+    # The smaller scales make integers of a few bits saturate.
+    scale = d.new(np.asarray(rng.choice([0.0625, 0.25, 0.5, 1.0], shape).astype("float32")))
+    zero = None
+    if to not in ("uint8", "int8") or op == "DequantizeLinear" or d.chance(0.7):
+        zero = d.new(d.array(shape, to))
+        if "int4" in to or "int2" in to:
+            zero = _moved(d, zero)
+    (y,) = d.node(op, [x, scale, zero], **attributes)
+    if op == "QuantizeLinear" and d.chance():
+        d.node("DequantizeLinear", [y, scale, zero], **attributes)
+
+
+def _moved(d: Draw, zero: Value) -> Value:
+    """The zero points as they are, or as the results of nodes that move them."""
+    match d.rng.randrange(4):
+        case 0:
+            return d.node("Identity", [zero])[0]
+        case 1:
+            return d.node("Reshape", [zero, d.known(zero.shape)])[0]
+        case 2:
+            (wide,) = d.node("Cast", [zero], to=int(onnx.TensorProto.INT32))
+            return d.node("CastLike", [wide, zero])[0]
+        case _:
+            return zero
 
 
 @step("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv")

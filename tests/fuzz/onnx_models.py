@@ -8,6 +8,8 @@ What is varied, each by itself:
   12 nodes, in any order, with an operand twice or different ones;
 - optional operands and outputs, present or absent; attributes at their defaults or not;
 - ranks 0 to 6, sizes 0 and 1, axes counted from the end, datatypes;
+- quantised integers of 16 to 2 bits, also saturated, for a tensor, an axis or blocks; their zero
+  points are given, or moved and cast on the way;
 - shapes, axes, pads and bounds of slices: constant, given when the program runs, or computed from
   shapes of other tensors by `Shape`, `Gather`, `Mul` and `Concat`;
 - sizes of inputs: numbers, named, or not stated; then the executable runs for other sizes as well;
@@ -42,6 +44,7 @@ from tests.fuzz import (
     onnx_steps as onnx_steps,
 )
 from tests.fuzz.onnx_draw import (
+    NARROW,
     Array,
     Content,
     Draw,
@@ -191,9 +194,16 @@ def _resized(model: Model, sizes: Mapping[str, list[Any]]) -> dict[str, Array] |
     return feed
 
 
+def _in_bytes(array: Array) -> Array:
+    """The array; integers of less than a byte are in bytes."""
+    name = array.dtype.name
+    return array.astype("uint8" if name[0] == "u" else "int8") if name in NARROW else array
+
+
 def _agree(found: Any, expected: Content, what: str) -> None:
     found = np.asarray(found)
     assert not isinstance(expected, list)
+    expected = _in_bytes(expected)
     assert found.dtype == expected.dtype, f"{what}: {found.dtype} instead of {expected.dtype}"
     assert found.shape == expected.shape, f"{what}: {found.shape} instead of {expected.shape}"
     if expected.dtype.kind != "f":
@@ -216,7 +226,7 @@ def run(case: Case, targets: Sequence[str] = TARGETS) -> None:
     for target in targets:
         main = relaxpy.compile(mod, target)["main"]
         for k, (feed, expected) in enumerate(case.runs):
-            found = main(*feed.values())
+            found = main(*map(_in_bytes, feed.values()))
             results = found if isinstance(found, tuple) else (found,)
             for name, a, b in zip(case.proto.graph.output, results, expected, strict=True):
                 _agree(a, b, f"{name.name} of run {k} by {target}")

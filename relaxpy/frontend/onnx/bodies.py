@@ -124,6 +124,21 @@ def require_positions(node: Node, operands: Sequence[Value], version: int) -> No
             raise UnsupportedError(f"operand {parameter.name} is {dtype}, expected {names}")
 
 
+def types_of_results(node: Node, count: int, version: int) -> Sequence[int | None]:
+    """For each result the first of `count` operands that has its type, if one has."""
+    schema = _schema(node, version) or _schema(node, _NEWEST)
+    if schema is None:
+        return []
+    variables = [
+        parameter.type_str if parameter.is_homogeneous else None
+        for parameter in (*schema.inputs, *schema.inputs[-1:] * count)
+    ][:count]
+    return [
+        variables.index(result.type_str) if result.type_str in variables else None
+        for result in schema.outputs
+    ]
+
+
 def _kind(number: int) -> str:
     return str(onnx.AttributeProto.AttributeType.Name(number))
 

@@ -15,6 +15,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import StructInfoError
 from relaxpy.exec.runtime.vm_builtins import CHECK, outside
 from relaxpy.frontend.onnx.registry import Value
+from relaxpy.frontend.onnx.view import NARROW, Graph, Node, code_of
 from relaxpy.frontend.shared.contents import (
     LIMIT,
     Contents,
@@ -62,7 +63,6 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.frontend.onnx.importer import Importer
-    from relaxpy.frontend.onnx.view import Graph, Node
 
 
 _NO_EXPRESSION = "its value depends on sizes in a way that has no expression"
@@ -125,6 +125,18 @@ class Context:
             cast = self.builder.match_cast(var, tensor_of(sizes, str(info.dtype)), name)
             assert cast is not None
             return cast
+        return var
+
+    def element_type(self, value: Expr) -> int:
+        """The element type of ONNX of a tensor, which its datatype does not tell below a byte."""
+        return self.importer.narrow.get(value, code_of(dtype_of(value)))
+
+    def of_element_type(self, expr: Expr, code: int | None) -> Expr:
+        """The tensor, with elements of this type of ONNX, which is that of its datatype."""
+        if code not in NARROW:
+            return expr
+        var = self.emit(expr)
+        self.importer.narrow[var] = code
         return var
 
     def match(self, expr: Expr, sizes: Sequence[Size], dtype: str, name: str = "") -> Var:

@@ -86,18 +86,21 @@ def branches(
     return _either(cx, test, [_closed_way(cx, way) for way in ways], ways if rest_differs else None)
 
 
-_Way = tuple[SeqExpr, list[StructInfo]]
+#: A way, and the struct info and the element type of ONNX of each of its values.
+_Way = tuple[SeqExpr, list[tuple[StructInfo, int | None]]]
 
 
 def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
-    """One way as a sequence of its own, and the struct infos of its values."""
+    """One way as a sequence of its own, and what its values are."""
     with scope(cx):
         values = way()
         if any(value is None for value in values):
             raise UnsupportedError("one of its branches has no value for an output")
-        exprs = [cx.builder.normalize(cx.tensor(value)) for value in values]
+        tensors = [cx.tensor(value) for value in values]
+        exprs = [cx.builder.normalize(tensor) for tensor in tensors]
         infos = [cx.builder.struct_info_of(expr) for expr in exprs]
-        return closed_scope(cx, exprs), infos
+        codes = map(cx.importer.narrow.get, tensors)
+        return closed_scope(cx, exprs), list(zip(infos, codes, strict=True))
 
 
 def _either(
@@ -108,7 +111,7 @@ def _either(
 ) -> list[Value]:
     """The values of one of two ways; if their ranks differ, `ways` are to go on."""
     (then, first), (otherwise, second) = found
-    merged = [_merged(cx, a, b) for a, b in zip(first, second, strict=True)]
+    merged = [_merged(cx, *a, *b) for a, b in zip(first, second, strict=True)]
     if ways and any(shape is not None and shape.sizes is None for shape in merged):
         raise RanksDifferError(cx, test, ways)
     result = cx.builder.emit(If(test, then, otherwise))
@@ -169,6 +172,8 @@ class Shape:
 
     dtype: str
     sizes: tuple[Size | None, ...] | None
+    #: The element type of ONNX where it has less than a byte.
+    code: int | None = None
 
     def info(self, cx: Context, *, fresh: bool) -> StructInfo:
         """The struct info; with `fresh`, sizes that are not known are new variables."""
@@ -184,18 +189,17 @@ class Shape:
         return tensor_of([s for s in self.sizes if s is not None], self.dtype)
 
 
-def shape_seen(cx: Context, info: StructInfo | None) -> Shape:
+def shape_seen(cx: Context, info: StructInfo | None, code: int | None = None) -> Shape:
     """What a struct info says to this scope, without variables that are not visible here."""
     if isinstance(info, ObjectStructInfo):
         return Shape("", None)
     if not isinstance(info, TensorStructInfo):
         raise UnsupportedError(f"expected a tensor, found {info}")
     if info.ndim < 0:
-        return Shape(str(info.dtype), None)
-    sizes = _sizes(info, info.ndim)
-    return Shape(
-        str(info.dtype), tuple(s if s is not None and _visible(cx, s) else None for s in sizes)
-    )
+        return Shape(str(info.dtype), None, code)
+    known = _sizes(info, info.ndim)
+    sizes = tuple(s if s is not None and _visible(cx, s) else None for s in known)
+    return Shape(str(info.dtype), sizes, code)
 
 
 def joined(a: Shape, b: Shape) -> Shape:
@@ -207,23 +211,27 @@ def joined(a: Shape, b: Shape) -> Shape:
     if a.dtype != b.dtype:
         raise UnsupportedError(f"a value is {a.dtype} on one way and {b.dtype} on another")
     if a.sizes is None or b.sizes is None or len(a.sizes) != len(b.sizes):
-        return Shape(a.dtype, None)
+        return Shape(a.dtype, None, a.code)
     pairs = zip(a.sizes, b.sizes, strict=True)
-    return Shape(a.dtype, tuple(s if _same(s, t) else None for s, t in pairs))
+    return Shape(a.dtype, tuple(s if _same(s, t) else None for s, t in pairs), a.code)
 
 
-def _merged(cx: Context, a: StructInfo, b: StructInfo) -> Shape | None:
+def _merged(
+    cx: Context, a: StructInfo, code: int | None, b: StructInfo, other: int | None
+) -> Shape | None:
     """What two branches have in common; None for values that are no tensors."""
     if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
-        return joined(shape_seen(cx, a), shape_seen(cx, b))
+        return joined(shape_seen(cx, a, code), shape_seen(cx, b, other))
     return None
 
 
 def cast_to(cx: Context, expr: Expr, shape: Shape | None) -> Expr:
     """A value with what is known of it, and new variables for the other sizes."""
     var = cx.builder.emit(expr)
-    if shape is None or shape.sizes is None or None not in shape.sizes:
-        return var
-    cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))
-    assert cast is not None
-    return cast
+    if shape is not None and shape.sizes is not None and None in shape.sizes:
+        cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))
+        assert cast is not None
+        var = cast
+    if shape is not None and shape.code is not None:
+        cx.importer.narrow[var] = shape.code
+    return var

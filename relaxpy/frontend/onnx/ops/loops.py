@@ -162,19 +162,21 @@ def _unrolled(
 ) -> tuple[list[Value], list[Value]] | None:
     states = list(loop.initial)
     items: list[list[Expr]] = [[] for _ in range(loop.outputs)]
+    codes: list[int | None] = []
     for i in range(count):
         found = loop.step(cx.contents([i], (), "int64"), const(True), states)
         if found.cond is not None and cx.array(found.cond) is None:
             return None
-        states = found.states
+        states, codes = found.states, _codes(cx, found.items)
         for k, item in enumerate(found.items):
             items[k].append(cx.emit(cx.tensor(item)))
         if found.cond is not None and not cx.array(found.cond):
             break
     stacked: list[Value] = []
-    for k, parts in enumerate(items):
+    for k, (parts, code) in enumerate(zip(items, codes, strict=True)):
         ordered = parts[::-1] if backwards and backwards[k] else parts
-        stacked.append(cx.emit(R.stack(Tuple(tuple(ordered)), 0)))
+        rows = cx.emit(R.stack(Tuple(tuple(ordered)), 0))
+        stacked.append(cx.of_element_type(rows, code))
     return states, stacked
 
 
@@ -184,7 +186,10 @@ def _recursive(
     """The loop as a local function that calls itself in tail position."""
     cx.require_branches()
     initial = [_state(cx, value) for value in loop.initial]
-    shapes = [shape_seen(cx, value.struct_info) for value in initial]
+    codes = _codes(cx, loop.initial)
+    shapes = [
+        shape_seen(cx, value.struct_info, code) for value, code in zip(initial, codes, strict=True)
+    ]
     items: list[Shape] | None = None if loop.outputs else []
     limit = None if loop.count is None else cx.emit(as_scalar(cx, loop.count, "int64"))
     first = const(True) if loop.cond is None else cx.emit(as_scalar(cx, loop.cond, "bool"))
@@ -208,6 +213,12 @@ def _recursive(
         if k < len(initial) and not shape.dtype:
             cx.importer.items[cx.tensor(found[-1])] = item_info(cx, initial[k])
     return found[: len(shapes)], found[len(shapes) :]
+
+
+def _codes(cx: Context, values: Sequence[Value]) -> list[int | None]:
+    """The element types of ONNX of values whose elements have less than a byte."""
+    narrow = cx.importer.narrow
+    return [narrow.get(value) if isinstance(value, Expr) else None for value in values]
 
 
 def _state(cx: Context, value: Value) -> Expr:
@@ -241,7 +252,7 @@ def _rows(item: Shape, length: Size | None) -> Shape:
     """
     if item.sizes is None:
         raise UnsupportedError("the rank of an output of the body is not known")
-    return Shape(item.dtype, (length if _is_known(item) else None, *item.sizes))
+    return Shape(item.dtype, (length if _is_known(item) else None, *item.sizes), item.code)
 
 
 def _empty(cx: Context, rows: Shape) -> Expr:
@@ -265,8 +276,10 @@ def _function(
     i = Var("i", tensor_of((), counter))
     condition = Var("cond", tensor_of((), "bool"))
     states = [Var(f"v{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(shapes)]
-    for state, before in zip(states, initial, strict=True):
+    for state, before, shape in zip(states, initial, shapes, strict=True):
         cx.importer.items[state] = item_info(cx, before)
+        if shape.code is not None:
+            cx.importer.narrow[state] = shape.code
     rows = [_rows(item, length) for item in items or []]
     outputs = [Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
     params = [i, condition, *states, *outputs]
@@ -289,6 +302,7 @@ def _function(
                 next_states = [_state(cx, value) for value in found.states]
                 next_items = [cx.emit(cx.tensor(value)) for value in found.items]
                 infos = [value.struct_info for value in (*next_states, *next_items)]
+                codes = _codes(cx, [*found.states, *found.items])
                 pairs = zip((*shapes, *(items or ())), infos, strict=items is not None)
                 then: SeqExpr | None = None
                 # Values of other shapes could not be given to the next iteration.
@@ -320,7 +334,7 @@ def _function(
             else:
                 cx.builder.end_scope()
         cx.builder.end_scope()
-    seen = [shape_seen(cx, info) for info in infos]
+    seen = [shape_seen(cx, info, code) for info, code in zip(infos, codes, strict=True)]
     states_now = [joined(a, b) for a, b in zip(shapes, seen, strict=False)]
     now = seen[len(shapes) :]
     if items is not None:
@@ -406,7 +420,8 @@ def _scanned(
                 # Below 0 are iterations after the last one.
                 last = cx.emit(R.maximum(R.subtract(count, done), const(0, "int64")))
             index = last if backwards and last is not None else cx.tensor(i)
-            parts.append(cx.emit(R.take(x, index, axis=axis)))
+            part = cx.emit(R.take(x, index, axis=axis))
+            parts.append(cx.of_element_type(part, cx.importer.narrow.get(x)))
         found = cx.subgraph(body, [*values, *parts])
         if used is None:
             return _Step(None, found[:states], found[states:])
@@ -426,7 +441,8 @@ def _scanned(
     backwards = [bool(flag) for flag in output_directions or [0] * outputs]
     found, stacked = _iterated(cx, loop, backwards=backwards)
     moved: list[Value] = []
-    for x, axis in zip(stacked, output_axes or [0] * outputs, strict=True):
+    codes = _codes(cx, stacked)
+    for x, axis, code in zip(stacked, output_axes or [0] * outputs, codes, strict=True):
         tensor = cx.tensor(x)
         info = tensor_info(tensor)
         tensor = cx.match(tensor, [length, *shape_of(tensor)[1:]], str(info.dtype))
@@ -435,7 +451,7 @@ def _scanned(
             order = list(range(1, info.ndim))
             order.insert(place, 0)
             tensor = cx.emit(R.permute_dims(tensor, order))
-        moved.append(tensor)
+        moved.append(cx.of_element_type(tensor, code))
     return [*found, *moved]
 
 
