@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tests.fuzz.onnx_draw import Draw, Value, step
+from tests.fuzz.onnx_draw import Draw, Redraw, Value, step
 
 
 def _image(d: Draw, channels: int = 0) -> Value:
@@ -249,7 +249,8 @@ def _resize(d: Draw, op: str) -> None:
     x = _image(d)
     rank = len(x.shape)
     mode = d.rng.choice(("nearest", "linear", "cubic")) if op == "Resize" else "nearest"
-    scales = [1.0, 1.0, *(d.rng.choice((0.5, 1.0, 2.0, 1.5)) for _ in range(rank - 2))]
+    factors = (0.3, 0.5, 0.6, 0.7, 1.0, 1.2, 1.5, 1.7, 2.0, 2.6)
+    scales = [1.0, 1.0, *(d.rng.choice(factors) for _ in range(rank - 2))]
     if op == "Upsample":
         scales = [1.0, 1.0, *(float(d.rng.choice((1, 2))) for _ in range(rank - 2))]
         if d.opset < 9:
@@ -261,15 +262,32 @@ def _resize(d: Draw, op: str) -> None:
     if d.opset < 11:
         d.node(op, [x, d.known(scales, "float32")], rounds=True, **attributes)
         return
-    places = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
-    attributes |= d.some(coordinate_transformation_mode=d.rng.choice(places))
+    places = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
+    places += ["tf_crop_and_resize"] + ["half_pixel_symmetric"] * (d.opset >= 19)
+    place = d.rng.choice(places)
+    attributes |= d.some(coordinate_transformation_mode=place)
     roundings = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
     attributes |= d.some(nearest_mode=d.rng.choice(roundings))
-    roi = None if d.opset >= 13 else d.new(np.zeros(0, "float32"))
+    region: list[float] = []
+    if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        starts, ends = (
+            [d.rng.choice(numbers) for _ in range(rank - 2)]
+            for numbers in ((0.0, 0.3, -0.2), (1.0, 0.8, 1.3))
+        )
+        region = [0.0, 0.0, *starts, 1.0, 1.0, *ends]
+        attributes |= d.some(extrapolation_value=2.5)
+    roi = d.known(region, "float32") if region or d.opset < 13 else None
     sizes = None
     if d.chance():
-        sizes = d.known([*x.shape[:2], *(d.rng.choice((2, 4, 7)) for _ in range(rank - 2))])
+        sizes = d.known([*x.shape[:2], *(d.rng.choice((1, 2, 4, 7, 9)) for _ in range(rank - 2))])
     given = d.known(scales, "float32") if sizes is None else None
     if given is None and d.opset < 13:
         given = d.new(np.zeros(0, "float32"))
-    d.node(op, [x, roi, given, sizes], rounds=True, **attributes)
+    (y,) = d.node(op, [x, roi, given, sizes], rounds=True, **attributes)
+    stretched = scales if sizes is None else [1.0] * rank
+    triples = list(zip(y.shape, x.shape, stretched, strict=True))[2:]
+    if any(a == b and (region or scale != 1) for a, b, scale in triples):
+        raise Redraw("ONNX Runtime copies along axes that keep their sizes")
+    products = np.array(x.shape, "float32") * np.array(scales, "float32")
+    if sizes is None and y.shape != tuple(np.floor(products).astype(int)):
+        raise Redraw("the reference rounds sizes in float64")

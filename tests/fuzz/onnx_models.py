@@ -10,6 +10,7 @@ What is varied, each by itself:
 - ranks 0 to 6, sizes 0 and 1, axes counted from the end, datatypes;
 - quantised integers of 16 to 2 bits, also saturated, for a tensor, an axis or blocks; their zero
   points are given, or moved and cast on the way;
+- sizes and scales of images whose products are not whole, in every mode and rounding;
 - shapes, axes, pads and bounds of slices: constant, given when the program runs, or computed from
   shapes of other tensors by `Shape`, `Gather`, `Mul` and `Concat`;
 - sizes of inputs: numbers, named, or not stated; then the executable runs for other sizes as well;
@@ -55,14 +56,11 @@ from tests.fuzz.onnx_draw import (
     run_runtime,
     value_info,
 )
-from tests.fuzz.onnx_pools import POOLS, attributes_of, has_wide_steps, is_miscounted
+from tests.fuzz.onnx_pools import POOLS, has_wide_steps, is_miscounted
 from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
 
 TARGETS = ("native", "numpy")
-
-
-_PLACES = "coordinate_transformation_mode"
 
 
 def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> bool:
@@ -71,8 +69,8 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
     # The mean of nothing is no number. The masks of opset 10 and 11 are false everywhere.
     # Padding by `auto_pad` is not that of dilated windows, and never negative. Different elements
     # of nothing end the process. Exponentials of integers are integers.
-    # The scale of nothing but zeros is 1. Corners are aligned with those of a size that is rounded.
-    # Powers of integers are computed in double, and what is too large is any number.
+    # The scale of nothing but zeros is 1. Powers of integers are computed in double, and are any
+    # number where they are too large.
     operands = [feed[name] for name in node.input if name in feed]
     empty = any(not isinstance(x, list) and x.size == 0 for x in operands)
     if node.op_type in ("ReduceMean", "Unique"):
@@ -81,11 +79,6 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
         return _overflows(*operands)  # type: ignore[arg-type]
     if node.op_type == "DynamicQuantizeLinear":
         return not np.any(operands[0])  # type: ignore[arg-type]
-    if node.op_type == "Resize" and attributes_of(node).get(_PLACES) == "align_corners":
-        x, factors = operands[0], operands[-1]
-        assert not isinstance(x, list)
-        assert not isinstance(factors, list)
-        return factors.dtype.kind == "f" and bool(np.any(np.mod(factors * x.shape, 1)))
     if node.op_type == "ReduceLogSumExp":
         return any(not isinstance(x, list) and x.dtype.kind != "f" for x in operands[:1])
     if node.op_type in POOLS:
