@@ -194,6 +194,8 @@ class Model:
     inputs: dict[str, Array] = field(default_factory=dict)
     #: Inputs whose elements are a shape, indices or the like, and stay as they are at other sizes.
     fixed: set[str] = field(default_factory=set)
+    #: Those whose number of elements the model does not state.
+    open: set[str] = field(default_factory=set)
     initializers: dict[str, Array] = field(default_factory=dict)
     functions: list[onnx.FunctionProto] = field(default_factory=list)
     #: Values that ONNX Runtime is known to compute wrongly.

@@ -12,7 +12,8 @@ What is varied, each by itself:
   points are given, or moved and cast on the way;
 - sizes and scales of images whose products are not whole, in every mode and rounding;
 - shapes, axes, pads and bounds of slices: constant, given when the program runs, or computed from
-  shapes of other tensors by `Shape`, `Gather`, `Mul` and `Concat`;
+  shapes of other tensors by `Shape`, `Gather`, `Mul` and `Concat`; how many axes are reduced
+  may be known only then;
 - sizes of inputs: numbers, named, or not stated; then the executable runs for other sizes as well;
 - branches, loops, scans and functions around chains, which use values from outside, two deep
   (`onnx_control.py`);
@@ -157,6 +158,8 @@ def _declared(model: Model) -> dict[str, list[Any]]:
 
     def declared(name: str, k: int, size: int) -> int | str | None:
         kind = rng.choice(("numbers", "names", "none")) if way == "mixed" else way
+        if name in model.open:
+            return None
         if kind == "numbers" or name in model.fixed or size == 1:
             return size
         return None if kind == "none" else f"n{size}"
