@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 
-from tests.fuzz.onnx_draw import Draw, Value, step
+from tests.fuzz.onnx_draw import Draw, Redraw, Value, step
 
 
 def _image(d: Draw, channels: int = 0) -> Value:
@@ -170,21 +171,58 @@ def _recurrent(d: Draw, op: str) -> None:
     d.node(op, operands, outputs, rounds=True, hidden_size=hidden, **attributes)
 
 
+#: Types of quantised numbers, and the opset from which on they are.
+_QUANTIZED = {
+    **dict.fromkeys(("uint8", "int8"), 10),
+    **dict.fromkeys(("uint16", "int16", "uint4", "int4"), 21),
+    **dict.fromkeys(("uint2", "int2"), 25),
+}
+
+
 @step("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 def _quantized(d: Draw, op: str) -> None:
-    to = d.rng.choice(("uint8", "int8"))
+    to = d.rng.choice([kind for kind, since in _QUANTIZED.items() if since <= max(d.opset, 10)])
     if op == "DynamicQuantizeLinear":
         x = d.tensor(("float32",), 1, exact=True, fits=lambda v: v.array.size > 0)
         d.node(op, [x], 3, rounds=True)
         return
     x = d.tensor(("float32",) if op == "QuantizeLinear" else (to,), 1, exact=True)
     axis = d.axis(len(x.shape))
-    per_axis = d.opset >= 13 and d.chance()
-    shape = (x.shape[axis],) if per_axis else ()
+    shape: tuple[int, ...] = ()
+    attributes: dict[str, Any] = {}
+    if d.opset >= 13 and d.chance():
+        shape, attributes = (x.shape[axis],), {"axis": axis}
+        if d.opset >= 21 and d.chance():
+            block = d.rng.choice((1, 2, 3))
+            attributes["block_size"] = block
+            blocks = list(x.shape)
+            blocks[axis] = -(-blocks[axis] // block)
+            shape = tuple(blocks)
     rng = np.random.default_rng(d.rng.randrange(1 << 30))
-    scale = d.new(np.asarray(rng.choice([0.25, 0.5, 1.0], shape).astype("float32")))
-    zero = d.new(d.array(shape, to)) if d.chance(0.7) or op == "DequantizeLinear" else None
-    d.node(op, [x, scale, zero], **({"axis": axis} if per_axis else {}))
+    # The smaller scales make integers of a few bits saturate.
+    scale = d.new(np.asarray(rng.choice([0.0625, 0.25, 0.5, 1.0], shape).astype("float32")))
+    zero = None
+    if to not in ("uint8", "int8") or op == "DequantizeLinear" or d.chance(0.7):
+        zero = d.new(d.array(shape, to))
+        if "int4" in to or "int2" in to:
+            zero = _moved(d, zero)
+    (y,) = d.node(op, [x, scale, zero], **attributes)
+    if op == "QuantizeLinear" and d.chance():
+        d.node("DequantizeLinear", [y, scale, zero], **attributes)
+
+
+def _moved(d: Draw, zero: Value) -> Value:
+    """The zero points as they are, or as the results of nodes that move them."""
+    match d.rng.randrange(4):
+        case 0:
+            return d.node("Identity", [zero])[0]
+        case 1:
+            return d.node("Reshape", [zero, d.known(zero.shape)])[0]
+        case 2:
+            (wide,) = d.node("Cast", [zero], to=int(onnx.TensorProto.INT32))
+            return d.node("CastLike", [wide, zero])[0]
+        case _:
+            return zero
 
 
 @step("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv")
@@ -211,7 +249,8 @@ def _resize(d: Draw, op: str) -> None:
     x = _image(d)
     rank = len(x.shape)
     mode = d.rng.choice(("nearest", "linear", "cubic")) if op == "Resize" else "nearest"
-    scales = [1.0, 1.0, *(d.rng.choice((0.5, 1.0, 2.0, 1.5)) for _ in range(rank - 2))]
+    factors = (0.3, 0.5, 0.6, 0.7, 1.0, 1.2, 1.5, 1.7, 2.0, 2.6)
+    scales = [1.0, 1.0, *(d.rng.choice(factors) for _ in range(rank - 2))]
     if op == "Upsample":
         scales = [1.0, 1.0, *(float(d.rng.choice((1, 2))) for _ in range(rank - 2))]
         if d.opset < 9:
@@ -223,15 +262,32 @@ def _resize(d: Draw, op: str) -> None:
     if d.opset < 11:
         d.node(op, [x, d.known(scales, "float32")], rounds=True, **attributes)
         return
-    places = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
-    attributes |= d.some(coordinate_transformation_mode=d.rng.choice(places))
+    places = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
+    places += ["tf_crop_and_resize"] + ["half_pixel_symmetric"] * (d.opset >= 19)
+    place = d.rng.choice(places)
+    attributes |= d.some(coordinate_transformation_mode=place)
     roundings = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
     attributes |= d.some(nearest_mode=d.rng.choice(roundings))
-    roi = None if d.opset >= 13 else d.new(np.zeros(0, "float32"))
+    region: list[float] = []
+    if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        starts, ends = (
+            [d.rng.choice(numbers) for _ in range(rank - 2)]
+            for numbers in ((0.0, 0.3, -0.2), (1.0, 0.8, 1.3))
+        )
+        region = [0.0, 0.0, *starts, 1.0, 1.0, *ends]
+        attributes |= d.some(extrapolation_value=2.5)
+    roi = d.known(region, "float32") if region or d.opset < 13 else None
     sizes = None
     if d.chance():
-        sizes = d.known([*x.shape[:2], *(d.rng.choice((2, 4, 7)) for _ in range(rank - 2))])
+        sizes = d.known([*x.shape[:2], *(d.rng.choice((1, 2, 4, 7, 9)) for _ in range(rank - 2))])
     given = d.known(scales, "float32") if sizes is None else None
     if given is None and d.opset < 13:
         given = d.new(np.zeros(0, "float32"))
-    d.node(op, [x, roi, given, sizes], rounds=True, **attributes)
+    (y,) = d.node(op, [x, roi, given, sizes], rounds=True, **attributes)
+    stretched = scales if sizes is None else [1.0] * rank
+    triples = list(zip(y.shape, x.shape, stretched, strict=True))[2:]
+    if any(a == b and (region or scale != 1) for a, b, scale in triples):
+        raise Redraw("ONNX Runtime copies along axes that keep their sizes")
+    products = np.array(x.shape, "float32") * np.array(scales, "float32")
+    if sizes is None and y.shape != tuple(np.floor(products).astype(int)):
+        raise Redraw("the reference rounds sizes in float64")

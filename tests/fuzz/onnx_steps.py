@@ -171,7 +171,10 @@ def _reduce(d: Draw, op: str) -> None:
     operands: list[Value | None] = [x]
     if d.opset >= (13 if op == "ReduceSum" else 18):
         attributes |= d.some(noop_with_empty_axes=d.rng.randrange(2))
-        operands += [d.known(axes)] if d.chance(0.7) else []
+        if d.chance(0.7):
+            operands.append(d.known(axes))
+            if attributes.get("keepdims", 1) and d.chance():
+                d.model.open.add(operands[-1].name)
     elif axes and d.chance(0.7):
         attributes["axes"] = axes
     exact = op in ("ReduceMax", "ReduceMin", "ReduceSum")

@@ -159,6 +159,21 @@ def string_outputs(
     return [p.is_homogeneous and bound.get(p.type_str, False) for p in parameters]
 
 
+def types_of_results(node: Node, count: int, version: int) -> Sequence[int | None]:
+    """For each result the first of `count` operands that has its type, if one has."""
+    schema = _schema(node, version) or _schema(node, _NEWEST)
+    if schema is None:
+        return []
+    variables = [
+        parameter.type_str if parameter.is_homogeneous else None
+        for parameter in (*schema.inputs, *schema.inputs[-1:] * count)
+    ][:count]
+    return [
+        variables.index(result.type_str) if result.type_str in variables else None
+        for result in schema.outputs
+    ]
+
+
 def _kind(number: int) -> str:
     return str(onnx.AttributeProto.AttributeType.Name(number))
 

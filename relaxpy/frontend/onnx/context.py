@@ -10,11 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import TensorProto
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import StructInfoError
 from relaxpy.exec.runtime.vm_builtins import CHECK, outside
 from relaxpy.frontend.onnx.registry import Value
+from relaxpy.frontend.onnx.view import NARROW, Graph, Node, code_of
 from relaxpy.frontend.shared.contents import (
     LIMIT,
     Contents,
@@ -63,7 +65,6 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.frontend.onnx.importer import Importer
-    from relaxpy.frontend.onnx.view import Graph, Node
 
 
 _NO_EXPRESSION = "its value depends on sizes in a way that has no expression"
@@ -126,6 +127,26 @@ class Context:
             cast = self.builder.match_cast(var, tensor_of(sizes, str(info.dtype)), name)
             assert cast is not None
             return cast
+        return var
+
+    def element_type(self, value: Expr) -> int:
+        """The element type of ONNX of a tensor, which its datatype does not tell below a byte."""
+        return self.importer.narrow.get(value, code_of(dtype_of(value)))
+
+    def code(self, value: Value) -> int | None:
+        """The element type of ONNX that a datatype does not tell: strings, and below a byte."""
+        if self.has_strings(value):
+            return TensorProto.STRING
+        return self.importer.narrow.get(value) if isinstance(value, Expr) else None
+
+    def of_element_type(self, expr: Expr, code: int | None) -> Expr:
+        """The tensor, with elements of this type of ONNX, unless its datatype tells it."""
+        if code == TensorProto.STRING:
+            return self.strings(expr)
+        if code not in NARROW:
+            return expr
+        var = self.emit(expr)
+        self.importer.narrow[var] = code
         return var
 
     def match(self, expr: Expr, sizes: Sequence[Size], dtype: str, name: str = "") -> Var:

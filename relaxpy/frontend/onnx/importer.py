@@ -23,6 +23,7 @@ from relaxpy.frontend.onnx.bodies import (
     schema_body,
     stated_attributes,
     string_outputs,
+    types_of_results,
 )
 from relaxpy.frontend.onnx.context import BranchesNeededError, Context, RanksDifferError
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
@@ -31,8 +32,10 @@ from relaxpy.frontend.onnx.ops.sequences import parts_of
 from relaxpy.frontend.onnx.registry import Value, find
 from relaxpy.frontend.onnx.sizes import expression
 from relaxpy.frontend.onnx.view import (
+    NARROW,
+    NARROW_CODES,
+    Array,
     Graph,
-    Initializer,
     MapType,
     Model,
     Node,
@@ -97,8 +100,8 @@ class Importer:
     _sizes: dict[str, tir.PrimExpr] = field(default_factory=dict)
     _names: Names = field(default_factory=lambda: Names(lambda name: name))
     _size_names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
-    #: Element types of less than a byte, by the names of tensors.
-    narrow: dict[str, int] = field(default_factory=dict)
+    #: The element types of tensors whose elements have less than a byte, and are in bytes here.
+    narrow: dict[Expr, int] = field(default_factory=dict)
     #: The datatypes and ranks of the values of sequences.
     items: dict[Expr, TensorStructInfo] = field(default_factory=dict)
     #: What optionals have if they are not empty.
@@ -134,12 +137,14 @@ class Importer:
         scope: dict[str, Value] = dict(inputs)
         for name, initializer in graph.initializers.items():
             try:
-                value = self._literal(initializer)
+                value = self.literal(initializer.array)
             except UnsupportedError as error:
                 raise FrontendError(f"the initializer {name!r}: {error}") from None
             if self.options.keep_params and value not in self.strings.values:
                 var = Var(self._name(name), value.struct_info)
                 self.params[var] = value
+                if value in self.narrow:
+                    self.narrow[var] = self.narrow[value]
                 scope[name] = var
             else:
                 scope[name] = value
@@ -155,17 +160,6 @@ class Importer:
                 output = self.builder.emit(self._results(graph, scope))
             self.builder.emit_func_output(output)
         return self.strings.with_vocabulary(self.builder.finalize())
-
-    def _literal(self, initializer: Initializer) -> Constant:
-        """A constant of the elements of an initialiser.
-
-        Errors:
-            UnsupportedError: Relax has no such elements.
-        """
-        array = initializer.array
-        if array.dtype == object:
-            return self.strings.constant(array.reshape(-1).tolist(), array.shape)
-        return literal(array)
 
     def _results(self, graph: Graph, scope: Mapping[str, Value]) -> Expr:
         self.builder.declare(self.strings.vocabulary)
@@ -223,7 +217,7 @@ class Importer:
         if self._depth:
             for name, initializer in graph.initializers.items():
                 try:
-                    inner[name] = self._literal(initializer)
+                    inner[name] = self.literal(initializer.array)
                 except UnsupportedError as error:
                     raise FrontendError(f"the initializer {name!r}: {error}") from None
         self._depth += 1
@@ -333,6 +327,7 @@ class Importer:
                 self._named(value, name) if name else value
                 for name, value in zip(names, called, strict=False)
             ]
+            self._keep_narrow(node, operands, results, opsets)
         except UnsupportedError as error:
             reason = str(error)
         except FrontendError:
@@ -357,6 +352,23 @@ class Importer:
             UnsupportedNode(node.where, f"{node.op} of {domain}", reason, infos)
         )
         scope.update(dict.fromkeys(filter(None, node.outputs), _Missing()))
+
+    def _keep_narrow(
+        self,
+        node: Node,
+        operands: Sequence[Value],
+        results: Sequence[Value],
+        opsets: Mapping[str, int],
+    ) -> None:
+        """Results that have the type of an operand with elements of less than a byte have those."""
+        codes = [self.narrow.get(value) if isinstance(value, Expr) else None for value in operands]
+        if not any(codes) or (node.domain, node.op) in self.model.functions:
+            return
+        pairs = types_of_results(node, len(operands), opsets.get(node.domain, 1))
+        for value, source in zip(results, pairs, strict=False):
+            code = None if source is None else codes[source]
+            if code is not None and isinstance(value, Expr):
+                self.narrow[value] = code
 
     def _named(self, value: Value, name: str) -> Value:
         if value is None or isinstance(value, (Contents, Constant, Var, Tuple)):
@@ -444,6 +456,8 @@ class Importer:
             return None
         try:
             if node.op == "Cast":
+                if node.attributes["to"] in NARROW:
+                    return None
                 dtype = views.dtype_of(node.attributes["to"])
                 result = cast(arrays[0], dtype)
             else:
@@ -459,11 +473,26 @@ class Importer:
         if self._folded_elements > _MAX_FOLDED:
             return None
         if result.dtype != object:
-            return literal(result)
+            return self.literal(result)
         contents = Contents(result, dtype)
         if contents.is_constant:
             return const(np.array(contents.elements).reshape(result.shape), dtype)
         return contents
+
+    def literal(self, array: Array) -> Constant:
+        """A constant of an array of a file: strings, or elements of less than a byte, too.
+
+        Errors:
+            UnsupportedError: Relax has no such elements.
+        """
+        if array.dtype == object:
+            return self.strings.constant(array.reshape(-1).tolist(), array.shape)
+        code = NARROW_CODES.get(array.dtype.name)
+        if code is None:
+            return literal(array)
+        constant = literal(array.astype(NARROW[code][1]))
+        self.narrow[constant] = code
+        return constant
 
     def constant_of(self, value: Value) -> Constant | None:
         """The constant that a value is, also that of a parameter; None if it is none."""
@@ -488,12 +517,12 @@ class Importer:
         return made
 
     def _parameter(self, name: str, kind: ValueType) -> Var:
-        if isinstance(kind, TensorType) and kind.code in views.NARROW:
-            self.narrow[name] = kind.code
         info = self.struct_info(name, kind)
         var = Var(self._name(name), OBJECT if _has_strings(kind) else info)
         if isinstance(kind, MapType):
             self.maps[var] = kind
+        if isinstance(kind, TensorType) and kind.code in NARROW:
+            self.narrow[var] = kind.code
         item = kind.item if isinstance(kind, OptionalType) else kind
         if item is not None and isinstance(kind, OptionalType):
             self.optionals[var] = self.struct_info(name, item)

@@ -71,6 +71,10 @@ NARROW: Mapping[int, tuple[int, str]] = {
     TensorProto.INT2: (2, "int8"),
     TensorProto.UINT2: (2, "uint8"),
 }
+#: The codes of these types, by the datatypes that arrays of them have in this view.
+NARROW_CODES: Mapping[str, int] = {
+    np.dtype(helper.tensor_dtype_to_np_dtype(code)).name: code for code in NARROW
+}
 
 
 def dtype_of(code: int) -> str:
@@ -331,7 +335,7 @@ def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
     ):
         raise FrontendError(f"{name} of shape {tuple(proto.dims)} has fewer elements than that")
     try:
-        return np.asarray(onnx.numpy_helper.to_array(proto)).astype(_numpy(dtype), copy=False)
+        return _unpacked(proto)
     except (ValueError, TypeError) as error:
         raise FrontendError(f"{name} is damaged: {error}") from None
 
@@ -392,7 +396,14 @@ def _external_array(
     with path.open("rb") as file:
         file.seek(offset)
         inner = TensorProto(dims=proto.dims, data_type=proto.data_type, raw_data=file.read(size))
-    return np.asarray(onnx.numpy_helper.to_array(inner)).astype(_numpy(dtype), copy=False)
+    return _unpacked(inner)
+
+
+def _unpacked(proto: TensorProto) -> Array:
+    """The elements of a tensor; those of less than a byte keep their type."""
+    code = proto.data_type
+    dtype = helper.tensor_dtype_to_np_dtype(code) if code in NARROW else _numpy(dtype_of(code))
+    return np.asarray(onnx.numpy_helper.to_array(proto)).astype(dtype, copy=False)
 
 
 def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | None) -> Model:

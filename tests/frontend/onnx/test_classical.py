@@ -33,13 +33,13 @@ def model(op: str, outputs: list[str], *, version: int = 3, **attributes: Any) -
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
-def check(proto: Any) -> None:
+def check(proto: Any, observations: Array = X) -> None:
     """Compare with ONNX Runtime on both targets, for two sizes by one executable."""
     session = ort.InferenceSession(proto.SerializeToString())
     mod = from_onnx(proto)
     for target in targets(str(proto)):
         main = relaxpy.compile(mod, target)["main"]
-        for x in (X, X[:1]):
+        for x in (observations, observations[:1]):
             expected = session.run(None, {"x": x})
             found = main(x) if len(expected) > 1 else (main(x),)
             for a, b in zip(found, expected, strict=True):
@@ -122,6 +122,53 @@ def grown(depth: int, trees: int, kinds: list[str], votes: int, prefix: str) -> 
                 add(**{f"{prefix}_treeids": tree, f"{prefix}_nodeids": node, f"{prefix}_ids": vote})
                 add(**{f"{prefix}_weights": float(np.float32(RNG.standard_normal()))})
     return rows
+
+
+def tensors_of(attributes: dict[str, Any], kind: str, dtype: str) -> dict[str, Any]:
+    """The attributes, with tensors of a datatype as bounds, weights and base values."""
+    names = ("nodes_values", f"{kind}_weights", "base_values")
+    result = {name: value for name, value in attributes.items() if name not in names}
+    for name in names:
+        values = np.array(attributes.get(name) or [], dtype)
+        # Bounds of float64 have digits that float32 has not.
+        values = values if dtype == "float32" or name != names[0] else values * (1 + 1e-9)
+        if values.size:
+            result[f"{name}_as_tensor"] = numpy_helper.from_array(values)
+    return result
+
+
+def near(bounds: list[float], dtype: str) -> Array:
+    """Observations of four features at bounds, and beside them by less than float32 tells apart."""
+    numbers = np.array([b for b in bounds if b], "float32").astype("float64")
+    beside = np.concatenate([numbers * (1 + step) for step in (0, 1e-9, -1e-9, 2e-9, 1e-6)])
+    return np.resize(RNG.permutation(beside), (24, 4)).astype(dtype)
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        *(("target", dtype) for dtype in ("float32", "float64")),
+        *(("class", dtype) for dtype in ("float32", "float64", "int64", "int32")),
+    ],
+)
+def test_trees_compare_in_the_datatype_of_observations(
+    kind: str, dtype: str, tensors: bool
+) -> None:
+    attributes = grown(3, 4, MODES, 3, kind) | {"base_values": [0.5, 1.0, -1.0]}
+    if "int" in dtype:
+        attributes["nodes_values"] = np.rint(attributes["nodes_values"]).tolist()
+    x = near([5 * b if "int" in dtype else b for b in attributes["nodes_values"]], dtype)
+    if tensors:
+        attributes = tensors_of(attributes, kind, "float64" if dtype == "float64" else "float32")
+    if kind == "target":
+        proto = model("TreeEnsembleRegressor", ["y"], n_targets=3, **attributes)
+    else:
+        attributes["classlabels_int64s"] = [7, 8, 9]
+        proto = model("TreeEnsembleClassifier", ["label", "scores"], **attributes)
+    code = helper.np_dtype_to_tensor_dtype(x.dtype)
+    proto.graph.input[0].type.tensor_type.elem_type = code
+    check(proto, x)
 
 
 MODES = [f"BRANCH_{mode}" for mode in ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")]

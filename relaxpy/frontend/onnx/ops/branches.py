@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from onnx import TensorProto
+
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx.context import Context, RanksDifferError
@@ -86,18 +88,20 @@ def branches(
     return _either(cx, test, [_closed_way(cx, way) for way in ways], ways if rest_differs else None)
 
 
-_Way = tuple[SeqExpr, list[tuple[StructInfo, bool]]]
+#: A way, and the struct info and the element type of ONNX of each of its values.
+_Way = tuple[SeqExpr, list[tuple[StructInfo, int | None]]]
 
 
 def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
-    """One way as a sequence of its own, the struct info of each value and whether it is strings."""
+    """One way as a sequence of its own, and what its values are."""
     with scope(cx):
         values = way()
         if any(value is None for value in values):
             raise UnsupportedError("one of its branches has no value for an output")
-        exprs = [cx.builder.normalize(cx.tensor(value)) for value in values]
+        tensors = [cx.tensor(value) for value in values]
+        exprs = [cx.builder.normalize(tensor) for tensor in tensors]
         infos = [cx.builder.struct_info_of(expr) for expr in exprs]
-        return closed_scope(cx, exprs), list(zip(infos, map(cx.has_strings, values), strict=True))
+        return closed_scope(cx, exprs), list(zip(infos, map(cx.code, values), strict=True))
 
 
 def _either(
@@ -169,7 +173,13 @@ class Shape:
 
     dtype: str
     sizes: tuple[Size | None, ...] | None
-    has_strings: bool = False
+    #: The element type of ONNX where the datatype does not tell it: strings, less than a byte.
+    code: int | None = None
+
+    @property
+    def has_strings(self) -> bool:
+        """Whether it is the shape of strings."""
+        return self.code == TensorProto.STRING
 
     def info(self, cx: Context, *, fresh: bool) -> StructInfo:
         """The struct info; with `fresh`, sizes that are not known are new variables."""
@@ -185,19 +195,17 @@ class Shape:
         return tensor_of([s for s in self.sizes if s is not None], self.dtype)
 
 
-def shape_seen(cx: Context, info: StructInfo | None, *, has_strings: bool) -> Shape:
+def shape_seen(cx: Context, info: StructInfo | None, code: int | None = None) -> Shape:
     """What a struct info says to this scope, without variables that are not visible here."""
     if isinstance(info, ObjectStructInfo):
-        return Shape("", None, has_strings)
+        return Shape("", None, code)
     if not isinstance(info, TensorStructInfo):
         raise UnsupportedError(f"expected a tensor, found {info}")
     if info.ndim < 0:
-        return Shape(str(info.dtype), None, has_strings)
-    sizes = tuple(
-        size if size is not None and _visible(cx, size) else None
-        for size in _sizes(info, info.ndim)
-    )
-    return Shape(str(info.dtype), sizes, has_strings)
+        return Shape(str(info.dtype), None, code)
+    known = _sizes(info, info.ndim)
+    sizes = tuple(s if s is not None and _visible(cx, s) else None for s in known)
+    return Shape(str(info.dtype), sizes, code)
 
 
 def joined(a: Shape, b: Shape) -> Shape:
@@ -210,18 +218,18 @@ def joined(a: Shape, b: Shape) -> Shape:
         first, second = ("strings" if s.has_strings else s.dtype for s in (a, b))
         raise UnsupportedError(f"a value is {first} on one way and {second} on another")
     if a.sizes is None or b.sizes is None or len(a.sizes) != len(b.sizes):
-        return Shape(a.dtype, None, a.has_strings)
+        return Shape(a.dtype, None, a.code)
     pairs = zip(a.sizes, b.sizes, strict=True)
-    return Shape(a.dtype, tuple(s if _same(s, t) else None for s, t in pairs), a.has_strings)
+    return Shape(a.dtype, tuple(s if _same(s, t) else None for s, t in pairs), a.code)
 
 
-def _merged(cx: Context, a: tuple[StructInfo, bool], b: tuple[StructInfo, bool]) -> Shape:
+def _merged(
+    cx: Context, a: tuple[StructInfo, int | None], b: tuple[StructInfo, int | None]
+) -> Shape:
     """What two branches have in common; nothing but strings for values that are not tensors."""
     ways = [
-        shape_seen(cx, info, has_strings=has)
-        if isinstance(info, TensorStructInfo)
-        else Shape("", None, has)
-        for info, has in (a, b)
+        shape_seen(cx, info, code) if isinstance(info, TensorStructInfo) else Shape("", None, code)
+        for info, code in (a, b)
     ]
     return joined(*ways)
 
@@ -233,4 +241,4 @@ def cast_to(cx: Context, expr: Expr, shape: Shape) -> Expr:
         cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))
         assert cast is not None
         var = cast
-    return cx.strings(var) if shape.has_strings else var
+    return cx.of_element_type(var, shape.code)

@@ -30,10 +30,10 @@ DOMAIN = "ai.onnx.ml"
 Array = Any
 
 
-def rows_of(cx: Context, x: Expr) -> Expr:
-    """The operand as a matrix of float32 with an observation in each row."""
+def rows_of(cx: Context, x: Expr, dtype: str = "float32") -> Expr:
+    """The operand as a matrix of a datatype, with an observation in each row."""
     matrix = x if rank_of(x) == 2 else R.reshape(x, (1, -1))
-    return cx.emit(as_dtype(matrix, "float32"))
+    return cx.emit(as_dtype(matrix, dtype))
 
 
 def vector(values: Sequence[float]) -> Expr:

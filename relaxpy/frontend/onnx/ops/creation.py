@@ -117,7 +117,8 @@ def _length(first: Element, last: Element, step: Element) -> Size | None:
 def constant_of_shape(cx: Context, shape: Value, *, value: Any = None) -> Expr:
     fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
     sizes = cx.sizes(shape, "size")
-    return R.full(tuple(sizes), literal(fill.reshape(())), str(fill.dtype))
+    one = cx.importer.literal(fill.reshape(()))
+    return cx.of_element_type(R.full(tuple(sizes), one, dtype_of(one)), cx.element_type(one))
 
 
 @converter("Constant")
@@ -134,11 +135,9 @@ def constant(
     value_strings: Sequence[str] | None = None,
 ) -> Expr:
     if value is not None:
-        if value.dtype == object:
-            return cx.importer.strings.constant(value.reshape(-1).tolist(), value.shape)
-        return literal(value)
+        return cx.importer.literal(value)
     if sparse_value is not None:
-        return literal(sparse_value)
+        return cx.importer.literal(sparse_value)
     if value_string is not None:
         return cx.importer.strings.constant([value_string], ())
     if value_strings is not None:

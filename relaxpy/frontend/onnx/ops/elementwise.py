@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
+from relaxpy.frontend.onnx.view import NARROW, dtype_of as dtype_of_code
 from relaxpy.frontend.onnx.vocabulary import shaped_as
 from relaxpy.frontend.shared.tensors import (
     Size,
@@ -218,9 +218,7 @@ def cast(
 def cast_like(
     cx: Context, x: Expr, target: Expr, *, saturate: int = 1, round_mode: str = "up"
 ) -> Expr:
-    is_string = cx.has_strings(target)
-    code = TensorProto.STRING if is_string else code_of(dtype_of(target))
-    code = cx.importer.narrow.get(cx.node.inputs[1], code)
+    code = TensorProto.STRING if cx.has_strings(target) else cx.element_type(target)
     return cast_to(cx, x, code, saturate, round_mode)
 
 
@@ -236,13 +234,12 @@ def cast_to(cx: Context, x: Expr, code: int, saturate: int, round_mode: str) -> 
     if has_strings:
         return cx.importer.strings.call("to_numbers", shaped_as(x, dtype), x, dtype)
     if code in NARROW:
-        cx.importer.narrow[cx.node.outputs[0]] = code
         bits, _ = NARROW[code]
         whole = R.bitwise_and(R.astype(x, "int32"), const((1 << bits) - 1, "int32"))
         if dtype == "int8":
             half = const(1 << (bits - 1), "int32")
             whole = R.subtract(R.bitwise_xor(whole, half), half)
-        return R.astype(whole, dtype)
+        return cx.of_element_type(R.astype(whole, dtype), code)
     if dtype == dtype_of(x):
         return x
     if "e8m0" in dtype and is_float(x):

@@ -162,20 +162,22 @@ def _unrolled(
 ) -> tuple[list[Value], list[Value]] | None:
     states = list(loop.initial)
     items: list[list[Expr]] = [[] for _ in range(loop.outputs)]
+    codes: list[int | None] = []
     for i in range(count):
         found = loop.step(cx.contents([i], (), "int64"), const(True), states)
         if found.cond is not None and cx.array(found.cond) is None:
             return None
-        states = found.states
+        states, codes = found.states, [cx.code(item) for item in found.items]
         for k, item in enumerate(found.items):
             tensor = cx.tensor(item)
-            items[k].append(cx.as_strings(cx.emit(tensor), tensor))
+            items[k].append(cx.of_element_type(cx.emit(tensor), codes[k]))
         if found.cond is not None and not cx.array(found.cond):
             break
     stacked: list[Value] = []
-    for k, parts in enumerate(items):
+    for k, (parts, code) in enumerate(zip(items, codes, strict=True)):
         ordered = parts[::-1] if backwards and backwards[k] else parts
-        stacked.append(cx.as_strings(cx.emit(R.stack(Tuple(tuple(ordered)), 0)), *parts))
+        rows = cx.emit(R.stack(Tuple(tuple(ordered)), 0))
+        stacked.append(cx.of_element_type(rows, code))
     return states, stacked
 
 
@@ -214,14 +216,14 @@ def _recursive(
 def _state(cx: Context, value: Value) -> Expr:
     """A value that a loop carries: a sequence is one of any length."""
     if _is_tensor(value):
-        return cx.as_strings(cx.emit(cx.tensor(value)), value)
+        return cx.of_element_type(cx.emit(cx.tensor(value)), cx.code(value))
     if value is None:
         return as_object(cx, R.null_value())
     return as_object(cx, cx.tensor(value))
 
 
 def _seen(cx: Context, value: Expr) -> Shape:
-    return shape_seen(cx, value.struct_info, has_strings=cx.has_strings(value))
+    return shape_seen(cx, value.struct_info, cx.code(value))
 
 
 def _iterations(cx: Context, loop: _Loop) -> Size | None:
@@ -246,8 +248,7 @@ def _rows(item: Shape, length: Size | None) -> Shape:
     """
     if item.sizes is None:
         raise UnsupportedError("the rank of an output of the body is not known")
-    sizes = (length if _is_known(item) else None, *item.sizes)
-    return Shape(item.dtype, sizes, item.has_strings)
+    return Shape(item.dtype, (length if _is_known(item) else None, *item.sizes), item.code)
 
 
 def _empty(cx: Context, rows: Shape) -> Expr:
@@ -271,9 +272,9 @@ def _function(
     i = Var("i", tensor_of((), counter))
     condition = Var("cond", tensor_of((), "bool"))
     states = [Var(f"v{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(shapes)]
-    for state, before in zip(states, initial, strict=True):
+    for state, before, shape in zip(states, initial, shapes, strict=True):
         cx.importer.items[state] = item_info(cx, before)
-        cx.as_strings(state, before)
+        cx.of_element_type(state, shape.code)
     rows = [_rows(item, length) for item in items or []]
     outputs = [Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
     params = [i, condition, *states, *outputs]
@@ -295,13 +296,11 @@ def _function(
                 goes_on = const(True) if found.cond is None else as_scalar(cx, found.cond, "bool")
                 next_states = [_state(cx, value) for value in found.states]
                 next_items = [_state(cx, value) for value in found.items]
-                every = [*next_states, *next_items]
-                pairs = zip((*shapes, *(items or ())), every, strict=items is not None)
+                seen = [_seen(cx, value) for value in (*next_states, *next_items)]
+                pairs = zip((*shapes, *(items or ())), seen, strict=items is not None)
                 then: SeqExpr | None = None
                 # Values of other shapes could not be given to the next iteration.
-                if items is not None and all(
-                    _known(a) == _known(joined(a, _seen(cx, b))) for a, b in pairs
-                ):
+                if items is not None and all(_known(a) == _known(joined(a, b)) for a, b in pairs):
                     fronts = backwards or [False] * len(outputs)
                     grown = [
                         _appended(cx, whole, i, item, shape, front=front)
@@ -327,7 +326,6 @@ def _function(
             else:
                 cx.builder.end_scope()
         cx.builder.end_scope()
-    seen = [_seen(cx, value) for value in every]
     states_now = [joined(a, b) for a, b in zip(shapes, seen, strict=False)]
     now = seen[len(shapes) :]
     if items is not None:
@@ -413,7 +411,8 @@ def _scanned(
                 # Below 0 are iterations after the last one.
                 last = cx.emit(R.maximum(R.subtract(count, done), const(0, "int64")))
             index = last if backwards and last is not None else cx.tensor(i)
-            parts.append(cx.as_strings(cx.emit(R.take(x, index, axis=axis)), x))
+            part = cx.emit(R.take(x, index, axis=axis))
+            parts.append(cx.of_element_type(part, cx.code(x)))
         found = cx.subgraph(body, [*values, *parts])
         if used is None:
             return _Step(None, found[:states], found[states:])
@@ -421,7 +420,7 @@ def _scanned(
         old = [cx.tensor(value) for value in values]
         old += [cx.emit(R.zeros_like(cx.tensor(value))) for value in found[states:]]
         kept: list[Value] = [
-            cx.as_strings(cx.emit(R.where(runs, cx.tensor(new), other)), new)
+            cx.of_element_type(cx.emit(R.where(runs, cx.tensor(new), other)), cx.code(new))
             for new, other in zip(found, old, strict=True)
         ]
         return _Step(None, kept[:states], kept[states:])
@@ -442,7 +441,7 @@ def _scanned(
             order = list(range(1, info.ndim))
             order.insert(place, 0)
             tensor = cx.emit(R.permute_dims(tensor, order))
-        moved.append(cx.as_strings(tensor, x))
+        moved.append(cx.of_element_type(tensor, cx.code(x)))
     return [*found, *moved]
 
 

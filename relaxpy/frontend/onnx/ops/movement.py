@@ -191,7 +191,7 @@ def axes_mask(cx: Context, axes: Expr, rank: int) -> Expr:
     """Whether each of `rank` axes is among those of a vector, which is known at run time."""
     whole = R.reshape(R.astype(cx.within(axes, "axes", -rank, rank - 1), "int64"), (-1, 1))
     equal = R.equal(wrapped(whole, rank), literal(np.arange(rank)))
-    return cx.emit(R.astype(R.max(R.astype(equal, "int8"), 0), "bool"), "among")
+    return cx.emit(R.astype(R.sum(R.astype(equal, "int32"), 0), "bool"), "among")
 
 
 def kept_sizes(cx: Context, x: Expr, among: Expr, count: int) -> list[Size]:
@@ -445,12 +445,22 @@ def _dynamic_slice(
 
 
 def wrapped(indices: Expr, size: Size) -> Expr:
-    """The indices, those below zero counted from the end."""
+    """The indices, those below zero counted from the end.
+
+    Those that are outside stay as they are, so that errors name the index that was stated.
+    """
     if isinstance(size, int):
         length: Expr = scalar(size, indices)
     else:
         length = R.astype(R.reshape(R.shape_to_tensor(ShapeExpr((size,))), ()), dtype_of(indices))
-    return R.where(R.less(indices, scalar(0, indices)), R.add(indices, length), indices)
+    return _counted(indices, length)
+
+
+def _counted(indices: Expr, length: Expr) -> Expr:
+    is_inside = R.greater_equal(indices, R.negative(length))
+    is_negative = R.less(indices, scalar(0, indices))
+    from_start = R.add(indices, length)
+    return R.where(R.logical_and(is_negative, is_inside), from_start, indices)
 
 
 def _positive(cx: Context, indices: Expr, size: Size) -> Expr:
@@ -497,8 +507,7 @@ def _tuples(cx: Context, indices: Expr, sizes: Sequence[Size]) -> Expr:
     array = cx.array(indices)
     if array is not None and (array >= 0).all():
         return whole
-    length = cx.tensor(cx.contents(list(sizes), [len(sizes)], "int64"))
-    return R.where(R.less(whole, const(0, "int64")), R.add(whole, length), whole)
+    return _counted(whole, cx.tensor(cx.contents(list(sizes), [len(sizes)], "int64")))
 
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}

@@ -17,6 +17,7 @@ from relaxpy.frontend.shared.tensors import (
     rank_of,
     scalar,
     shape_of,
+    wide_dtype,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem
@@ -149,26 +150,30 @@ def layer_normalization(
     axes = _behind(rank, first)
     sizes = shape_of(x)[first:]
     wanted = [k for k, name in enumerate(cx.node.outputs) if name]
-    as_operator = dtype == stash or (dtype == "float16" and stash == "float32")
+    # What is computed in float64 is rounded to the type of statistics at the end.
+    wide_type = "float64" if dtype == "float64" else stash
+    as_operator = dtype == wide_type or (dtype == "float16" and stash == "float32")
     simple = as_operator and _fits(scale, sizes) and _fits(bias, sizes)
     if simple and max(wanted, default=0) == 0:
         zeros = bias if bias is not None else R.zeros_like(scale)
         return [R.nn.layer_norm(x, scale, zeros, axes, epsilon)]
-    wide = as_dtype(x, stash)
+    wide = as_dtype(x, wide_type)
     mean = cx.emit(R.mean(wide, axes, keepdims=True))
     centred = cx.emit(R.subtract(wide, mean))
     var = R.mean(R.square(centred), axes, keepdims=True)
     inverse = cx.emit(R.divide(scalar(1, wide), R.sqrt(R.add(var, scalar(epsilon, wide)))))
     normal = as_dtype(R.multiply(centred, inverse), dtype)
     y = R.multiply(normal, scale)
-    return [y if bias is None else R.add(y, bias), mean, inverse]
+    statistics = [as_dtype(part, stash) for part in (mean, inverse)]
+    return [y if bias is None else R.add(y, bias), *statistics]
 
 
 @converter("RMSNormalization")
 def rms_normalization(
     cx: Context, x: Expr, scale: Expr, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Expr:
-    rank, dtype, stash = rank_of(x), dtype_of(x), dtype_of_code(stash_type)
+    rank, dtype = rank_of(x), dtype_of(x)
+    stash = "float64" if dtype == "float64" else dtype_of_code(stash_type)
     first = normal_axis(axis, rank)
     axes = _behind(rank, first)
     if dtype == dtype_of(scale) == stash and _fits(scale, shape_of(x)[first:]):
@@ -181,23 +186,25 @@ def rms_normalization(
 
 @converter("MeanVarianceNormalization")
 def mean_variance_normalization(cx: Context, x: Expr, *, axes: Sequence[int] = (0, 2, 3)) -> Expr:
-    over = normal_axes(axes, rank_of(x))
-    centred = cx.emit(R.subtract(x, R.mean(x, over, keepdims=True)))
+    over, wide = normal_axes(axes, rank_of(x)), as_dtype(x, wide_dtype(x))
+    centred = cx.emit(R.subtract(wide, R.mean(wide, over, keepdims=True)))
     deviation = R.sqrt(R.mean(R.square(centred), over, keepdims=True))
-    return R.divide(centred, R.add(deviation, scalar(1e-9, x)))
+    return as_dtype(R.divide(centred, R.add(deviation, scalar(1e-9, wide))), dtype_of(x))
 
 
 @converter("LpNormalization")
 def lp_normalization(cx: Context, x: Expr, *, axis: int = -1, p: int = 2) -> Expr:
+    wide = as_dtype(x, wide_dtype(x))
     if p == 1:
-        norm = R.sum(R.abs(x), axis, keepdims=True)
+        norm = R.sum(R.abs(wide), axis, keepdims=True)
     elif p == 2:
-        norm = R.sqrt(R.sum(R.square(x), axis, keepdims=True))
+        norm = R.sqrt(R.sum(R.square(wide), axis, keepdims=True))
     else:
         raise UnsupportedError(f"p is {p}, expected 1 or 2")
     bound = cx.emit(norm)
-    zero = scalar(0, x)
-    return R.where(R.equal(bound, zero), zero, R.divide(x, bound))
+    zero = scalar(0, wide)
+    quotient = R.where(R.equal(bound, zero), zero, R.divide(wide, bound))
+    return as_dtype(quotient, dtype_of(x))
 
 
 #: How many channels a sum of neighbours is unrolled over.
@@ -208,7 +215,8 @@ _MOST_CHANNELS = 1024
 def lrn(
     cx: Context, x: Expr, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Expr:
-    channels = shape_of(x)[1]
+    dtype, channels = dtype_of(x), shape_of(x)[1]
+    x = cx.emit(as_dtype(x, wide_dtype(dtype)))
     most = _MOST_CHANNELS if not isinstance(channels, int) else max(channels - 1, 0)
     before, after = min((size - 1) // 2, most), min(size // 2, most)
     if before + after >= _MOST_CHANNELS:
@@ -222,4 +230,4 @@ def lrn(
     for term in shifted[1:]:
         total = R.add(total, term)
     scaled = R.add(R.multiply(total, scalar(alpha / size, x)), scalar(bias, x))
-    return R.multiply(x, R.power(scaled, scalar(-beta, x)))
+    return as_dtype(R.multiply(x, R.power(scaled, scalar(-beta, x))), dtype)

@@ -27,10 +27,6 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
 
-def _name_of(cx: Context, k: int) -> str:
-    return cx.node.inputs[k] if k < len(cx.node.inputs) else ""
-
-
 def _integer_range(code: int) -> tuple[int, int]:
     """The least and the greatest integer of an element type of ONNX."""
     dtype = dtype_of_code(code)
@@ -102,13 +98,11 @@ def quantize_linear(
 ) -> Expr:
     code = output_dtype or code_of("uint8")
     if y_zero_point is not None:
-        code = cx.importer.narrow.get(_name_of(cx, 2), code_of(dtype_of(y_zero_point)))
-    if code in NARROW:
-        cx.importer.narrow[cx.node.outputs[0]] = code
+        code = cx.element_type(y_zero_point)
     scale = _parameter(cx, y_scale, x, axis, block_size)
     zero = None if y_zero_point is None else _parameter(cx, y_zero_point, x, axis, block_size)
     wide = dtype_of_code(precision) if precision else _wide(x)
-    return quantized(cx, x, scale, zero, code, saturate, wide)
+    return cx.of_element_type(quantized(cx, x, scale, zero, code, saturate, wide), code)
 
 
 @converter("DequantizeLinear")

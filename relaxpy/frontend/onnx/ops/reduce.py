@@ -12,6 +12,7 @@ from relaxpy.frontend.onnx.ops.movement import axes_mask, kept_sizes, wrapped
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_dtype,
     dtype_of,
     is_float,
     length_known,
@@ -21,6 +22,7 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     scalar,
     shape_of,
+    wide_dtype,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
@@ -36,6 +38,17 @@ def _log_sum_exp(x: Expr, axes: Any, keep: bool) -> Expr:
     finite = R.where(R.isfinite(peak), peak, R.zeros_like(peak))
     total = R.log(R.sum(R.exp(R.subtract(x, finite)), axes, keep))
     return R.add(total, finite if keep else R.squeeze(finite, axes))
+
+
+def _widely(compute: Reduce) -> Reduce:
+    """A reduction of several steps, whose inner values are float32 at least."""
+
+    def of(x: Expr, axes: Any, keep: bool) -> Expr:
+        if not is_float(x):
+            return compute(x, axes, keep)
+        return as_dtype(compute(as_dtype(x, wide_dtype(x)), axes, keep), dtype_of(x))
+
+    return of
 
 
 def _mean(x: Expr, axes: Any, keep: bool) -> Expr:
@@ -73,13 +86,13 @@ _REDUCTIONS: dict[str, tuple[Reduce, Callable[[Expr], Expr]]] = {
     "ReduceProd": (R.prod, lambda x: x),
     "ReduceL1": (lambda x, axes, keep: R.sum(R.abs(x), axes, keep), R.abs),
     "ReduceL2": (
-        lambda x, axes, keep: _sqrt(R.sum(R.multiply(x, x), axes, keep)),
+        _widely(lambda x, axes, keep: _sqrt(R.sum(R.multiply(x, x), axes, keep))),
         lambda x: R.abs(x),
     ),
-    "ReduceLogSum": (lambda x, axes, keep: _log(R.sum(x, axes, keep)), _log),
-    "ReduceLogSumExp": (_log_sum_exp, lambda x: x),
+    "ReduceLogSum": (_widely(lambda x, axes, keep: _log(R.sum(x, axes, keep))), _log),
+    "ReduceLogSumExp": (_widely(_log_sum_exp), lambda x: x),
     "ReduceSumSquare": (
-        lambda x, axes, keep: R.sum(R.multiply(x, x), axes, keep),
+        _widely(lambda x, axes, keep: R.sum(R.multiply(x, x), axes, keep)),
         lambda x: R.multiply(x, x),
     ),
 }
@@ -102,7 +115,8 @@ def _reduction(name: str) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
     ) -> Expr:
         chosen = [] if axes is None else _axes(cx, x, axes)
         if chosen is None:
-            return _at_run_time(cx, compute, x, cx.tensor(axes), bool(keepdims))
+            way = bool(keepdims), not noop_with_empty_axes
+            return _at_run_time(cx, compute, x, cx.tensor(axes), *way)
         if not chosen and noop_with_empty_axes:
             return single(x)
         return old(cx, x, axes=chosen or None, keepdims=keepdims)
@@ -110,14 +124,19 @@ def _reduction(name: str) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
     return old, new
 
 
-def _at_run_time(cx: Context, compute: Reduce, x: Expr, axes: Expr, keep: bool) -> Expr:
+def _at_run_time(
+    cx: Context, compute: Reduce, x: Expr, axes: Expr, keep: bool, all_by_default: bool
+) -> Expr:
     """The reduction along axes that are known when the program runs.
 
     `x` gets twice as many axes: the size of each is once kept and once reduced, the other being 1.
     """
     rank = rank_of(x)
-    count = length_known(axes)
+    count = 0 if keep else rank - _rank_of_result(cx, rank, axes)
     among = axes_mask(cx, axes, rank)
+    if all_by_default:
+        is_empty = R.equal(R.sum(R.astype(among, "int32")), const(0, "int32"))
+        among = cx.emit(R.logical_or(among, is_empty))
     sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
     one = const(1, "int64")
     kept = cx.sizes_at_run_time(R.where(among, one, sizes), rank, "kept")
@@ -127,6 +146,24 @@ def _at_run_time(cx: Context, compute: Reduce, x: Expr, axes: Expr, keep: bool) 
     if keep:
         return result
     return reshaped(result, tuple(kept_sizes(cx, x, among, count)))
+
+
+def _rank_of_result(cx: Context, rank: int, axes: Expr) -> int:
+    """The rank of a reduction that keeps no axes of size 1, by their number, or as it is declared.
+
+    Errors:
+        UnsupportedError: neither is known.
+    """
+    (count,) = shape_of(axes)
+    declared = cx.importer.model.ranks.get(cx.node.outputs[0])
+    if isinstance(count, int):
+        return rank - length_known(axes)
+    if declared is None:
+        raise UnsupportedError(
+            f"the number of axes is {count}, and so the rank of the result is not known; expected "
+            "keepdims=1, or the rank of the result among the model's values"
+        )
+    return declared
 
 
 def _axes(cx: Context, x: Expr, axes: Value) -> list[int] | None:

@@ -24,7 +24,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
@@ -35,6 +35,7 @@ from relaxpy.ir.te.topi.image import CROP, Axis, Sampling
 from relaxpy.ir.te.topi.interpolation import FILTERS, double
 from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.expr import ExprLike
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 _METHODS = {
@@ -44,6 +45,13 @@ _METHODS = {
     "cubic": "cubic",
 }
 _SYMMETRIC = "half_pixel_symmetric"
+#: How far from the middle of two elements ONNX Runtime takes a coordinate for the middle.
+_MIDDLE = 1e-6
+
+
+def single(value: ExprLike) -> PrimExpr:
+    """A number in float32."""
+    return ops.cast_to(double(value), FLOAT32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +77,54 @@ class _Scaled(Axis):
 
     @override
     def coordinate(self, x: PrimExpr) -> PrimExpr:
-        at, one, half = double(x), double(1.0), double(0.5)
-        old, new = double(self.old), double(self.new)
-        centred = (at + half) / self.scale - half
-        match self.sampling.mode:
+        # What is discontinuous (the nearest element, the border of a region) is computed in the
+        # roundings of ONNX Runtime, as the text of ONNX states none.
+        if isinstance(self.old, tir.IntImm) and not self.old.value:
+            return double(0.0)
+        sampling = self.sampling
+        is_rounded = sampling.method == "nearest_neighbor" or sampling.mode == CROP
+        real: Callable[[ExprLike], PrimExpr] = single if is_rounded else double
+        at, one, half, scale = real(x), real(1.0), real(0.5), real(self.scale)
+        old, new = real(self.old), real(self.new)
+        match sampling.mode:
             case "half_pixel":
-                return centred
+                return (at + half) / scale - half
             case "pytorch_half_pixel":
-                return tir.Select(new > one, centred, double(0.0))
+                return tir.Select(new > one, (at + half) / scale - half, real(0.0))
             case "half_pixel_symmetric":
-                return old * half * (one - new / (self.scale * old)) + centred
+                offset = old * half * (one - new / (scale * old))
+                wide = (double(at) + double(0.5)) / double(scale) - double(0.5)
+                return real(double(offset) + wide)
             case "align_corners":
-                length = self.scale * old
-                is_one = ops.compare(tir.EQ, length, one)
-                steps = tir.Select(is_one, one, length - one)
-                return tir.Select(is_one, double(0.0), at * (old - one) / steps)
+                return at * (old - one) / ops.maximum(new - one, one)
             case "asymmetric":
-                return at / self.scale
+                return at / scale
             case "asymmetric_rounded":
-                exact = at / self.scale
-                return tir.Select(self.scale < one, intrin.ceil(exact), intrin.floor(exact))
+                exact = at / scale
+                return tir.Select(scale < one, intrin.ceil(exact), intrin.floor(exact))
             case "tf_half_pixel_for_nn":
-                return (at + half) / self.scale
+                return (at + half) / scale
             case _:
-                start, end = self.bounds
+                start, end = map(real, self.bounds)
                 last = old - one
-                step = (end - start) * last / ops.maximum(new - one, one)
+                spread = at * (end - start) * last / ops.maximum(new - one, one)
                 middle = half * (start + end) * last
-                return tir.Select(new > one, start * last + at * step, middle)
+                return tir.Select(new > one, start * last + spread, middle)
+
+    @override
+    def nearest(self, x: PrimExpr) -> PrimExpr:
+        at = self.coordinate(x)
+        below = intrin.floor(at)
+        match self.sampling.rounding:
+            case "floor":
+                return below
+            case "ceil":
+                return intrin.ceil(at)
+            case "round_prefer_floor":
+                is_above = at - below >= single(0.5 + _MIDDLE)
+            case _:
+                is_above = at - below > single(0.5 - _MIDDLE)
+        return below + tir.Select(is_above, single(1.0), single(0.0))
 
     @override
     def resampled(
@@ -183,10 +211,14 @@ class _Plan:
         return _Plan(axes, sizes, scales, None, self.sampling, self.antialias)
 
     def has_ratios(self, x: Expr) -> bool:
-        """Whether the scales are known to be the ratios of sizes."""
-        if self.scales is None:
-            return True
+        """Whether the coordinates are known to follow from the sizes, in any rounding."""
         old = shape_of(x)
+        if self.sampling.mode == "align_corners":
+            return True
+        if self.scales is None:
+            before, after = as_sizes([old[axis] for axis in self.axes]), as_sizes(self.sizes)
+            is_nearest = self.sampling.method == "nearest_neighbor"
+            return not is_nearest or all(map(image.multiple_of, before, after))
         return not isinstance(self.scales, Expr) and all(
             _equal(number(size * _exact(scale)) if _exact(scale) else -1, new)
             for size, new, scale in zip(

@@ -15,10 +15,9 @@ from relaxpy.frontend.onnx.ops.classical import (
     labels,
     posttransformed,
     rows_of,
-    vector,
 )
 from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.shared.tensors import Array, dtype_of, literal, shape_of
+from relaxpy.frontend.shared.tensors import Array, as_dtype, dtype_of, literal, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
@@ -103,7 +102,14 @@ def _test(mode: str, value: Expr, limit: Expr) -> Expr:
     return result
 
 
-def _forest(attributes: dict[str, Any], kind: str, outputs: int) -> _Forest:
+def _numbers(attributes: dict[str, Any], name: str, dtype: str) -> Array:
+    """The numbers of an attribute, which may be a tensor of another name."""
+    tensor = attributes.get(f"{name}_as_tensor")
+    numbers = attributes.get(name, ()) if tensor is None else tensor
+    return np.asarray(numbers, dtype).reshape(-1)
+
+
+def _forest(attributes: dict[str, Any], kind: str, outputs: int, dtype: str) -> _Forest:
     """The trees of a regressor or classifier; the attributes of `kind` say what leaves vote for."""
     trees, ids = attributes["nodes_treeids"], attributes["nodes_nodeids"]
     places = {pair: k for k, pair in enumerate(zip(trees, ids, strict=True))}
@@ -122,12 +128,12 @@ def _forest(attributes: dict[str, Any], kind: str, outputs: int) -> _Forest:
 
     yes, no = next_of("nodes_truenodeids"), next_of("nodes_falsenodeids")
     entered = {m for k, pair in enumerate(zip(yes, no, strict=True)) for m in pair if m != k}
-    weights = np.zeros((len(ids), outputs), np.float32)
+    weights = np.zeros((len(ids), outputs), dtype)
     for tree, node, vote, weight in zip(
         attributes[f"{kind}_treeids"],
         attributes[f"{kind}_nodeids"],
         attributes[f"{kind}_ids"],
-        attributes[f"{kind}_weights"],
+        _numbers(attributes, f"{kind}_weights", dtype),
         strict=True,
     ):
         if (tree, node) not in places or not 0 <= vote < outputs:
@@ -136,7 +142,7 @@ def _forest(attributes: dict[str, Any], kind: str, outputs: int) -> _Forest:
     nan = attributes.get("nodes_missing_value_tracks_true") or [0] * len(ids)
     return _Forest(
         np.array(attributes["nodes_featureids"], np.int64),
-        np.array(attributes["nodes_values"], np.float32),
+        _numbers(attributes, "nodes_values", dtype),
         np.array([0 if m == "LEAF" else _MODES.index(m) for m in modes], np.int64),
         np.array(yes, np.int64),
         np.array(no, np.int64),
@@ -155,12 +161,28 @@ _NODES = (
     "nodes_treeids",
     "nodes_truenodeids",
     "nodes_values",
+    "nodes_values_as_tensor",
 )
-_IGNORED = (*_NODES, "nodes_hitrates")
+_IGNORED = (*_NODES, "nodes_hitrates", "nodes_hitrates_as_tensor")
+
+
+_BASE = ("base_values", "base_values_as_tensor")
 
 
 def _votes_of(kind: str) -> list[str]:
-    return [f"{kind}_{name}" for name in ("ids", "nodeids", "treeids", "weights")]
+    names = ("ids", "nodeids", "treeids", "weights", "weights_as_tensor")
+    return [f"{kind}_{name}" for name in names]
+
+
+def _computed_in(x: Expr) -> str:
+    """The datatype of bounds and sums, which float32 would round if observations are float64."""
+    return "float64" if dtype_of(x) == "float64" else "float32"
+
+
+def _scores(cx: Context, scores: Expr, attributes: dict[str, Any]) -> Expr:
+    """The scores of trees and the base values."""
+    base = _numbers(attributes, "base_values", dtype_of(scores))
+    return R.add(scores, literal(base)) if base.size else scores
 
 
 _FOLDS = {"AVERAGE": R.mean, "SUM": R.sum, "MIN": R.min, "MAX": R.max}
@@ -170,7 +192,7 @@ _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 @converter(
     "TreeEnsembleRegressor",
     domain=DOMAIN,
-    ignored=[*_IGNORED, *_votes_of("target")],
+    ignored=[*_IGNORED, *_BASE, *_votes_of("target")],
     admitted={"aggregate_function": _FOLDS},
 )
 def tree_ensemble_regressor(
@@ -178,41 +200,41 @@ def tree_ensemble_regressor(
     x: Expr,
     *,
     aggregate_function: str = "SUM",
-    base_values: Sequence[float] = (),
     n_targets: int = 1,
     post_transform: str = "NONE",
 ) -> Expr:
-    forest = _forest(dict(cx.node.attributes), "target", n_targets)
-    votes = forest.votes(cx, rows_of(cx, x))
-    scores = _FOLDS[aggregate_function](votes, axis=[1])
-    return posttransformed(
-        cx, R.add(scores, vector(base_values)) if base_values else scores, post_transform
-    )
+    attributes, dtype = dict(cx.node.attributes), _computed_in(x)
+    forest = _forest(attributes, "target", n_targets, dtype)
+    votes = forest.votes(cx, rows_of(cx, x, dtype))
+    scores = _scores(cx, cx.emit(_FOLDS[aggregate_function](votes, axis=[1])), attributes)
+    return posttransformed(cx, cx.emit(as_dtype(scores, "float32")), post_transform)
 
 
-@converter("TreeEnsembleClassifier", domain=DOMAIN, ignored=[*_IGNORED, *_votes_of("class")])
+@converter(
+    "TreeEnsembleClassifier", domain=DOMAIN, ignored=[*_IGNORED, *_BASE, *_votes_of("class")]
+)
 def tree_ensemble_classifier(
     cx: Context,
     x: Expr,
     *,
-    base_values: Sequence[float] = (),
     classlabels_int64s: Sequence[int] = (),
     classlabels_strings: Sequence[str] = (),
     post_transform: str = "NONE",
 ) -> list[Expr]:
     names = class_labels(cx, classlabels_int64s, classlabels_strings)
     classes = len(classlabels_strings or classlabels_int64s)
-    attributes = dict(cx.node.attributes)
+    attributes, dtype = dict(cx.node.attributes), _computed_in(x)
     single = classes == 2 and len(set(attributes["class_ids"])) == 1
     if single:
         attributes["class_ids"] = [0] * len(attributes["class_ids"])
-    forest = _forest(attributes, "class", 1 if single else classes)
-    scores = R.sum(forest.votes(cx, rows_of(cx, x)), axis=[1])
-    scores = cx.emit(R.add(scores, vector(base_values)) if base_values else scores)
+    forest = _forest(attributes, "class", 1 if single else classes, dtype)
+    votes = forest.votes(cx, rows_of(cx, x, dtype))
+    scores = _scores(cx, cx.emit(R.sum(votes, axis=[1])), attributes)
     # One score is the sum of shares, of which none is negative, or of margins.
-    margins = any(weight < 0 for weight in attributes["class_weights"])
+    margins = bool(np.any(_numbers(attributes, "class_weights", dtype) < 0))
     bound = 0.5 if single and not margins else 0
-    return labels(cx, names, scores, post_transform, margins=margins, bound=bound)
+    label, found = labels(cx, names, cx.emit(scores), post_transform, margins=margins, bound=bound)
+    return [label, as_dtype(found, "float32")]
 
 
 @converter("TreeEnsemble", domain=DOMAIN, since=5, ignored=["nodes_hitrates"])

@@ -81,6 +81,16 @@ _REPEATING = {
 _KEEPS_EQUAL_SIZES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 
+def multiple_of(old: PrimExpr, new: PrimExpr) -> int | None:
+    """How many times `old` the size `new` is; None if it is not known to be a multiple."""
+    before, after = as_poly(old).terms, as_poly(new).terms
+    factors = {divmod(factor, before.get(monomial, 0) or 1) for monomial, factor in after.items()}
+    if before.keys() != after.keys() or len(factors) != 1:
+        return None
+    [(times, rest)] = factors
+    return times if times > 0 and not rest else None
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """The attributes that define how elements between those of the data are computed."""
@@ -143,13 +153,9 @@ class Axis:
             return None
         if self.is_kept:
             return 1
-        repeating = sampling.rounding in _REPEATING.get(sampling.mode, ())
-        old, new = as_poly(self.old).terms, as_poly(self.new).terms
-        factors = {divmod(factor, old.get(monomial, 0) or 1) for monomial, factor in new.items()}
-        if not repeating or old.keys() != new.keys() or len(factors) != 1:
+        if sampling.rounding not in _REPEATING.get(sampling.mode, ()):
             return None
-        [(times, rest)] = factors
-        return times if times > 0 and not rest else None
+        return multiple_of(self.old, self.new)
 
     @property
     def shrinks(self) -> bool:
@@ -172,6 +178,10 @@ class Axis:
         middle = double((start + end) / 2) * last
         spread = double(start) * last + double(x) * double(end - start) * last / double(steps)
         return tir.Select(new > ops.const(1, INT64), spread, middle)
+
+    def nearest(self, x: PrimExpr) -> PrimExpr:
+        """The whole number that stands for the coordinate of element x of the result."""
+        return _ROUNDINGS[self.sampling.rounding](self.coordinate(x))
 
     def _table(self, element: Callable[[PrimExpr], PrimExpr], name: str) -> Table:
         return computed([self.new], lambda x: element(x), name)
@@ -212,10 +222,7 @@ class Axis:
             return ops.maximum(ops.minimum(index, last), ops.const(0, INT64))
 
         if sampling.method == "nearest_neighbor":
-            rounding = _ROUNDINGS[sampling.rounding]
-            index = self._table(
-                lambda x: clamped(ops.cast_to(rounding(self.coordinate(x)), INT64)), "index"
-            )
+            index = self._table(lambda x: clamped(ops.cast_to(self.nearest(x), INT64)), "index")
             return [(index, None)]
         at = self._table(self.coordinate, "coordinate")
         offsets = (0, 1) if sampling.method == "linear" else (-1, 0, 1, 2)
