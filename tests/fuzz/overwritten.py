@@ -50,6 +50,13 @@ def swap(a: f32[2, 2], b: f32[2, 2]):
             a[vi, vj] = a[vi, vj] + T.float32(1)
 
 @kernel
+def accumulate(a: f32[2, 2], b: f32[2, 2]):
+    for i, j in T.grid(2, 2):
+        with T.block("b"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            a[vi, vj] = a[vi, vj] + b[vi, vj]
+
+@kernel
 def plus(a: f32[2, 2], b: f32[2, 2]):
     for i, j in T.grid(2, 2):
         with T.block("b"):
@@ -103,7 +110,9 @@ class Writer:
     Fields:
         scope        the tensors that are visible
         memory       the number of what a name refers to; names that may be of one tensor share it
-        stale        what has been overwritten, of which no name is used from then on
+        kept         the parameter that is not overwritten
+        written      what has been overwritten
+        stale        that of which no name is used from then on
         used_later   whether nothing becomes stale
         overwritten  results of calls in place in a dataflow block
     """
@@ -111,10 +120,12 @@ class Writer:
     rng: random.Random
     scope: list[str]
     used_later: bool
+    kept: str = ""
     lines: list[str] = field(default_factory=list)
     indent: str = "    "
     count: Iterator[int] = field(default_factory=itertools.count)
     memory: dict[str, int] = field(default_factory=dict)
+    written: set[int] = field(default_factory=set)
     stale: set[int] = field(default_factory=set)
     overwritten: list[str] = field(default_factory=list)
 
@@ -212,12 +223,27 @@ class Writer:
             self.put(f"{whole} = ({y}, {x})")
             self.bind(f"{whole}[1]", self.memory[x])
 
+    def is_kept(self, x: str) -> bool:
+        return self.memory[x] == self.memory.get(self.kept)
+
+    def write(self, x: str) -> None:
+        """Note that a tensor has been overwritten."""
+        self.written.add(self.memory[x])
+        if not self.used_later:
+            self.stale.add(self.memory[x])
+
     def overwrite(self, x: str, *, dataflow: bool) -> None:
         """A call that writes into a tensor."""
+        if self.is_kept(x):
+            x = self.new()
         if self.rng.random() < 0.2 and not dataflow:
             self.put(f'_ = R.call_packed("test.overwritten.increase", {x})')
+            self.written.add(self.memory[x])
             return
-        if self.rng.random() < 0.3:
+        other = self.tensor()
+        if self.rng.random() < 0.4 and self.memory[other] != self.memory[x]:
+            call = f"R.call_tir_inplace(cls.accumulate, ({x}, {other}), [0], {INFO})"
+        elif self.rng.random() < 0.3:
             whole = self.fresh("t")
             call = f"R.call_tir_inplace(cls.swap, ({x},), [0, -1], [{INFO}, {INFO}])"
             self.put(f"{whole} = {call}")
@@ -228,8 +254,8 @@ class Writer:
             call += f", sinfo_args={INFO})"
         else:
             call = f"R.call_tir_inplace(cls.double, ({x},), [0], {INFO})"
+        self.write(x)
         if not self.used_later:
-            self.stale.add(self.memory[x])
             self.bind(call)
             return
         result = self.bind(call, self.memory[x])
@@ -265,10 +291,14 @@ class Writer:
             last = inner.tensor()
             memories.append(self.memory[last])
             inner.put(f"{result} = {last}")
-        one, other = memories
+        self.enter(result, self.merge(*memories))
+
+    def merge(self, one: int, other: int) -> int:
+        """The number of what either of two tensors may be from now on."""
         self.memory.update((n, one) for n, memory in self.memory.items() if memory == other)
-        self.stale |= {one} if other in self.stale else set()
-        self.enter(result, one)
+        for numbers in (self.stale, self.written):
+            numbers |= {one} if other in numbers else set()
+        return one
 
     def local(self, depth: int) -> None:
         """A local function, which is called once or twice; it may overwrite what it captures."""
@@ -281,18 +311,22 @@ class Writer:
             inner.step(depth + 1)
         result = inner.tensor()
         inner.put(f"return {result}")
-        own, returned = self.memory[param], self.memory[result]
         for _ in range(self.rng.randint(1, 2) if self.used_later else 1):
+            own, returned = self.memory[param], self.memory[result]
             x = self.tensor()
-            if own in self.stale:
-                self.stale.add(self.memory[x])
-            self.bind(f"{func}({x})", self.memory[x] if returned == own else returned)
+            if own in self.written and self.is_kept(x):
+                x = self.new()
+            if own in self.written:
+                self.write(x)
+            self.bind(
+                f"{func}({x})", self.merge(self.memory[x], own) if returned == own else returned
+            )
 
 
-def text(seed: str) -> str:
+def text(seed: str, kept: str = "") -> str:
     """The text of the program of this seed, for `tests.ir.relax.texts.module`."""
     rng = random.Random(seed)
-    writer = Writer(rng, [], used_later=rng.random() < 0.5)
+    writer = Writer(rng, [], rng.random() < 0.5, kept)
     for name in ("x", "y"):
         writer.enter(name)
     for _ in range(rng.randint(3, 9)):
@@ -300,18 +334,18 @@ def text(seed: str) -> str:
     results = {writer.tensor() for _ in range(rng.randint(1, 4))}
     body = "\n".join(writer.lines)
     return (
-        f"{KERNELS}\n@impure\ndef main(x: f32[2, 2], y: f32[2, 2], c: bool):\n{body}\n"
+        f"{KERNELS}\n@impure\ndef main(x: f32[2, 2], c: bool, y: f32[2, 2]):\n{body}\n"
         f"    return ({', '.join(sorted(results))},)\n"
     )
 
 
-def write(seed: str) -> IRModule:
-    """The program of this seed."""
-    return module(text(seed))
+def write(seed: str, kept: str = "") -> IRModule:
+    """The program of this seed, which does not overwrite its parameter `kept`."""
+    return module(text(seed, kept))
 
 
 def arguments(seed: str) -> list[np.ndarray]:
-    """Two arrays, which differ, and a condition."""
+    """Two arrays, and a condition between them."""
     rng = np.random.default_rng([*seed.encode()])
     x, y = (rng.integers(-2, 3, (2, 2)).astype(np.float32) for _ in range(2))
-    return [x, y, np.array(rng.random() < 0.5)]
+    return [x, np.array(rng.random() < 0.5), y]

@@ -130,6 +130,14 @@ def memory_of(value: rx.Expr) -> Memory | None:
     return value.op.record.result_memory(value)
 
 
+def is_of_operands(value: rx.Expr) -> bool:
+    """Whether a value is a variable, an operand of a call, or a tuple of such ones."""
+    if isinstance(value, (rx.Var, rx.Tuple, rx.TupleGetItem)):
+        return True
+    memory = memory_of(value)
+    return memory is not None and memory.is_of_operand and not memory.is_new
+
+
 def computes(value: rx.Expr) -> bool:
     """Whether a value is newly computed from operands that are only read, without any effect.
 

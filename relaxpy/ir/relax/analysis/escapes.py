@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relaxpy.ir.relax.analysis.effects import Effects, computes, memory_of
+from relaxpy.ir.relax.analysis.effects import Effects, computes, is_of_operands
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.nodes import Binding, SeqExpr, Tuple, TupleGetItem, Var
+from relaxpy.ir.relax.nodes import Binding, SeqExpr, Var
 
 
 class Escapes:
@@ -46,9 +46,7 @@ class Escapes:
             for user_run, binding in self._users.get(waiting.pop(), ()):
                 if binding is None or user_run != run:
                     return True
-                memory = memory_of(binding.value)
-                is_alias = memory is not None and memory.is_of_operand and not memory.is_new
-                if is_alias or isinstance(binding.value, (Var, Tuple, TupleGetItem)):
+                if is_of_operands(binding.value):
                     if binding.var is not None and binding.var not in seen:
                         seen.add(binding.var)
                         waiting.append(binding.var)

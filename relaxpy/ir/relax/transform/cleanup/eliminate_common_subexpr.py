@@ -24,7 +24,6 @@ from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
-
 Table: TypeAlias = MutableMapping[object, tuple[rx.Binding, ...]]
 
 

@@ -15,7 +15,7 @@ from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.effects import Effects, computes
+from relaxpy.ir.relax.analysis.effects import Effects, computes, is_of_operands
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import (
     bind_equally,
@@ -73,12 +73,12 @@ class _Member:
         for block in self.func.body.blocks:
             for binding in block.bindings:
                 operands = set(occurring_vars(binding.value))
-                if not isinstance(block, rx.DataflowBlock):
-                    if effects.is_barrier(binding) and not known.isdisjoint(operands):
-                        return  # it may change a weight
-                elif (
-                    _may_be_lifted(binding)
-                    and not (binding.var in exposed and computes(binding.value))
+                if effects.is_barrier(binding) and not known.isdisjoint(operands):
+                    return  # it may change a weight
+                if (
+                    isinstance(block, rx.DataflowBlock)
+                    and _may_be_lifted(binding)
+                    and (binding.var not in exposed or is_of_operands(binding.value))
                     and known.issuperset(free_vars(binding.value))
                     and sizes.issuperset(
                         s for n in binding_operands(binding) for s in used_shape_vars(n)
@@ -103,7 +103,7 @@ def _exposed(seq: rx.SeqExpr, effects: Effects) -> set[rx.Var]:
     for block in reversed(seq.blocks):
         for binding in reversed(block.bindings):
             aliases = not computes(binding.value) and binding.var in exposed
-            if aliases or (not isinstance(block, rx.DataflowBlock) and effects.is_barrier(binding)):
+            if aliases or effects.is_barrier(binding):
                 exposed.update(occurring_vars(binding.value))
     return exposed
 
