@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from random import Random
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
@@ -38,7 +38,10 @@ class Partial:
     def text(self) -> str:
         """The text of a kernel."""
         self.ranks = dict(RANKS)
-        self.lines = ["@T.prim_func", "def f(a: T.handle, b: T.handle, c: T.handle, d: T.handle, p: T.handle):"]
+        self.lines = [
+            "@T.prim_func",
+            "def f(a: T.handle, b: T.handle, c: T.handle, d: T.handle, p: T.handle):",
+        ]
         self.put(1, "n = T.int64()")
         for name in self.ranks:
             self.buffer(name, f"T.match_buffer({name.lower()}, ")
@@ -78,7 +81,9 @@ class Partial:
             return
         outer: list[str] = []
         is_local = target not in RANKS
-        if self.chance(self.odd):  # a block in a block, whose condition may be over the outer variable
+        if self.chance(
+            self.odd
+        ):  # a block in a block, whose condition may be over the outer variable
             extent = self.extent()
             i = self.fresh("i")
             self.put(depth, f"for {i} in range({extent}):")
@@ -167,7 +172,9 @@ class Partial:
 
     def update(self, depth: int, target: str, place: str, names: list[str]) -> None:
         value = self.value(names)
-        form = self.random.choice(["{0} + {1}"] * 4 + ["T.max({0}, {1})", "{0} * T.float32(2) + {1}"])
+        form = self.random.choice(
+            ["{0} + {1}"] * 4 + ["T.max({0}, {1})", "{0} * T.float32(2) + {1}"]
+        )
         self.put(self.branch(depth, names), f"{place} = {form.format(place, value)}")
 
     def place(self, target: str, spatial: Sequence[str]) -> str:
@@ -185,7 +192,9 @@ class Partial:
             case [v]:
                 if not self.chance(2 * self.odd):
                     return v
-                return self.random.choice([f"{v} * 2", f"{v} + 1", f"6 - {v}", f"{v} % 3", f"11 - {v} * 2"])
+                return self.random.choice(
+                    [f"{v} * 2", f"{v} + 1", f"6 - {v}", f"{v} % 3", f"11 - {v} * 2"]
+                )
             case [v, w, *_]:
                 odd = [f"{v} * 3 + {w}", f"{v} + {w}", f"{w} * 7 + {v} * 2"]
                 return self.random.choice(odd) if self.chance(self.odd) else f"{v} * 7 + {w}"
@@ -202,7 +211,9 @@ class Partial:
             if names and self.chance(0.15):
                 load = f"T.if_then_else({self.condition(names)}, {load}, T.float32(1))"
             loads.append(load)
-        return self.random.choice([" + ", " - "]).join([*loads, f"T.float32({self.random.randint(0, 3)})"])
+        return self.random.choice([" + ", " - "]).join(
+            [*loads, f"T.float32({self.random.randint(0, 3)})"]
+        )
 
 
 class _Defined(KernelRun):
@@ -227,6 +238,7 @@ def arguments(seed: object) -> Arrays:
     return [rng.integers(-5, 6, shape).astype("float32") for shape in shapes]
 
 
+@cache
 def partial_kernel(seed: object) -> tuple[PrimFunc, Callable[[], Arrays], Arrays]:
     """A kernel, its arguments, and what they are after its call by the reference evaluator.
 
@@ -244,5 +256,5 @@ def partial_kernel(seed: object) -> tuple[PrimFunc, Callable[[], Arrays], Arrays
                 _Defined(func, "f", None).run(expected)
         except RelaxpyError:
             continue
-        return func, lambda: arguments(name), expected
+        return func, partial(arguments, name), expected
     raise AssertionError(f"no kernel of the seed {seed} is right")

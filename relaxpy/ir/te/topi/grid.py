@@ -335,10 +335,7 @@ def grid_sample_grad_data(
     wide = sampled.wide
     taps = sampled.combinations()
     tables = [
-        table
-        for chosen in taps
-        for tap in chosen
-        for table in (tap.index, tap.weight, tap.inside)
+        table for chosen in taps for tap in chosen for table in (tap.index, tap.weight, tap.inside)
     ]
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:

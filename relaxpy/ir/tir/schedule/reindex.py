@@ -9,7 +9,6 @@ from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -136,15 +135,11 @@ def reindex_cache(
     bound = tuple(values[it.var] for it in iters)
     condition = _first_condition(stage) if is_write else stage.realize.predicate
     loops = [
-        loop
-        for loop in inner
-        if any(mentions(e, (loop.loop_var,)) for e in (*bound, condition))
+        loop for loop in inner if any(mentions(e, (loop.loop_var,)) for e in (*bound, condition))
     ]
     names = {loop.loop_var: loop.loop_var.renamed(loop.loop_var.name) for loop in loops}
     realize = BlockRealize(
-        tuple(substitute(value, names) for value in bound),
-        substitute(condition, names),
-        copied,
+        tuple(substitute(value, names) for value in bound), substitute(condition, names), copied
     )
     site.insert(state, loops_like(loops, names, realize))
     state.renew(block, _accessing(block, buffer, copy, own))
