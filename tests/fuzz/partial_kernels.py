@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from random import Random
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
@@ -238,6 +238,7 @@ def arguments(seed: object) -> Arrays:
     return [rng.integers(-5, 6, shape).astype("float32") for shape in shapes]
 
 
+@cache
 def partial_kernel(seed: object) -> tuple[PrimFunc, Callable[[], Arrays], Arrays]:
     """A kernel, its arguments, and what they are after its call by the reference evaluator.
 
@@ -255,5 +256,5 @@ def partial_kernel(seed: object) -> tuple[PrimFunc, Callable[[], Arrays], Arrays
                 _Defined(func, "f", None).run(expected)
         except RelaxpyError:
             continue
-        return func, lambda: arguments(name), expected
+        return func, partial(arguments, name), expected
     raise AssertionError(f"no kernel of the seed {seed} is right")

@@ -1,11 +1,23 @@
-"""Random sequences of primitives."""
+"""Random sequences of primitives.
+
+`python -m tests.fuzz.primitives COUNT [SEED]` applies COUNT of them to kernels that leave elements
+as they were, and compares all targets with the kernel without a schedule.
+"""
 
 import random
-from collections.abc import Callable
+import sys
+import traceback
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
+import relaxpy
 from relaxpy import tir
 from relaxpy.errors import ScheduleError
+from tests.fuzz.partial_kernels import partial_kernel
+from tests.fuzz.progress import counted
+from tests.fuzz.seed import SEED
 
 Step = Callable[[tir.Schedule, random.Random], object]
 
@@ -184,18 +196,75 @@ WEIGHTS = {
 }
 
 
+#: How often a step is drawn for kernels that leave elements as they were: copies and moves most.
+OF_PARTIAL_KERNELS = dict.fromkeys(STEPS, 4) | {
+    "split": 12,
+    "fuse": 8,
+    "reorder": 12,
+    "blockize": 8,
+    "rfactor": 12,
+    "cache_write": 16,
+    "reindex": 16,
+    "reindex_cache_write": 12,
+    "decompose_reduction": 16,
+    "compute_at": 16,
+    "reverse_compute_at": 16,
+    "compute_inline": 8,
+    "reverse_compute_inline": 8,
+    "annotate": 1,
+    "set_axis_separator": 1,
+}
+TARGETS = ("reference", "numpy", "native")
+SCHEDULES_OF_A_KERNEL = 8
+
+
 def schedule_at_random(
-    func: tir.PrimFunc, rng: random.Random, length: int
+    func: tir.PrimFunc, rng: random.Random, length: int, weights: Mapping[str, int] = WEIGHTS
 ) -> tuple[tir.Schedule, list[str]]:
     """A schedule after a sequence, and the names of the steps that were applied."""
     sch = tir.Schedule(func)
     names = list(STEPS)
-    weights = [WEIGHTS.get(name, 1) for name in names]
     applied = []
-    for name in rng.choices(names, weights, k=length):
+    for name in rng.choices(names, [weights.get(name, 1) for name in names], k=length):
         try:
             STEPS[name](sch, rng)
         except ScheduleError:
             continue
         applied.append(name)
     return sch, applied
+
+
+def check_partial_kernel(seed: str, number: int) -> list[str]:
+    """Schedule a random kernel, and return the names of the steps that were applied.
+
+    Errors:
+        AssertionError: the values on one of the targets are not those of the kernel.
+    """
+    func, arguments, expected = partial_kernel(f"{seed} {number // SCHEDULES_OF_A_KERNEL}")
+    rng = random.Random(f"{seed} {number}")
+    sch, applied = schedule_at_random(func, rng, rng.choice([5, 8, 14]), OF_PARTIAL_KERNELS)
+    for target in TARGETS[: 3 if number % 4 == 0 else 1]:
+        results = arguments()
+        relaxpy.compile(sch.mod, target=target)["main"](*results)
+        for result, wanted in zip(results, expected, strict=True):
+            note = f"{seed} {number} {target}: {applied}\n{func.script()}\n{sch.trace}"
+            np.testing.assert_array_equal(result, wanted, note)
+    return applied
+
+
+def main(count: int, seed: str) -> int:
+    """Report the failures of `count` schedules; 1 if there are any."""
+    bad = 0
+    for number in counted(count, "primitives"):
+        try:
+            check_partial_kernel(seed, number)
+        except Exception:  # whatever it is, it is reported with its schedule
+            bad += 1
+            print(f"--- {seed} {number}\n{traceback.format_exc()}", flush=True)
+    print(f"{count} schedules from seed {seed}, {bad} failures")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    asked, begin, *_ = [*sys.argv[1:], "", ""]
+    sys.exit(main(int(asked or 1000), begin or SEED))

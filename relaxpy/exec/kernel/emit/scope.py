@@ -100,8 +100,9 @@ class KernelScope:
     """The names of variables and buffers in a generated function.
 
     The variables `shape_vars` are never negative, nor are `dimensions`, those of the arguments.
-    What is computed from `scalars`, the other integers among the parameters, may wrap. `functions` has the names of the functions of the module that can be called. The buffers in
-    `views` are declared over memory that may be too small or not contiguous.
+    What is computed from `scalars`, the other integers among the parameters, may wrap. `functions`
+    has the names of the functions of the module that can be called. The buffers in `views` are
+    declared over memory that may be too small or not contiguous.
     """
 
     def __init__(
@@ -222,7 +223,8 @@ class KernelScope:
             or (
                 isinstance(node, (tir.Cast, tir.BinaryOpExpr))
                 and (
-                    1 < node.dtype.bits < 32 or (node.dtype.family == "uint" and node.dtype.bits > 1)
+                    1 < node.dtype.bits < 32
+                    or (node.dtype.family == "uint" and node.dtype.bits > 1)
                 )
             )
             or (isinstance(node, tir.IntImm) and abs(node.value) >> max(node.dtype.bits - 8, 8))

@@ -213,7 +213,9 @@ def _times_zero(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> Tensor:
 
     def total(*index: PrimExpr) -> Any:
         at = dict(zip((a for a in kernel.order if a in "OI"), index, strict=True)) | variables
-        return _sum(ops.mul(tir.Select(left_out, kernel.at(at), zero), zero), list(windows.values()))
+        return _sum(
+            ops.mul(tir.Select(left_out, kernel.at(at), zero), zero), list(windows.values())
+        )
 
     sizes = [kernel.sizes[axis] for axis in kernel.order if axis in "OI"]
     return te.compute(sizes, total, name="kernel_rest", attrs=_OF_FILTER)  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from functools import reduce as folded
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
-from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import BOOL, INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype, computed
@@ -18,7 +18,7 @@ from relaxpy.ir.te.topi.shapes import as_sizes, shape_text
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
-from relaxpy.ir.tir.stmt import BufferStore, Stmt, stmt_seq
+from relaxpy.ir.tir.stmt import BufferStore, IfThenElse, Stmt, stmt_seq
 
 __all__ = ["affine_grid", "grid_sample", "grid_sample_grad_data", "grid_sample_grad_grid"]
 
@@ -71,11 +71,15 @@ def affine_grid(
 
 @dataclass(frozen=True, slots=True)
 class _Tap:
-    """Along one axis, the index into the data for each position, its weight and its slope."""
+    """Along one axis, the index into the data for each position, its weight and its slope.
+
+    A tap that is not `inside` has a weight of 0, and its element is not read.
+    """
 
     index: Tensor
     weight: Tensor
     slope: Tensor
+    inside: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,36 +141,79 @@ class _Sampled:
     ) -> Tensor:
         return computed(self.positions, lambda n, *at: element(n, at), name)
 
+    @property
+    def folds_taps(self) -> bool:
+        """Whether each tap outside moves inside by itself, instead of the position before it."""
+        return self.method == "bicubic" and self.padding != "zeros"
+
     def _taps(self, axis: int, row: int) -> list[_Tap]:
         size = ops.cast_to(self.data.shape[axis + 2], INT64)
+        zero, one = double(0.0), double(1.0)
+
+        def scaled(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
+            value = ops.cast_to(self.grid(n, ops.const(row, INT64), *at), "float64")
+            position = (value + one) * self.scale(axis)
+            return position if self.align_corners else position - double(0.5)
+
+        raw = self._table(scaled, "position")
 
         def coordinate(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
-            value = ops.cast_to(self.grid(n, ops.const(row, INT64), *at), "float64")
-            scaled = (value + double(1.0)) * self.scale(axis)
-            if not self.align_corners:
-                scaled = scaled - double(0.5)
+            position = raw(n, *at)
             if self.padding == "reflection":
-                return scaled
+                return position if self.folds_taps else self._folded(position, size)[0]
+            if self.padding == "border" and not self.folds_taps:
+                return ops.maximum(ops.minimum(position, double(size - 1)), zero)
             # Farther away nothing changes, and every index is an int64.
-            return ops.maximum(ops.minimum(scaled, double(size + 2)), double(-3.0))
+            return ops.maximum(ops.minimum(position, double(size + 2)), double(-3.0))
+
+        def growth(n: PrimExpr, *at: PrimExpr) -> PrimExpr:
+            """The derivative of the coordinate by the position."""
+            position = raw(n, *at)
+            if self.padding == "zeros" or self.folds_taps:
+                return one
+            sign, folded = one, position
+            if self.padding == "reflection":
+                folded, sign = self._folded(position, size)
+                folded = self._folded(position, size, is_clipped=False)[0]
+            is_between = ops.all_of(folded > zero, folded < double(size - 1))
+            return tir.Select(is_between, sign, zero)
 
         source = self._table(coordinate, "coordinate")
         if self.method == "nearest":
-            one, zero = double(1.0), double(0.0)
             return [self._tap(size, lambda *i: intrin.round(source(*i)), lambda *i: (one, zero))]
 
-        def fraction(*index: PrimExpr) -> PrimExpr:
-            return source(*index) - intrin.floor(source(*index))
+        def weights(number: int, *index: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+            weight, slope = self._weights(source(*index) - intrin.floor(source(*index)))[number]
+            return weight, slope * growth(*index)
 
         offsets = (0, 1) if self.method == "bilinear" else (-1, 0, 1, 2)
         return [
             self._tap(
                 size,
                 lambda *i, k=offset: intrin.floor(source(*i)) + double(float(k)),
-                lambda *i, k=number: self._weights(fraction(*i))[k],
+                lambda *i, k=number: weights(k, *i),
             )
             for number, offset in enumerate(offsets)
         ]
+
+    def _folded(
+        self, position: PrimExpr, size: PrimExpr, *, is_clipped: bool = True
+    ) -> tuple[PrimExpr, PrimExpr]:
+        """A position reflected at the centres or edges of the first and last elements, its slope.
+
+        It `is_clipped` to their centres.
+        """
+        zero, one = double(0.0), double(1.0)
+        low = zero if self.align_corners else double(-0.5)
+        span = double(ops.maximum(size - 1, ops.const(1, INT64)) if self.align_corners else size)
+        distance = ops.maximum(position - low, low - position)
+        rest = distance - intrin.floor(distance / (span + span)) * (span + span)
+        is_back = rest > span
+        folded = tir.Select(is_back, span + span - rest, rest) + low
+        sign = tir.Select(is_back, zero - one, one) * tir.Select(position < low, zero - one, one)
+        if is_clipped:
+            folded = ops.maximum(ops.minimum(folded, double(size - 1)), zero)
+        return folded, sign
 
     def _weights(self, t: PrimExpr) -> list[tuple[PrimExpr, PrimExpr]]:
         """The weights of the taps at a fraction between two elements, and their slopes."""
@@ -192,18 +239,24 @@ class _Sampled:
 
         def index(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
             nearest = ops.cast_to(source(n, *at), INT64)
-            if self.padding == "reflection":
+            if self.padding == "reflection" and self.folds_taps:
                 nearest = self._reflected(nearest, size)
             return ops.maximum(ops.minimum(nearest, size - 1), zero)
+
+        def inside(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
+            position, last = source(n, *at), double(size - 1)
+            if self.folds_taps:
+                return ops.const(True, BOOL)
+            if self.padding == "zeros":
+                return ops.all_of(position >= double(0.0), position <= last)
+            return ops.logical_not(ops.any_of(position < double(0.0), position > last))
+
+        is_inside = self._table(inside, "inside")
 
         def table_of(number: int) -> Callable[[PrimExpr, tuple[PrimExpr, ...]], PrimExpr]:
             def element(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
                 value = ops.cast_to(weight(n, *at)[number], self.wide)
-                if self.padding != "zeros":
-                    return value
-                position = source(n, *at)
-                is_inside = ops.all_of(position >= double(0.0), position <= double(size - 1))
-                return tir.Select(is_inside, value, ops.const(0, self.wide))
+                return tir.Select(is_inside(n, *at), value, ops.const(0, self.wide))
 
             return element
 
@@ -211,6 +264,7 @@ class _Sampled:
             self._table(index, "index"),
             self._table(table_of(0), "weight"),
             self._table(table_of(1), "slope"),
+            is_inside,
         )
 
     def _reflected(self, index: PrimExpr, size: PrimExpr) -> PrimExpr:
@@ -226,8 +280,10 @@ class _Sampled:
     def value(
         self, n: PrimExpr, c: PrimExpr, at: Sequence[PrimExpr], taps: Sequence[_Tap]
     ) -> PrimExpr:
-        """The element of the data at one combination of taps."""
-        return ops.cast_to(self.data(n, c, *(tap.index(n, *at) for tap in taps)), self.wide)
+        """The element of the data at one combination of taps; 0 if one of them is outside."""
+        element = ops.cast_to(self.data(n, c, *(tap.index(n, *at) for tap in taps)), self.wide)
+        is_inside = ops.all_of(*(tap.inside(n, *at) for tap in taps))
+        return tir.Select(is_inside, element, ops.const(0, self.wide))
 
 
 def grid_sample(
@@ -278,7 +334,9 @@ def grid_sample_grad_data(
     sampled = _Sampled.of(data, grid, method, layout, padding_mode, align_corners)
     wide = sampled.wide
     taps = sampled.combinations()
-    tables = [table for chosen in taps for tap in chosen for table in (tap.index, tap.weight)]
+    tables = [
+        table for chosen in taps for tap in chosen for table in (tap.index, tap.weight, tap.inside)
+    ]
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         count = data.ndim - 2
@@ -289,14 +347,15 @@ def grid_sample_grad_data(
         def adding(chosen: Sequence[Buffer]) -> Callable[[list[PrimExpr]], Stmt]:
             def add_term(index: list[PrimExpr]) -> Stmt:
                 n, c, *at = index
-                target = (n, c, *(load(table, (n, *at)) for table in chosen[::2]))
-                weight = _product(load(table, (n, *at)) for table in chosen[1::2])
+                target = (n, c, *(load(table, (n, *at)) for table in chosen[::3]))
+                weight = _product(load(table, (n, *at)) for table in chosen[1::3])
+                is_inside = ops.all_of(*(load(table, (n, *at)) for table in chosen[2::3]))
                 term = ops.cast_to(load(ins[0], index), wide) * weight
-                return BufferStore(out, load(out, target) + term, target)
+                return IfThenElse(is_inside, BufferStore(out, load(out, target) + term, target))
 
             return add_term
 
-        groups = [ins[1 + k : 1 + k + 2 * count] for k in range(0, len(tables), 2 * count)]
+        groups = [ins[1 + k : 1 + k + 3 * count] for k in range(0, len(tables), 3 * count)]
         return stmt_seq(
             loops(data.shape, clear), *(loops(grad.shape, adding(group)) for group in groups)
         )

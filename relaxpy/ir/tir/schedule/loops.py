@@ -154,7 +154,9 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
 
 def _check_inits_of_nothing(loops: Sequence[For]) -> None:
     """Errors: ScheduleError if an init that runs without iterations would not after `fuse`."""
-    empty = {at.loop_var for at in loops if not Analyzer().can_prove(ops.compare(tir.GT, at.extent, 0))}
+    empty = {
+        at.loop_var for at in loops if not Analyzer().can_prove(ops.compare(tir.GT, at.extent, 0))
+    }
     others = {at.loop_var for at in loops} - empty
     for realize in outermost_blocks(loops[-1]):
         block = realize.block

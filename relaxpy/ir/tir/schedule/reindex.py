@@ -9,7 +9,6 @@ from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -26,6 +25,7 @@ from relaxpy.ir.tir.schedule.cache import (
 from relaxpy.ir.tir.schedule.inline import check_loads_only
 from relaxpy.ir.tir.schedule.layout import BufferName, Map, MapOf, accessed_buffer, injective
 from relaxpy.ir.tir.schedule.nests import loops_like, open_tests, serial_nest
+from relaxpy.ir.tir.schedule.reduction import without_loops
 from relaxpy.ir.tir.schedule.stages import (
     Indices,
     Stage,
@@ -126,26 +126,40 @@ def reindex_cache(
         site = site_before(state, scope, stages, [stage], buffer)
     inner = loops_below(state, site, block)
     if stage.deciding or stage.is_guarded(inner):
-        raise refused(f"a branch, or an element of a buffer, decides whether block {stage.name} runs", block)
+        raise refused(
+            f"a branch, or an element of a buffer, decides whether block {stage.name} runs", block
+        )
     copy = like(buffer, storage_scope, used.map_shape(doms))
     copied = _copy(buffer, copy, indices, own, iters, is_write=is_write)
     values = stage.values()
     bound = tuple(values[it.var] for it in iters)
+    condition = _first_condition(stage) if is_write else stage.realize.predicate
     loops = [
-        loop
-        for loop in inner
-        if any(mentions(e, (loop.loop_var,)) for e in (*bound, stage.realize.predicate))
+        loop for loop in inner if any(mentions(e, (loop.loop_var,)) for e in (*bound, condition))
     ]
     names = {loop.loop_var: loop.loop_var.renamed(loop.loop_var.name) for loop in loops}
     realize = BlockRealize(
-        tuple(substitute(value, names) for value in bound),
-        substitute(stage.realize.predicate, names),
-        copied,
+        tuple(substitute(value, names) for value in bound), substitute(condition, names), copied
     )
     site.insert(state, loops_like(loops, names, realize))
     state.renew(block, _accessing(block, buffer, copy, own))
     state.allocate(state.scope(copied), copy)
     return copied
+
+
+def _first_condition(stage: Stage) -> PrimExpr:
+    """Return what of the predicate of a block decides whether it writes an element at all.
+
+    Its init runs if any iteration of the reduction does, or if there is none.
+
+    Errors:
+        ScheduleError: a test is over loops of reductions and others.
+    """
+    reduced = [] if stage.block.init is None else stage.reduction_loops()
+    names = {loop.loop_var for loop in reduced}
+    return without_loops(
+        stage.realize.predicate, names, {loop.loop_var for loop in stage.loops} - names
+    )
 
 
 def only_indices(stage: Stage, buffer: Buffer) -> Indices:

@@ -269,7 +269,7 @@ def stages_in(state: State, scope: stmt.Stmt) -> list[Stage]:
 
 
 def listed_stages(state: State, scope: stmt.Stmt) -> list[Stage]:
-    """Return the stages directly inside of a block or loop, though there may be other statements."""
+    """Return the stages directly inside of a node, which may have other statements."""
     return [stage_of(state, realize.block) for realize in child_blocks(scope)]
 
 
@@ -641,9 +641,7 @@ def _may_never_run(stage: Stage, loops: Sequence[stmt.For], indices: Sequence[Pr
     free = [loop for loop in unused if loop not in reduced]
     names = {loop.loop_var for loop in free}
     used = {loop.loop_var for loop in loops if loop not in unused}
-    return any(
-        not Analyzer().can_prove(ops.compare(GT, loop.extent, 0)) for loop in free
-    ) or any(
+    return any(not Analyzer().can_prove(ops.compare(GT, loop.extent, 0)) for loop in free) or any(
         mentions(test, names) and (mentions(test, used) or not _holds_first(stage, test, free))
         for test in conjuncts(stage.realize.predicate)
     )

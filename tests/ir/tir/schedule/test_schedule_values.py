@@ -9,7 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import tir
 from relaxpy.script import from_source, tir as T
-from tests.fuzz.primitives import STEPS, schedule_at_random
+from tests.fuzz.primitives import STEPS, check_partial_kernel, schedule_at_random
 from tests.fuzz.scheduled_kernels import KERNELS, arguments
 from tests.fuzz.seed import COUNT, SEED
 
@@ -29,6 +29,11 @@ def test_values_stay_equal_after_random_primitives(name: str) -> None:
             np.testing.assert_array_equal(
                 result, wanted, f"{SEED} {number}: {applied}\n{sch.trace}"
             )
+
+
+@pytest.mark.parametrize("number", range(max(8, COUNT)))
+def test_values_stay_equal_where_a_kernel_leaves_elements_as_they_were(number: int) -> None:
+    check_partial_kernel(SEED, number)
 
 
 def test_each_primitive_is_drawn_somewhere() -> None:
