@@ -37,7 +37,7 @@ from relaxpy.ir.tir.stmt import For, Stmt, While
 
 MAX_BYTES: Final = 1 << 20
 """How large a folded constant may be, in bytes, unless its operands are as large together."""
-MAX_ITERATIONS: Final = 1 << 27
+MAX_ITERATIONS: Final = 1 << 24
 """How often a kernel that is folded may run the bodies of its loops."""
 _PER_ELEMENT: Final = 1 << 12
 """Or how often for each element of its operands, if these are many."""
@@ -52,7 +52,7 @@ class FoldConstant(Pass):
     An operator is evaluated if its legalisation is one call of a kernel. `tensor_to_shape` and
     `shape_to_tensor` are evaluated, too. A call that fails stays, and so does one whose result is
     larger than its operands together and than `relax.FoldConstant.max_bytes` of the PassContext
-    (1 MiB by default). One whose loops have more than 2**27 iterations, or 2**12 for each element
+    (1 MiB by default). One whose loops have more than 2**24 iterations, or 2**12 for each element
     of its operands, stays as well, and so does one with a loop whose end depends on data. Bindings
     that nothing uses any more are removed.
     """
