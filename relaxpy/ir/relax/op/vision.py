@@ -30,10 +30,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = Literal["onnx", "tensorflow"]
 Scalar: TypeAlias = rx.TensorStructInfo | rx.PrimStructInfo
 
-_AT_ONCE: Final = 64
-"""The best boxes that are compared with all others at a time."""
-_ELEMENTS: Final = 1 << 18
-"""The most comparisons at a time."""
+_AT_ONCE: Final = 128
+"""How many boxes are compared with those selected before, and with each other, at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,36 +55,65 @@ class _Boxes:
         low, high = ((side[0][index], side[1][index]) for side in (self.low, self.high))
         return _Boxes(low, high, self.area[index])
 
-    def overlaps(self, first: int) -> Array:
-        """The intersection of each of the `first` boxes with each box, over their union, or 0."""
+    def overlaps(self, other: _Boxes) -> Array:
+        """The intersection of each of these boxes with each other one, over their union, or 0."""
         height, width = (
-            np.minimum(high[:first, None], high) - np.maximum(low[:first, None], low)
-            for low, high in zip(self.low, self.high, strict=True)
+            np.minimum(high[:, None], others_high) - np.maximum(low[:, None], others_low)
+            for low, high, others_low, others_high in zip(
+                self.low, self.high, other.low, other.high, strict=True
+            )
         )
         shared = np.maximum(height, 0) * np.maximum(width, 0)
-        union = self.area + self.area[:first, None] - shared
+        union = self.area[:, None] + other.area - shared
         ratios: Array = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
         return ratios
 
 
+def _ranked(scores: Array, threshold: float, count: int) -> Iterator[Array]:
+    """The boxes above a threshold, best first, at least `count` at a time.
+
+    So few of many boxes are sorted where the first ones are enough.
+    """
+    left = np.flatnonzero(scores > threshold)
+    while left.size:
+        values = scores[left]
+        is_first = np.ones(left.size, bool)
+        if count < left.size // 2:
+            is_first = values >= np.partition(values, left.size - count)[left.size - count]
+        order = np.argsort(-values[is_first], kind="stable")
+        yield left[is_first][order]
+        left, count = left[~is_first], 4 * count
+
+
 def _select_boxes(
     boxes: _Boxes, scores: Array, count: int, iou: float, threshold: float
-) -> Iterator[int]:
+) -> list[int]:
     """The boxes of one class, best first, without those that overlap a better one."""
-    indices = np.argsort(-scores, kind="stable")
-    indices = indices[scores[indices] > threshold]
-    remaining = boxes[indices]
-    while count > 0 and indices.size:
-        first = min(_AT_ONCE, max(_ELEMENTS // indices.size, 1), indices.size)
-        overlap = remaining.overlaps(first) > iou
-        is_covered = np.zeros(indices.size, bool)
-        for k in range(first):
-            if count > 0 and not is_covered[k]:
-                yield int(indices[k])
-                is_covered |= overlap[k]
-                count -= 1
-        is_covered[:first] = True
-        indices, remaining = indices[~is_covered], remaining[~is_covered]
+    selected: list[int] = []
+    chosen = boxes[np.zeros(0, np.int64)]
+    if count <= 0:
+        return selected
+    for ranked in _ranked(scores, threshold, max(count, _AT_ONCE)):
+        for begin in range(0, ranked.size, _AT_ONCE):
+            some = ranked[begin : begin + _AT_ONCE]
+            if selected:
+                some = some[~(chosen.overlaps(boxes[some]) > iou).any(0)]
+            some = some[_without_covered(boxes[some], iou)]
+            selected += some[: count - len(selected)].tolist()
+            if len(selected) == count:
+                return selected
+            chosen = boxes[np.array(selected, np.int64)]
+    return selected
+
+
+def _without_covered(boxes: _Boxes, iou: float) -> Array:
+    """Which boxes remain of some, best first, where each covers those that overlap it too much."""
+    covers = np.tril(boxes.overlaps(boxes) > iou, -1)
+    is_kept = ~covers.any(1)
+    # Boxes that overlap no better one are kept at once; the others depend on those before them.
+    for k in np.flatnonzero(~is_kept):
+        is_kept[k] = not (covers[k] & is_kept).any()
+    return is_kept
 
 
 def _number(value: Any, name: str) -> Any:

@@ -197,3 +197,33 @@ def test_what_cannot_be_evaluated_stays() -> None:
         except relaxpy.errors.RelaxpyError as error:
             outcomes.append(type(error).__name__)
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(
+    ("loops", "is_folded"),
+    [
+        ("range(100)", True),
+        ("T.grid(1000, 1000)", True),
+        ("T.grid(1000000, 1000000)", False),
+        ("range(A[0])", False),
+        ("range(T.min(A[0], T.int64(5)))", True),
+    ],
+)
+@pytest.mark.rule("OPT-7")
+def test_much_work_is_left_though_its_result_is_small(loops: str, is_folded: bool) -> None:
+    names = "i, j" if "grid" in loops else "i"
+    mod = module(f"""
+@T.prim_func(private=True)
+def count(A: T.Buffer((1,), "int64"), B: T.Buffer((1,), "int64")):
+    B[0] = T.int64(0)
+    for {names} in {loops}:
+        B[0] = B[0] + T.int64(1)
+
+@R.function
+def main() -> R.Tensor((1,), "int64"):
+    n = R.const([{1 << 60}], "int64")
+    y = R.call_tir(cls.count, (n,), out_sinfo=R.Tensor((1,), "int64"))
+    return y
+""")
+    nodes = relaxpy.ir.core.traverse.walk(FoldConstant()(mod)["main"])
+    assert any(isinstance(node, rx.Call) for node in nodes) != is_folded

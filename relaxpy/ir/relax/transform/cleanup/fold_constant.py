@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import hooks
+from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rebuild
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
@@ -30,10 +31,16 @@ from relaxpy.ir.relax.rewrite.refined import Refined, is_sharper
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import For, Stmt, While
 
 MAX_BYTES: Final = 1 << 20
 """How large a folded constant may be, in bytes, unless its operands are as large together."""
+MAX_ITERATIONS: Final = 1 << 24
+"""How often a kernel that is folded may run the bodies of its loops."""
+_PER_ELEMENT: Final = 1 << 12
+"""Or how often for each element of its operands, if these are many."""
 _OPTION: Final = "relax.FoldConstant.max_bytes"
 register_config(_OPTION, int)
 
@@ -45,7 +52,9 @@ class FoldConstant(Pass):
     An operator is evaluated if its legalisation is one call of a kernel. `tensor_to_shape` and
     `shape_to_tensor` are evaluated, too. A call that fails stays, and so does one whose result is
     larger than its operands together and than `relax.FoldConstant.max_bytes` of the PassContext
-    (1 MiB by default). Bindings that nothing uses any more are removed.
+    (1 MiB by default). One whose loops have more than 2**24 iterations, or 2**12 for each element
+    of its operands, stays as well, and so does one with a loop whose end depends on data. Bindings
+    that nothing uses any more are removed.
     """
 
     @override
@@ -200,7 +209,12 @@ class _Kernels:
             return None
         sinfo = sinfos[0]
         assert isinstance(sinfo, rx.TensorStructInfo)
-        out = np.zeros(_known_sizes(sinfo.shape) or (), sinfo.dtype.numpy())
+        sizes = _known_sizes(sinfo.shape) or ()
+        shapes = [*(c.data.shape for c in constants), sizes]
+        most = max(MAX_ITERATIONS, _PER_ELEMENT * sum(_stored(c.data) for c in constants))
+        if _iterations(kernel, shapes) > most:
+            return None
+        out = np.zeros(sizes, sinfo.dtype.numpy())
         args = [*(np.asarray(c.data) for c in constants), out]
         try:
             # A kernel that runs once takes less time on NumPy than native code takes to compile.
@@ -227,6 +241,36 @@ class _Kernels:
                 return other
         known.append(kernel)
         return kernel
+
+
+def _stored(data: np.ndarray[Any, Any]) -> int:
+    """The number of elements that are in memory, where views repeat some."""
+    pairs = zip(data.shape, data.strides, strict=True)
+    return math.prod(size for size, stride in pairs if stride)
+
+
+def _iterations(kernel: PrimFunc, shapes: Sequence[tuple[int, ...]]) -> float:
+    """How often the loops of a kernel run at most for arguments of these shapes."""
+    analyzer = Analyzer()
+    for buffer, shape in zip(kernel.buffer_map_items, shapes, strict=False):
+        for size, value in zip(buffer.shape if buffer is not None else (), shape, strict=False):
+            if isinstance(size, tir.Var):
+                analyzer.bind(size, tir.IntImm(size.dtype, value), allow_override=True)
+
+    def count(node: Stmt) -> float:
+        match node:
+            case For(loop_var=var, min=first, extent=extent, body=body):
+                bound = analyzer.const_int_bound(extent)
+                analyzer.bind(var, Range.from_min_extent(first, extent), allow_override=True)
+                is_known = bound.max_value < 2 ** (extent.dtype.bits - 1) - 1
+                return max(bound.max_value, 0) * count(body) if is_known else math.inf
+            case While():
+                return math.inf
+            case _:
+                inner = [count(child) for child in children(node) if isinstance(child, Stmt)]
+                return max(sum(inner), 1.0)
+
+    return count(kernel.body)
 
 
 def _known_sizes(shape: rx.Expr | None) -> tuple[int, ...] | None:
