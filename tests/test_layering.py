@@ -126,7 +126,7 @@ FLOORS = {
     """,
     "relaxpy/frontend": """
         shared weights onnx/wire.py onnx/view.py onnx/sizes.py onnx/folding.py onnx/registry.py
-        onnx/context.py onnx/strings.py onnx/lists.py onnx/ops
+        onnx/vocabulary.py onnx/context.py onnx/ops
         onnx/bodies.py onnx/importer.py onnx/api.py onnx/backend.py
         torch/registry.py torch/symbols.py torch/arrays.py torch/context.py
         torch/complexes.py torch/mutation.py torch/ops torch/backward.py torch/factorised.py

@@ -21,24 +21,29 @@ HEAD = """# Operators of ONNX
 What `from_onnx` imports; [ONNX models](onnx.md) shows how. The page is written by
 tools/onnx_operators.py from the converters and the schemas of ONNX. *Converters* are the opsets
 from which a converter of relaxpy is used; *body* stands for operators that ONNX itself defines by
-simpler ones, which are imported in their place.
+simpler ones, which are imported in their place. *Strings* says, where ONNX admits tensors of
+strings as operands, whether they are imported.
 
 """
 
 
-def rows() -> dict[str, list[tuple[str, str, str]]]:
-    """By domain: each operator, the opsets of its schemas, and how it is imported."""
+def rows() -> dict[str, list[tuple[str, str, str, str]]]:
+    """By domain: each operator, the opsets of its schemas, how it is imported, and strings."""
     schemas = defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
         schemas[schema.domain, schema.name].append(schema)
-    table: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    table: dict[str, list[tuple[str, str, str, str]]] = defaultdict(list)
     for domain, name in sorted({*schemas, *CONVERTERS}):
         known = sorted(schemas.get((domain, name), ()), key=lambda schema: schema.since_version)
         versions = ", ".join(str(schema.since_version) for schema in known) or "all"
-        found = sorted({entry.since for entry in CONVERTERS.get((domain, name), ())})
+        entries = CONVERTERS.get((domain, name), [])
+        found = sorted({entry.since for entry in entries})
         has_body = any(s.has_function or s.has_context_dependent_function for s in known)
         how = ", ".join(map(str, found)) or ("body" if has_body else "not imported")
-        table[domain].append((name, versions, how))
+        admits = any("tensor(string)" in x.types for s in known[-1:] for x in s.inputs)
+        takes = any(entry.strings for entry in entries) or how == "body"
+        strings = ("yes" if takes else "no") if admits or any(e.strings for e in entries) else ""
+        table[domain].append((name, versions, how, strings))
     return table
 
 
@@ -46,10 +51,10 @@ def page() -> str:
     """The text of the page."""
     parts = [HEAD]
     for domain, entries in rows().items():
-        imported = sum(how != "not imported" for *_, how in entries)
+        imported = sum(how != "not imported" for _, _, how, _ in entries)
         parts.append(f"## {domain or 'ai.onnx'}\n\n{imported} of {len(entries)} operators.\n\n")
-        parts.append("| operator | versions | converters |\n| --- | --- | --- |\n")
-        parts += [f"| {name} | {versions} | {how} |\n" for name, versions, how in entries]
+        parts.append("| operator | versions | converters | strings |\n| --- | --- | --- | --- |\n")
+        parts += [f"| {' | '.join(entry)} |\n" for entry in entries]
         parts.append("\n")
     return "".join(parts).rstrip("\n") + "\n"
 

@@ -29,6 +29,8 @@ _PROVIDERS = (
     "growing",
     "kv_cache",
     "matrices",
+    "onnx_sequences",
+    "onnx_strings",
     "paged_kv_cache",
     "rnn_state",
     "sampling",

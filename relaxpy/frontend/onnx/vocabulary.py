@@ -1,7 +1,7 @@
 """Strings at import: which values are tensors of strings, and the strings that the model has.
 
 A tensor of strings is one of int64, whose elements are places in the vocabulary of a call
-(`onnx/strings.py`). The strings of the model have their places at import.
+(`exec/runtime/onnx_strings.py`). The strings of the model have their places at import.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.runtime.onnx_strings import PREFIX
 from relaxpy.frontend.onnx.registry import Value
-from relaxpy.frontend.onnx.strings import PREFIX
 from relaxpy.frontend.shared.tensors import as_size, literal, tensor_info
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.exec.runtime.onnx_sequences import PREFIX
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.lists import PREFIX
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.vocabulary import OBJECT
 from relaxpy.frontend.shared.tensors import (

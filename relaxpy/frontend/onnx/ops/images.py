@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import MisuseError
+from relaxpy.exec.runtime.onnx_strings import PREFIX, Array
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.onnx.strings import PREFIX, Array
 from relaxpy.frontend.onnx.vocabulary import call
 from relaxpy.frontend.shared import matrices
 from relaxpy.frontend.shared.tensors import (

@@ -7,8 +7,8 @@ from typing import Any
 
 from onnx import TensorProto
 
+from relaxpy.exec.runtime.onnx_sequences import PREFIX
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.lists import PREFIX
 from relaxpy.frontend.onnx.ops.movement import with_parts
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import OptionalType, SequenceType, dtype_of as dtype_of_code

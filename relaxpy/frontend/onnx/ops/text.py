@@ -1,13 +1,13 @@
-"""Operators that read strings: packed functions compute on them (`onnx/strings.py`)."""
+"""Operators that read strings: packed functions compute on them (`onnx_strings.py`)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
+from relaxpy.exec.runtime.onnx_strings import pattern_of
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.onnx.strings import pattern_of
 from relaxpy.frontend.onnx.vocabulary import call, shaped_as
 from relaxpy.frontend.shared.tensors import rank_of, shape_of, tensor_info, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.runtime.registry import register_func
+from relaxpy.exec.runtime.registry import provided
 
 PREFIX = "relaxpy.onnx.sequence."
 
@@ -99,4 +99,4 @@ _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(concat, split, unstack, has, get, maps),
 )
 for _function in _FUNCTIONS:
-    register_func(PREFIX + _function.__name__, _function, override=True, pure=True)
+    provided(PREFIX + _function.__name__, pure=True)(_function)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.runtime.registry import register_func
+from relaxpy.exec.runtime.registry import provided
 from relaxpy.ir.core.dtype import DataType
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -313,19 +313,29 @@ def _number_text(item: Any) -> str:
 
 
 def to_numbers(known: Vocabulary, x: Any, dtype: str) -> Array:
-    """The numbers that texts stand for.
+    """The numbers that texts stand for; integers are rounded towards zero.
 
     Errors:
         RuntimeCheckError: a text stands for none.
     """
-    read = int if "int" in dtype else float
-    numbers: list[float] = []
-    for text in known.decode(x):
-        try:
-            numbers.append(read(text))
-        except ValueError:
-            raise RuntimeCheckError(f"expected the text of a number, found {text!r}") from None
-    return np.array(numbers).astype(DataType(dtype).numpy()).reshape(np.shape(x))
+    texts = known.decode(x)
+    numbers = [_number(text, is_integer="int" in dtype) for text in texts]
+    try:
+        with np.errstate(over="ignore"):
+            return np.array(numbers).astype(DataType(dtype).numpy()).reshape(np.shape(x))
+    except OverflowError:
+        raise RuntimeCheckError(f"a number among {texts} is outside {dtype}") from None
+
+
+def _number(text: str, *, is_integer: bool) -> float:
+    try:
+        if "_" in text:
+            raise ValueError
+        if not is_integer:
+            return float(text)
+        return int(text) if text.strip().lstrip("+-").isdecimal() else int(float(text))
+    except (ValueError, OverflowError):
+        raise RuntimeCheckError(f"expected the text of a number, found {text!r}") from None
 
 
 @functools.lru_cache(maxsize=64)
@@ -373,4 +383,4 @@ for _function in (
     *(split, tokenize, normalize, murmur_hash, tf_idf),
     *(from_numbers, to_numbers, map_values, cast_map),
 ):
-    register_func(PREFIX + _function.__name__, _function, override=True, pure=True)
+    provided(PREFIX + _function.__name__, pure=True)(_function)
