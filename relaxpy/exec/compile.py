@@ -71,6 +71,7 @@ def compile(
     *,
     relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
     tir_pipeline: str | None = "default",
+    schedules: str | None = None,
 ) -> Executable:
     """An executable of every function of `mod` that has a `global_symbol`.
 
@@ -83,6 +84,10 @@ def compile(
     target that was entered. Otherwise, and for TVM's names of processors such as "llvm", it is
     "native" if llvmlite is installed and the processor has AVX2 and FMA, or else "numpy"; the
     environment variable RELAXPY_TARGET decides otherwise. `report()` shows how each kernel runs.
+
+    With `schedules="as written"`, native code runs the loops of kernels in their order, in vectors
+    and in parallel only where they are annotated so: it shows what a schedule does. Otherwise a
+    kernel gets the loops that are fast.
 
     Errors:
         WellFormedError: the program is not well-formed; all violations are reported.
@@ -98,18 +103,40 @@ def compile(
         ("default", None),
         hint="omit it, and run passes on kernels before compile: tir_pipeline(mod)",
     )
+    _check_option("schedules", schedules, (AS_WRITTEN, None))
     module = with_instance(as_module(mod, "compile"))
     requested = target_kind(Target.current() if target is None else target)
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
+    if schedules is not None:
+        _check_as_written(name, not_native)
     with long_work("compiling"):
         if relax_pipeline == "default":
             relax_pipeline = get_pipeline("default", target=name)
-            if TARGETS[name].is_native:
+            if TARGETS[name].is_native and schedules is None:
                 return _stored_or_compiled(module.clone(), relax_pipeline, requested)
         elif isinstance(relax_pipeline, str):
             relax_pipeline = get_pipeline(relax_pipeline)
         module = _transformed(module, relax_pipeline).clone()  # users may change it
-        return _compiled(Program(module, name, requested, executable_of_saved), not_native)
+        program = Program(module, name, requested, executable_of_saved, schedules=schedules)
+        return _compiled(program, not_native)
+
+
+def _check_as_written(target: str, reason: str) -> None:
+    """Check that a target can run schedules as they are written.
+
+    Errors:
+        MisuseError: it cannot.
+    """
+    if not (TARGETS[target].is_native or TARGETS[target].runs_as_written):
+        raise MisuseError(
+            f'schedules="{AS_WRITTEN}" needs the target "native", found "{target}"'
+            + (f": {reason}" if reason else ""),
+            hint='target="reference" runs loops as they are written, too, one element at a time',
+            about=target,
+        )
+
+
+AS_WRITTEN: Final = "as written"
 
 
 @user_facing
@@ -230,14 +257,19 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
     content, module = saved.content, saved_module(saved, source)
     code = load_code(content.get("native"), saved.arrays, source) if native_code else LoadedCode()
     requested = target_kind(str(content.get("target")))
+    schedules = AS_WRITTEN if content.get("schedules") == AS_WRITTEN else None
 
     def compiled(name: str, not_native: str) -> Executable:
-        program = Program(with_instance(module), name, requested, executable_of_saved, keep=code)
+        program = Program(
+            *(with_instance(module), name, requested, executable_of_saved),
+            keep=code,
+            schedules=schedules,
+        )
         return _compiled(program, not_native, code.problem)
 
     if code.program is not None and is_default():
         check_runnable(module, kernels=False)
-        return _linked(module, requested, code, saved.arrays, source)
+        return _linked(module, requested, code, saved.arrays, source, schedules)
     if code.objects:
         try:
             return compiled("native", "")
@@ -248,20 +280,25 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
             reason = error.diagnostic.message
             code = LoadedCode(problem=f"the machine code of the file is not used: {reason}")
     name, not_native = default_target() if requested == DEFAULT else (requested, "")
-    if name == "native" and not code.objects:
+    if name == "native" and not code.objects and schedules is None:
         return _stored_or_compiled(with_instance(module), None, requested, code.problem)
     return compiled(name, not_native)
 
 
 def _linked(
-    module: IRModule, requested: str, code: LoadedCode, arrays: Sequence[Any], source: str
+    module: IRModule,
+    requested: str,
+    code: LoadedCode,
+    arrays: Sequence[Any],
+    source: str,
+    schedules: str | None,
 ) -> Executable:
     """The executable of a program with the machine code of its functions.
 
     Errors:
         MisuseError (also ValueError): the table of the functions is damaged.
     """
-    lowered = _Lowered(lambda: module, GraphBackend)
+    lowered = _Lowered(lambda: module, _new_backend("native", schedules))
     public = public_signatures(module)
     assert code.program is not None
     try:
@@ -273,7 +310,9 @@ def _linked(
         raise damaged_code(source, f"its table of functions has no {error}") from None
     threads = str(native_threads())
     rows = (r if r.threads == "1" else replace(r, threads=threads) for r in stored.rows)
-    program = Program(module, "native", requested, executable_of_saved, keep=code)
+    program = Program(
+        *(module, "native", requested, executable_of_saved), keep=code, schedules=schedules
+    )
     report = ExecutionReport(tuple(rows))
     return lowered.executable(program, public, functions, report, stored.private_names)
 
@@ -350,7 +389,7 @@ def _compiled(program: Program, not_native: str = "", remark: str = "") -> Execu
     check_runnable(program.module, kernels=as_written)
     if as_written:
         return _for_reference(program)
-    module, new_backend = program.module, _BACKENDS[program.target]
+    module, new_backend = program.module, _new_backend(program.target, program.schedules)
     return _Lowered(lambda: module, new_backend).compiled(program, not_native, remark)
 
 
@@ -377,6 +416,13 @@ _BACKENDS: Final[Mapping[str, Callable[[], Backend]]] = {
     "native": GraphBackend,
     "numpy": NumpyBackend,
 }
+
+
+def _new_backend(target: str, schedules: str | None) -> Callable[[], Backend]:
+    """What creates the back end of a target, whose kernels may run as they are written."""
+    if target == "native" and schedules is not None:
+        return partial(GraphBackend, as_written=True)
+    return _BACKENDS[target]
 
 
 class _Lowered:

@@ -63,6 +63,7 @@ class Program:
         saved_target: str,
         reload: Callable[[Container], Executable],
         keep: object = None,
+        schedules: str | None = None,
     ) -> None:
         self.machine_code: Callable[[Sections], Mapping[str, Any] | None] = lambda sections: None
         self.keep = keep
@@ -70,6 +71,7 @@ class Program:
         self.target = target
         self.saved_target = saved_target
         self.reload = reload
+        self.schedules = schedules
 
     @property
     def module(self) -> IRModule:
@@ -87,6 +89,8 @@ class Program:
         table = save_table(self.module, sections.add)
         code = self.machine_code(sections)
         content = {"target": self.saved_target, "module": table, "native": code}
+        if self.schedules is not None:
+            content["schedules"] = self.schedules
         return Container.of(content, sections)
 
 

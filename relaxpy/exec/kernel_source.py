@@ -9,7 +9,9 @@ from typing import get_args
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
 from relaxpy.exec.executable import SourceKind
 from relaxpy.exec.lower.module import Backend
-from relaxpy.exec.native.backend import rewritten
+from relaxpy.exec.kernel.plan.as_written import plan_as_written
+from relaxpy.exec.native.backend import NativeBackend, rewritten
+from relaxpy.exec.native.trees.as_written import program_as_written
 from relaxpy.exec.native.trees.program import program_of
 from relaxpy.exec.native.trees.text import tree_text
 from relaxpy.ir.module import IRModule
@@ -48,6 +50,8 @@ def kernel_source(
     names = {other: other for other in module.functions_by_name}
     kernel = backend.compile_kernel(func, name, f"{name}_unchecked", names)
     if kind == "tree":
+        if isinstance(backend, NativeBackend) and backend.as_written:
+            return tree_text(program_as_written(plan_as_written(func, name))[0])
         return tree_text(rewritten(program_of(kernel.plan)))
     if kind == "python":
         return render(ast.Module([kernel.tree], []))

@@ -47,8 +47,8 @@ from relaxpy.ir.tir.ops import const
 class GraphBackend(NativeBackend):
     """Compiles the PrimFuncs and the Relax functions of one module."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, as_written: bool = False) -> None:
+        super().__init__(as_written=as_written)
         self.graphs: dict[str, tuple[str, Graph, StaticEntry | None]] = {}
         """The functions of Relax functions that run natively, by the name in the module."""
 

@@ -15,8 +15,9 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, plan_kernel
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Contraction, Run, runs
-from relaxpy.exec.kernel.report import report_of
+from relaxpy.exec.kernel.plan.as_written import plan_as_written
+from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
+from relaxpy.exec.kernel.report import BlockReport, report_of
 from relaxpy.exec.native.calls.copies import WithCopies
 from relaxpy.exec.native.calls.entry import Array, emit_entry, empty_builtin, entry_name
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
@@ -30,6 +31,7 @@ from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.signature import EntrySignature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
+from relaxpy.exec.native.trees.as_written import annotations, program_as_written
 from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import decoded_again, with_flat_axes
@@ -55,9 +57,13 @@ def rewritten(program: KernelProgram) -> KernelProgram:
 
 
 class NativeBackend:
-    """Compiles the PrimFuncs of one module; `link` makes those that have a native form run so."""
+    """Compiles the PrimFuncs of one module; `link` makes those that have a native form run so.
 
-    def __init__(self) -> None:
+    Their loops may run `as_written`.
+    """
+
+    def __init__(self, *, as_written: bool = False) -> None:
+        self.as_written = as_written
         machine = host()
         self.module = machine.module()
         self.claimed: dict[str, tuple[str, EntrySignature]] = {}
@@ -78,6 +84,8 @@ class NativeBackend:
         """The kernel of `func`, as for NumPy, with a report of how it runs."""
         kernel = plan_kernel(func, name, unchecked_name, functions)
         try:
+            if self.as_written:
+                return self._compiled_as_written(kernel)
             program, written = self._claim(kernel)
         except RefusedError as error:
             reason = f"not native: {error}"
@@ -101,6 +109,22 @@ class NativeBackend:
         kernel.report = tuple(replace(row, reason=row.reason or reason) for row in kernel.report)
         return kernel
 
+    def _compiled_as_written(self, kernel: Kernel) -> Kernel:
+        """The kernel, which runs the loops of its text.
+
+        Errors:
+            RefusedError: it has no native form.
+        """
+        plan = plan_as_written(kernel.plan.func, kernel.name)
+        check_native(plan)
+        program, reason = program_as_written(plan)
+        written = self._emit(kernel.name, program)
+        method, threads = f"native, {annotations(program)}", self._threads(kernel.name, written)
+        names = dict.fromkeys(run.statement.name for run in runs(plan.trees))
+        rows = (BlockReport(name, method, reason, "native", threads) for name in names)
+        kernel.report, kernel.is_native = tuple(rows), True
+        return kernel
+
     def _threads(self, name: str, functions: Iterable[str]) -> str:
         """The number of threads that a claimed kernel, which has `functions`, runs on, at most."""
         tasks = f"{self.claimed[name][0]}.task"
@@ -115,17 +139,18 @@ class NativeBackend:
         Errors:
             RefusedError: it has none.
         """
-        plan, name = kernel.plan, kernel.name
-        if not fits_interpreter():
-            raise RefusedError("it cannot read the arrays of this Python or NumPy")
-        if plan.calls_functions:
-            raise RefusedError("it calls functions")
-        if plan.views or plan.nest.pointers or plan.nest.constants:
-            raise RefusedError("it has views of memory, pointers or constants")
-        original = program_of(plan)
-        check_price(original)
-        program = rewritten(original)
-        signature = signature_of(program)
+        check_native(kernel.plan)
+        program = program_of(kernel.plan)
+        check_price(program)
+        return program, self._emit(kernel.name, rewritten(program))
+
+    def _emit(self, name: str, program: KernelProgram) -> Sequence[str]:
+        """Emit the program of a kernel; the names of its functions.
+
+        Errors:
+            RefusedError: a part of it has no native form.
+        """
+        plan, signature = program.plan, signature_of(program)
         symbol = f"kernel{len(self.claimed)}"
         before, reported = self.module.copy(), len(self.failures.entries)
         try:
@@ -143,7 +168,7 @@ class NativeBackend:
         self._ahead.add(self.module, written)
         for function in written:
             self.module.functions[function].close()
-        return original, written
+        return written
 
     def link(self, namespace: dict[str, Any]) -> str:
         """Replace the claimed kernels in the names of a text by native code.
@@ -230,6 +255,20 @@ _SHORT_SUM = 16
 
 _LONGEST_BLOCK = 4000
 """Instructions between two jumps up to which LLVM takes less than a second."""
+
+
+def check_native(plan: Plan) -> None:
+    """Check that a kernel only has what native code may have.
+
+    Errors:
+        RefusedError: it has something else.
+    """
+    if not fits_interpreter():
+        raise RefusedError("it cannot read the arrays of this Python or NumPy")
+    if plan.calls_functions:
+        raise RefusedError("it calls functions")
+    if plan.views or plan.nest.pointers or plan.nest.constants:
+        raise RefusedError("it has views of memory, pointers or constants")
 
 
 def check_price(program: KernelProgram) -> None:

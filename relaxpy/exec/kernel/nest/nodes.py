@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,6 +17,7 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
@@ -160,7 +162,7 @@ class Nest:
 
     `constants` are only read. `pointers` represent arguments that are pointers; their datatype and
     shape have no meaning. Unless the nest `allows_aliasing`, it is only correct for arguments that
-    do not share memory.
+    do not share memory. `kinds` are those of loops that are not serial in the text.
     """
 
     items: tuple[Item, ...]
@@ -169,6 +171,7 @@ class Nest:
     constants: Mapping[Buffer, object]
     pointers: Mapping[Var, Buffer]
     allows_aliasing: bool
+    kinds: Mapping[Var, ForKind] = field(default_factory=dict)
 
     def memory(self, buffer: Buffer) -> Buffer:
         """The buffer that owns the memory of `buffer`."""

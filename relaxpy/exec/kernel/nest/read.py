@@ -54,6 +54,7 @@ from relaxpy.ir.tir.stmt import (
     DeclBuffer,
     Evaluate,
     For,
+    ForKind,
     IfThenElse,
     LetStmt,
     MatchBufferRegion,
@@ -89,6 +90,7 @@ def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False)
         table.constants,
         table.pointers,
         allows_aliasing=not reader.assumes_no_alias,
+        kinds=reader.kinds,
     )
 
 
@@ -101,6 +103,7 @@ class _Reader:
         """Whether the result is correct only if arguments share no memory."""
         self.buffers = BufferTable(func)
         self.axes: list[nest.Axis] = []
+        self.kinds: dict[Var, ForKind] = {}
         self.used: set[Var] = set(func.params)
         self.block: str | None = None
         self.span: Span | None = func.span
@@ -175,6 +178,8 @@ class _Reader:
             var = var.renamed(var.name)
             body = substitute(body, {loop.loop_var: var})
         self.used.add(var)
+        if loop.kind != ForKind.SERIAL:
+            self.kinds[var] = loop.kind
         start = self.value(loop.min)
         axis = nest.Axis(var, start, ops.add(start, self.value(loop.extent)))
         self.axes.append(axis)
@@ -343,6 +348,7 @@ class _Reader:
             return
         lane = Var("lane", store.indices[-1].dtype.element)
         axis = nest.Axis(lane, ops.const(0, lane.dtype), ops.const(lanes, lane.dtype))
+        self.kinds[lane] = ForKind.VECTORIZED
         self.axes.append(axis)
         stores = tuple(self._store(_scalar(store, lane)))
         self.axes.pop()

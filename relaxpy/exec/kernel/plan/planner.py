@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from relaxpy.exec.kernel.nest.intrinsics import check_datatypes, with_float_intrinsics
+from relaxpy.exec.kernel.nest.nodes import Nest
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.copies import forward_copies
 from relaxpy.exec.kernel.plan.expansion import expand_locals
@@ -25,8 +26,8 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.schedule.inline import inline_shared
 
 
-def make_plan(func: PrimFunc, name: str) -> Plan:
-    """The plan of `func`.
+def nest_of(func: PrimFunc, name: str) -> tuple[PrimFunc, Nest, frozenset[Var]]:
+    """`func` with intrinsics that targets have, its nest, and the variables of its dimensions.
 
     Errors:
         CompileError: a statement has no meaning outside special hardware, or a datatype does not
@@ -34,9 +35,20 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     """
     check_datatypes(func, name)
     func = with_checked_counts(with_float_intrinsics(inline_shared(func)))
-    buffers = list(func.buffer_map.values())
+    buffers = func.buffer_map.values()
     shape_vars = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
-    nest = fill_tables_first(read(func, shape_vars))
+    return func, read(func, shape_vars), shape_vars
+
+
+def make_plan(func: PrimFunc, name: str) -> Plan:
+    """The plan of `func`.
+
+    Errors:
+        CompileError: as for `nest_of`.
+    """
+    func, nest, shape_vars = nest_of(func, name)
+    buffers = list(func.buffer_map.values())
+    nest = fill_tables_first(nest)
     nest = with_initialisation(expand_locals(nest, buffers), shape_vars)
     nest = normalise_loops(nest, shape_vars)
     aliased = {*nest.views, *nest.views.values()}

@@ -12,11 +12,20 @@ from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.native.llvm.function import I8, Value
 from relaxpy.exec.native.trees.obligations import Obligation, of_access, of_value
 from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.exec.native.values.frame import Lanes
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.stmt import ForKind
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
     from relaxpy.exec.native.loops.axes import Loops
+
+
+_VECTOR_BITS = 512
+"""The bits of the elements that an iteration of a vectorised loop stores."""
+_UNROLLED = 64
+"""The most iterations that are unrolled."""
 
 
 class Items:
@@ -68,6 +77,8 @@ class Items:
         match item:
             case nest.Loop(axis=axis, body=body) if any(True for _ in nest.jumps(body)):
                 self._loop_with_jumps(axis, body)
+            case nest.Loop(axis=axis, body=body) if axis.var in self.loops.program.annotated:
+                self._annotated(axis, body)
             case nest.Loop(axis=axis, body=body):
                 has_loops = any(isinstance(i, nest.Loop) for i in nest.walk_items(body))
                 self.loops.loop(axis, lambda: self.items(body), listens=has_loops)
@@ -99,6 +110,51 @@ class Items:
                 self._jump(kind)
             case _:
                 assert_never(item)
+
+    def _annotated(self, axis: nest.Axis, body: Sequence[nest.Item]) -> None:
+        """A loop whose iterations are lanes, or are unrolled, if it can be such; or in order."""
+        kind, extent = self.loops.program.annotated[axis.var], axis.extent.constant
+        if kind == ForKind.UNROLLED and extent is not None and extent <= _UNROLLED:
+            start = self.function.index(self.loops.bounds(axis)[0])
+            for number in range(extent):
+                place = {axis.var: start + number}
+                with self.frame.level(place), self.loops.opened(axis):
+                    self.items(body)
+            self.frame.forget()
+        elif kind == ForKind.VECTORIZED and self.frame.lanes is None and not self.checked:
+            bits = [i.buffer.dtype.bits for i in nest.walk_items(body) if isinstance(i, nest.Store)]
+            count = _VECTOR_BITS // max([8, *bits])
+            if extent is not None:
+                count = min(count, 1 << max(extent - 1, 1).bit_length())
+
+            def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
+                with self.frame.level(lanes=lanes):
+                    self._lanes(body, None)
+                return ()
+
+            self.loops.chunks(axis, count, 1, chunk, ())
+        else:
+            self.loops.loop(axis, lambda: self.items(body))
+
+    def _lanes(self, items: Sequence[nest.Item], condition: Value | None) -> None:
+        """Items in the lanes where the condition holds."""
+        frame = self.frame
+        for item in items:
+            match item:
+                case nest.Store(buffer=buffer, indices=indices, value=value):
+                    inside = frame.both(condition, frame.unproved(buffer, indices))
+                    stored = frame.narrowed(frame.value(value), buffer.dtype)
+                    frame.store(buffer, indices, stored, inside)
+                case nest.Branch(condition=test, body=body, orelse=orelse):
+                    holds = frame.value(test)
+                    self._lanes(body, frame.both(condition, holds))
+                    if orelse:
+                        fails = frame.value(ops.logical_not(test))
+                        self._lanes(orelse, frame.both(condition, fails))
+                case nest.Loop(axis=axis, body=body):
+                    self.loops.loop(axis, partial(self._lanes, body, condition))
+                case _:
+                    raise RefusedError("a vectorised loop has more than stores and loops")
 
     def _check(self, values: Iterable[PrimExpr], span: Span | None = None) -> None:
         """Test what must hold for `values` to be computed."""

@@ -23,6 +23,7 @@ from relaxpy.exec.native.trees.zero_points import without_zero_points
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.stmt import ForKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +71,8 @@ class KernelProgram:
 
     Each with the element of the other buffer that its first one is in the first block.
     """
+    annotated: Mapping[Var, ForKind] = field(default_factory=dict)
+    """The loops of statements that run as they are written, and not in order."""
 
 
 def program_of(plan: Plan) -> KernelProgram:
