@@ -20,9 +20,9 @@ _TO_RELAX = (
     "relay.to_relax makes a Relax module, which relaxpy.compile and the passes of Relax take"
 )
 _IMPORTER = (
-    "there is no importer of it: export the model to ONNX (docs/onnx.md), or write it with "
+    "there is no importer of it: export the model to ONNX, or write it with "
     "relax.frontend.nn, "
-    "whose load_state_dict takes the weights (docs/nn.md)"
+    "whose load_state_dict takes the weights"
 )
 
 #: A module below `tvm`, or a class; its names; and what to use instead of all of them.

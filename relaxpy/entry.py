@@ -57,7 +57,7 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
         except RelaxpyError as error:
             attach_position(error, sys._getframe().f_back, args, kwargs)
             raise  # a bare raise does not add this frame to the traceback again
-        except Exception as error:  # an exception of user code is propagated
+        except (Exception, KeyboardInterrupt) as error:  # one of user code is propagated
             if is_user_frame(sys._getframe().f_back):
                 keep_callback_frames(error)
             raise

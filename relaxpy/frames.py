@@ -46,7 +46,8 @@ def user_frames(trace: TracebackType | None) -> TracebackType | None:
 def keep_callback_frames(error: BaseException) -> None:
     """Keep only the user's frames and generated lines of an error that a callback raised.
 
-    So it is for a file that cannot be read or written, and an assertion of a test that fails. The
+    So it is for a file that cannot be read or written, an assertion of a test that fails, and an
+    interrupt. The
     traceback of another error inside relaxpy itself stays complete.
     """
     owners = list(_owners(error.__traceback__))
@@ -63,6 +64,8 @@ def keep_callback_frames(error: BaseException) -> None:
 
 def _is_expected(error: BaseException, owners: Iterable[tuple[TracebackType, str]]) -> bool:
     """Return whether an error that is not relaxpy's own is one that its functions document."""
+    if isinstance(error, KeyboardInterrupt):
+        return True
     if isinstance(error, OSError):
         return error.filename is not None
     own = [entry.tb_frame for entry, _ in owners if _package(entry.tb_frame) in _OWN_PACKAGES]

@@ -41,3 +41,8 @@ def finder(namespace: dict[str, Any], locations: Mapping[str, str]) -> Callable[
         return value
 
     return __getattr__
+
+
+def lister(namespace: Mapping[str, Any], locations: Mapping[str, str]) -> Callable[[], list[str]]:
+    """The `__dir__` of a module: its names, also those that are not loaded yet."""
+    return lambda: sorted({*namespace, *locations} - {"Any", "TYPE_CHECKING"})

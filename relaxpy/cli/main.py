@@ -224,7 +224,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         "lsp",
         commands.lsp,
         "answer an editor, as a language server",
-        "It needs the extra lsp; docs/editors.md shows how editors start it.",
+        "It needs the extra lsp. Editors start it, and speak to it over standard input and output.",
     )
     command.add_argument(
         "--stdio", action="store_true", help="use standard input and output, as always"

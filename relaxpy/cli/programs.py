@@ -45,7 +45,7 @@ def program_source(path: str, imported: bool = False) -> ProgramSource:
         raise UsageError(
             f"{path}: files of PyTorch are not read here, as reading them may run what is in them; "
             "a Python file that calls torch.export.load and from_exported_program can be named as "
-            "module:attribute (docs/pytorch.md)"
+            "module:attribute"
         )
     return OnnxFile(path) if path.endswith(".onnx") else read_file(path)
 

@@ -14,14 +14,14 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 #: How a module is made of an object, by the package and the name of its class.
 _IMPORTERS: Final = {
     ("torch", "ExportedProgram"): "relaxpy.relax.frontend.torch.from_exported_program(program) "
-    "makes a module of it (docs/pytorch.md)",
+    "makes a module of it",
     ("torch", "GraphModule"): "relaxpy.relax.frontend.torch.from_fx(model, inputs) makes a module "
-    "of it (docs/pytorch.md)",
+    "of it",
     ("torch", "Module"): "relaxpy.relax.frontend.torch.from_exported_program(torch.export.export("
-    "model, example_args)) makes a module of it (docs/pytorch.md)",
+    "model, example_args)) makes a module of it",
     ("onnx", "ModelProto"): "relaxpy.relax.frontend.onnx.from_onnx(model) makes a module of it",
     ("relaxpy", "Module"): "model.jit(spec) compiles it, and model.export_tvm(spec) makes a module "
-    "of it (docs/nn.md)",
+    "of it",
 }
 #: What reads a file, by the end of its name.
 _READERS: Final = {

@@ -141,7 +141,7 @@ class EntryPoint(CopiedByReference):
                 span=self.signature.span,
                 hint="sys.setrecursionlimit(...) allows more",
             ) from None
-        except Exception as error:  # an exception of user code is propagated
+        except (Exception, KeyboardInterrupt) as error:  # one of user code is propagated
             if is_user_frame(sys._getframe().f_back):
                 keep_callback_frames(error)
             raise

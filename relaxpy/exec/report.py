@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from os.path import basename
+from os.path import basename, exists
 
 from typing_extensions import override
 
@@ -90,10 +90,16 @@ class ExecutionReport(ShownAsTable):
 
 
 def source_column(sources: Sequence[str]) -> tuple[str, list[str]]:
-    """The header and cells for positions, each file:line or empty; one file is not repeated."""
+    """The header and cells for positions, each file:line or empty; one file is not repeated.
+
+    The header names that file, unless it is a cell of a notebook or another text.
+    """
     split = [source.rpartition(":") for source in sources]
-    if len({file for file, _, line in split if line}) == 1:
-        return "line", [line for _, _, line in split]
+    files = {file for file, _, line in split if line}
+    if len(files) == 1:
+        [file] = files
+        header = f"line of {basename(file)}" if exists(file) else "line"
+        return header, [line for _, _, line in split]
     return "at", [f"{basename(file)}:{line}" if line else "" for file, _, line in split]
 
 

@@ -34,6 +34,7 @@ from relaxpy.ir.relay.module import Prelude as Prelude, RelayModule as _RelayMod
 from relaxpy.ir.relay.op.makers import maker as _maker
 from relaxpy.ir.relay.scope_builder import ScopeBuilder as ScopeBuilder
 from relaxpy.ir.relay.to_relax.translation import to_relax as to_relax
+from relaxpy.lazy import lister as _lister
 from relaxpy.missing import attribute_error as _attribute_error
 from relaxpy.relay import (
     adt as adt,
@@ -66,3 +67,5 @@ if not TYPE_CHECKING:  # it would make a type checker accept every name
         if _instead_of(f"relay.{name}"):
             raise _attribute_error(__name__, name)
         return _maker(name)
+
+    __dir__ = _lister(globals(), {})

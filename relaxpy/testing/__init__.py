@@ -20,7 +20,7 @@ from relaxpy.exec.runtime.verify import (
     check_numerical_grads as check_numerical_grads,
 )
 from relaxpy.ir.equality.structural import assert_structural_equal as assert_structural_equal
-from relaxpy.lazy import finder as _finder, located as _located
+from relaxpy.lazy import finder as _finder, lister as _lister, located as _located
 
 if TYPE_CHECKING:
     from relaxpy.pytest_compare import CompareBeforeAfter as CompareBeforeAfter
@@ -42,3 +42,4 @@ __all__ = [*_LOCATIONS, *(name for name in globals() if name.islower() and name[
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
     __getattr__ = _finder(globals(), _LOCATIONS)
+    __dir__ = _lister(globals(), _LOCATIONS)

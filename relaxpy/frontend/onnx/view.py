@@ -25,7 +25,12 @@ from onnx import (
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.wire import COPIED, model_bytes
-from relaxpy.frontend.shared.unsupported import FrontendError, UnsupportedError, pointer_hint
+from relaxpy.frontend.shared.unsupported import (
+    FrontendError,
+    FrontendTypeError,
+    UnsupportedError,
+    pointer_hint,
+)
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.orders import postorder
 
@@ -427,7 +432,7 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
                 raise FrontendError(f"{path}: {error.strerror}") from None
             proto = _parsed(data, str(path))
         case _:
-            raise FrontendError(
+            raise FrontendTypeError(
                 f"from_onnx takes a ModelProto of onnx, a path, or bytes, found {model!r:.60}"
             )
     if proto.ir_version < _OLDEST_IR:

@@ -16,6 +16,10 @@ class FrontendError(RelaxpyError, ValueError):
     """A model that is not well-formed by the rules of the system that it is written for."""
 
 
+class FrontendTypeError(FrontendError, TypeError):
+    """What an importer is called with is not a model."""
+
+
 class OpNotImplemented(FrontendError, NotImplementedError):  # noqa: N818  # TVM's name
     """Nodes of a model that cannot be imported; `nodes` has each with its reason."""
 

@@ -184,11 +184,17 @@ def pass_instrument(cls: type) -> type[PassInstrument]:
 
 
 _configs: dict[str, type] = {}
+_positive: set[str] = set()
 
 
-def register_config(name: str, kind: type) -> None:
-    """Register an option: contexts accept a value of type `kind` as `config[name]`."""
+def register_config(name: str, kind: type, *, positive: bool = False) -> None:
+    """Register an option: contexts accept a value of type `kind` as `config[name]`.
+
+    If it has to be `positive`, other numbers are refused.
+    """
     _configs[name] = kind
+    if positive:
+        _positive.add(name)
 
 
 def _option(key: str) -> str:
@@ -251,6 +257,8 @@ class PassContext:
                     about=key,
                 )
             check_type(value, kind, f"option {key} is of type {kind.__name__}")
+            if key in _positive and value < 1:
+                raise unexpected(value, f"option {key} is at least 1")
 
     def _value_checks(self) -> tuple[PassInstrument, ...]:
         """The instrument that compares values, if that is what `check` says."""

@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.relax import nodes as rx
@@ -122,7 +123,7 @@ class BindingRewriter:
         if isinstance(new, (rx.VarBinding, rx.MatchCast)):
             return (new,)
         if not isinstance(new, rx.Expr):
-            return new
+            return _checked(new)
         if not isinstance(seen, rx.VarBinding) or not is_leaf(new) or _outlives(seen.var, new):
             return (replace(seen, value=new),)
         self._remap[seen.var] = new
@@ -157,6 +158,19 @@ def map_bindings(expr: E, step: Step) -> E:
     Branches and nested functions are rewritten before the binding that contains them.
     """
     return _MapBindings(step).expr(expr)
+
+
+def _checked(new: object) -> Iterable[rx.Binding | rx.BindingBlock]:
+    """The bindings that a step has returned. Errors: MisuseError if it returned something else."""
+    kinds = rx.VarBinding, rx.MatchCast, rx.BindingBlock
+    items = list(new) if isinstance(new, Iterable) and not isinstance(new, (str, bytes)) else [new]
+    for item in items:
+        if not isinstance(item, kinds):
+            raise unexpected(
+                item,
+                "a step returns None, an expression, a binding, or a list of bindings and blocks",
+            )
+    return items
 
 
 def _outlives(var: rx.Var, leaf: rx.Expr) -> bool:

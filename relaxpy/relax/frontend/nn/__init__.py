@@ -30,6 +30,7 @@ from relaxpy.ir.relax.frontend.nn.module import (
 from relaxpy.ir.relax.frontend.nn.names import missing_names as _missing_names
 from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin as SubroutineMixin
 from relaxpy.ir.relax.frontend.nn.visitor import Mutator as Mutator
+from relaxpy.lazy import lister as _lister
 from relaxpy.missing import from_import_error as _from_import_error
 from relaxpy.relax.frontend.nn import (
     core as core,
@@ -46,3 +47,4 @@ from relaxpy.relax.frontend.nn.op import *
 
 if not TYPE_CHECKING:
     __getattr__ = _missing_names(globals(), _instead_of, _from_import_error)
+    __dir__ = _lister(globals(), {})

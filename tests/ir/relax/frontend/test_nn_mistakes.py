@@ -312,7 +312,7 @@ def test_numbers_of_numpy_are_left_operands(
     ("name", "hint"),
     [
         ("eval", "leave it out: a model is exported for inference"),
-        ("train", "docs/training.md"),
+        ("train", "relax.training trains"),
         ("half", r'model\.to\("float16"\)'),
         ("register_buffer", r"self\.name = nn\.Parameter"),
         ("summary", r"print\(model\)"),

@@ -64,6 +64,9 @@ def wrong_kind(parameter: Parameter, arg: rx.Expr, sinfo: rx.StructInfo) -> Stru
     literal = isinstance(arg, (rx.StringImm, rx.DataTypeImm))
     vague = isinstance(sinfo, rx.ObjectStructInfo) and not literal
     hint = "declare its struct info with R.match_cast first" if vague else None
+    if hint and isinstance(arg, rx.Var):
+        example = f'{arg.name_hint}: R.Tensor(("n", 4), "float32")'
+        hint = f"annotate the parameter, as in {example}; for another variable, {hint}"
     if isinstance(sinfo, rx.FuncStructInfo):
         hint = "call the function"
     numbers = _as_numbers(arg) if rx.TensorStructInfo in parameter.kinds else None

@@ -26,7 +26,7 @@ MAX_DEPTH: Final = 256
 MAX_DEPTH_BY_RULE: Final = 32
 """The same where a rule decides: more do not run faster, and take longer to compile."""
 _OPTION: Final = "relax.FuseOps.max_depth"
-register_config(_OPTION, int)
+register_config(_OPTION, int, positive=True)
 
 
 @dataclass(frozen=True)
