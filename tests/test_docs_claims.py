@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -19,7 +19,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.ir.op import Op
 from relaxpy.ir.transform import PassContext
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.test_layering import FILES, ROOMS, ROOT
+from tests.test_layering import FILES, FLOORS, ROOMS, ROOT
 
 FOLDERS = ("docs", "relaxpy", "tests", "tools", "examples", "benchmarks", "notebooks")
 DOCUMENTS = sorted(
@@ -314,6 +314,77 @@ def test_a_table_of_operators_is_found() -> None:
     text = 'A = {"relax.add": 1, "relax.multiply": 2}\nB = {Op("relax.add"), Op.get("relax.exp")}\n'
     assert list(tables_of_operators(ast.parse(text))) == [1, 2]
     assert list(tables_of_operators(ast.parse('A = {"relax.add": 1, "relax.nothing": 2}'))) == []
+
+
+# --- numbers
+
+TRANSFORM = "relaxpy.ir.relax.transform"
+BUDGET = "relaxpy.ir.core.budget"
+TEXT = "relaxpy.script.parser.source.text"
+GUARD = "relaxpy.script.parser.evaluate.guard"
+#: What documents say of constants of the code, with @ for the number, and its unit.
+NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
+    "docs/architecture.md": [
+        ("kernels with more than @ of them", "relaxpy.exec.native.backend._LONGEST_BLOCK", 1),
+        ("has @ KiB of the stack", "relaxpy.exec.native.llvm.stack.STACK_BYTES", 1 << 10),
+        ("they have at most @ MiB", "relaxpy.exec.native.machine_code.disk_cache.LIMIT", 1 << 20),
+        ("than @ MiB of constants", "relaxpy.exec.stored._LARGEST", 1 << 20),
+        ("or @ MiB that passes have computed", "relaxpy.exec.stored._FOLDED", 1 << 20),
+        ("those of @ MiB or more in a function", "relaxpy.exec.graph.backend._LARGE", 1 << 20),
+        ("in one, which is @", f"{TRANSFORM}.fusion.fuse_ops.MAX_DEPTH_BY_RULE", 1),
+    ],
+    "docs/differences.md": [("of more than @ nodes", "relaxpy.ir.relax.nodes.base.MAX_NODES", 1)],
+    "docs/security.md": [
+        ("| characters | @ |", f"{BUDGET}.MAX_CHARACTERS", 1),
+        ("| tokens | @ |", f"{BUDGET}.MAX_TOKENS", 1),
+        ("| steps | @ |", f"{BUDGET}.MAX_STEPS", 1),
+        ("filled with one value | @ |", f"{BUDGET}.MAX_BYTES", 1),
+        ("that inference visits | @ |", f"{BUDGET}.MAX_TYPE_NODES", 1),
+        ("functions inside of each other | @ |", f"{BUDGET}.MAX_DEPTH", 1),
+        ("| @ levels of anything |", f"{TEXT}.MAX_DEPTH", 1),
+        ("at most @ dimensions in a constant", "relaxpy.script.relay.literals.MAX_DIMENSIONS", 1),
+        ("@ digits in a number", "relaxpy.script.relay.printer.MAX_DIGITS", 1),
+        ("@ levels of lists", "relaxpy.script.relay.literals._MAX_DEPTH", 1),
+        ("most @ nodes of statements", "relaxpy.ir.serialize._MAX_WRITTEN_OUT", 1),
+        ("@ of a scalar expression", "relaxpy.ir.serialize._MAX_PRIM_EXPR", 1),
+        ("the characters of the string | @ |", f"{TEXT}.MAX_SCANNED", 1),
+        ("such as a dimension | @ characters", f"{TEXT}.MAX_QUOTED", 1),
+        ("| @ | at each |", "relaxpy.script.parser.evaluate.macros.MAX_UNROLLED", 1),
+        ("including members of members | @ |", f"{GUARD}.MAX_ITEMS", 1),
+        ("that are not strings | @, ", f"{GUARD}.MAX_KEYS", 1),
+        (", @ of them with one hash", f"{GUARD}.MAX_COLLISIONS", 1),
+        ("bits of an integer | @ |", f"{GUARD}.MAX_BITS", 1),
+        ("with dimensions | @ |", "relaxpy.ir.relax.nodes.base.MAX_NODES", 1),
+        ("iterators over iterators | @ levels", f"{GUARD}.MAX_NESTED", 1),
+        ("in an annotation | @ |", "relaxpy.script.language.annotations.MAX_RANK", 1),
+        ("| errors reported | @ |", "relaxpy.script.parser.source.report.MAX_ERRORS", 1),
+        ("a quoted line | @, ", "relaxpy.diagnostics.MAX_MESSAGE", 1),
+        (", @ and 160 characters", "relaxpy.diagnostics.MAX_WORD", 1),
+        (" and @ characters |", "relaxpy.diagnostics.MAX_LINE", 1),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "phrase", "name", "unit"),
+    [(document, *row) for document, rows in NUMBERS.items() for row in rows],
+)
+def test_the_number_of_a_document_is_that_of_the_code(
+    document: str, phrase: str, name: str, unit: int
+) -> None:
+    module, _, constant = name.rpartition(".")
+    value = getattr(importlib.import_module(module), constant)
+    assert value % unit == 0
+    text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
+    numbers = (f"{value // unit:,}", str(value // unit))
+    assert any(phrase.replace("@", number) in text for number in numbers), (phrase, numbers)
+
+
+def test_native_code_is_listed_in_the_order_of_its_folders() -> None:
+    _, _, section = ARCHITECTURE.partition("whose folders depend on each other in this order:")
+    rows = re.findall(r"^\| `(\w+)/` \|", section.partition("\n\n`")[0], re.MULTILINE)
+    floors = FLOORS["relaxpy/exec"].split()
+    assert rows == [f.removeprefix("native/") for f in floors if f.startswith("native/")]
 
 
 # --- what programs do
