@@ -4,6 +4,7 @@
 """
 
 import random
+import re
 import resource
 import time
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 TABLE = Path(__file__).with_name("times.txt")
+RARE = re.compile(r"tests/browser/|_of_ray\b|::test_a_notebook_shows_what_is_saved_in_it\b")
+"""Tests that need Chromium or Ray, and notebooks: unless they are quick, no layer has them."""
 COLLECTED = pytest.StashKey[frozenset[str]]()
 """The tests that were collected, before any was deselected."""
 
@@ -58,7 +61,9 @@ def keep_layer(config: pytest.Config, items: list[pytest.Item]) -> None:
     entries = frozenset(listed())
     kept, left = [], []
     for item in items:
-        (kept if is_slow(item.nodeid, entries) is (layer == "slow") else left).append(item)
+        slow = is_slow(item.nodeid, entries)
+        rare = slow and RARE.search(item.nodeid) is not None
+        (kept if slow is (layer == "slow") and not rare else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
 

@@ -64,16 +64,20 @@ def test_a_rule_has_a_quick_test_whatever_it_takes() -> None:
 def test_each_test_is_in_one_layer(
     layer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "times.txt").write_text("# table\n1.0 x.py\n  2.00 a\n  1.00 b[2]\n1.0 y.py\n")
+    (tmp_path / "times.txt").write_text(
+        "# table\n1.0 x.py\n  2.00 a\n  1.00 b[2]\n1.0 y.py\n0.0 z.py\n  9.00 test_actors_of_ray\n"
+    )
     monkeypatch.setattr(layers, "TABLE", tmp_path / "times.txt")
     names = ["x.py::a[1]", "x.py::a[2]", "x.py::b[1]", "x.py::b[2]", "y.py::a[1]"]
     slow = {"x.py::a[1]", "x.py::a[2]", "x.py::b[2]"}
+    names += ["z.py::test_actors_of_ray", "y.py::test_workers_of_ray"]  # the first one is slow
     items = [SimpleNamespace(nodeid=name) for name in names]
     left: list[SimpleNamespace] = []
     hook = SimpleNamespace(pytest_deselected=lambda items: left.extend(items))
     config = SimpleNamespace(stash=pytest.Stash(), hook=hook, getoption=lambda _: layer)
     layers.keep_layer(config, items)  # type: ignore[arg-type]
     kept = {item.nodeid for item in items}
-    assert kept == {"quick": {*names} - slow, "slow": slow, "all": {*names}}[layer]
+    quick = {*names} - slow - {"z.py::test_actors_of_ray"}
+    assert kept == {"quick": quick, "slow": slow, "all": {*names}}[layer]
     assert {item.nodeid for item in left} == {*names} - kept
     assert config.stash[layers.COLLECTED] == {*names}
