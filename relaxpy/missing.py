@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, Final
@@ -63,7 +64,7 @@ def hint_at_absent(namespace: dict[str, Any]) -> None:
 
 
 class AbsentModules:
-    """The last of the finders of modules, which knows those of the table."""
+    """The last of the finders of modules, which knows those of the table, and tvm_ffi."""
 
     @staticmethod
     def find_spec(module: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -72,6 +73,9 @@ class AbsentModules:
         Errors:
             ModuleNotFoundError: by whatever else is listed, or below it.
         """
+        if module == _FFI:
+            stand_in: Any = _FfiLoader()
+            return ModuleSpec(module, stand_in)
         root, _, rest = module.partition(".")
         if root != "relaxpy":
             return None
@@ -83,6 +87,23 @@ class AbsentModules:
             if hint := instead_of(".".join(names[:count])):
                 raise ModuleNotFoundError(f"no module named {module!r}; {hint}", name=module)
         return None
+
+
+_FFI: Final = "tvm_ffi"
+"""The package that programs of TVM import beside TVM."""
+
+
+class _FfiLoader:
+    """Finds the module of relaxpy where that package is not installed."""
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        """Leave the creation of a module to Python, which `exec_module` replaces."""
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """Let the module of relaxpy be the one that is imported."""
+        sys.modules[_FFI] = import_module(f"relaxpy.{_FFI}")
 
 
 class _AbsentLoader:

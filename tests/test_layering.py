@@ -115,7 +115,7 @@ FLOORS = {
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py reference
         kernel_source.py profile.py profiler.py vm.py instructions.py exec_builder.py compile.py
-        vm_build.py doctor.py
+        vm_build.py doctor.py random_rounding.py
         bisect.py python_module.py nn_model.py compare_calls.py eager.py relay
     """,
     "relaxpy/script": """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -17,7 +17,7 @@ from typing_extensions import override
 from relaxpy.cli.imported import SUFFIX, import_program, is_reference
 from relaxpy.cli.usage import UsageError
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
 
 if TYPE_CHECKING:
     from relaxpy.exec.container import Container
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 PROGRAM_MARKS: Final = ("R.function", "T.prim_func", "I.ir_module", "R.rewriter")
 """What occurs in the text of a file with a program."""
+_READ_IMPORTS: Final = ("relaxpy.script", "tvm.script", "typing", "__future__")
 _OF_PYTORCH: Final = (".pt", ".pth", ".pt2")
 
 
@@ -102,9 +103,42 @@ def _is_of_a_program(statement: ast.stmt) -> bool:
         case ast.FunctionDef() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
             return True
         case ast.ImportFrom(module=module):
-            return (module or "").startswith(("relaxpy.script", "tvm.script"))
+            return (module or "").startswith(_READ_IMPORTS)
+        case ast.Pass() | ast.Assign(targets=[ast.Name(id="metadata")]):
+            return True
+        case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
+            return True
         case _:
             return False
+
+
+def _is_helper(statement: ast.stmt) -> bool:
+    """Whether a statement defines a function or class of Python, without decorators."""
+    kinds = ast.FunctionDef, ast.ClassDef
+    return isinstance(statement, kinds) and not statement.decorator_list
+
+
+def _without_python(text: str) -> tuple[str, Sequence[int]]:
+    """The text with empty lines for what only Python executes, and the first lines of that.
+
+    Imports are not counted. A text without programs stays as it is.
+    """
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return text, ()
+    programs = [s for s in body if getattr(s, "decorator_list", ())]
+    others = [s for s in body if not _is_of_a_program(s) or _is_helper(s)]
+    if not programs or not others:
+        return text, ()
+    lines = text.split("\n")
+    kept = {n for s in body if s not in others for n in range(s.lineno, (s.end_lineno or 0) + 1)}
+    skipped = [s for s in others if kept.isdisjoint(range(s.lineno, (s.end_lineno or 0) + 1))]
+    for statement in skipped:
+        count = (statement.end_lineno or statement.lineno) - statement.lineno + 1
+        lines[statement.lineno - 1 : statement.end_lineno] = [""] * count
+    first = [s.lineno for s in skipped if not isinstance(s, (ast.Import, ast.ImportFrom))]
+    return "\n".join(lines), first
 
 
 def files_in(path: str) -> Iterator[str]:
@@ -218,7 +252,7 @@ class ProgramFile(ProgramSource):
         from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 
         if self.saved is None and not self.is_json:
-            program, found = sketch(self.text, self.name)
+            program, found = sketch(_without_python(self.text)[0], self.name)
             if program is not None:
                 return program, found or check_well_formed(program)
         program = self._read()
@@ -240,10 +274,16 @@ class ProgramFile(ProgramSource):
         else:
             from relaxpy.script.read import from_source
 
+            text, skipped = _without_python(self.text)
             try:
-                program = from_source(self.text, filename=self.name)
+                program = from_source(text, filename=self.name)
             except RelaxpyError as error:
                 raise error.noted(self._note()) from None
+            if skipped:
+                where = f"{self.name}:{skipped[0]}"
+                code = counted(len(skipped), "statement")
+                more = f"{where}: {code} outside of programs, from here on, are not executed"
+                warn(Diagnostic(more, hint="--import imports the file as Python does"))
         if not isinstance(program, (IRModule, BaseFunc)):
             raise UsageError(f"{self.name} has a {type(program).__name__}, not a program")
         return program

@@ -331,6 +331,16 @@ def is_pure_packed(callee: rx.Expr, ctx: Context) -> bool:
     return registered
 
 
+def impure_hint(call: rx.Call) -> str:
+    """What to do about an impure call in a dataflow block."""
+    moved = "move the call out of the dataflow block"
+    packed = [f for f in (call.op, *call.args[:1]) if isinstance(f, rx.ExternFunc)]
+    if not packed:
+        return moved
+    name = packed[0].global_symbol
+    return f'register it as pure, relaxpy.register_func("{name}", f, pure=True), or {moved}'
+
+
 def check_pure_here(call: rx.Call, ctx: Context) -> None:
     """Check that a call inside a dataflow block is pure (PU-5, WF-7d).
 
@@ -342,7 +352,7 @@ def check_pure_here(call: rx.Call, ctx: Context) -> None:
             f"{callee_name(call.op)} is impure, so it cannot be called inside a dataflow block",
             rule="PU-5",
             span=call.span,
-            hint="move the call out of the dataflow block",
+            hint=impure_hint(call),
             about=call,
         )
 

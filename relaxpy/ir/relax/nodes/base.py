@@ -123,9 +123,14 @@ class Expr(Node):
             MisuseError: `index` is not an integer, or not one that a tensor takes; IndexError: the
                 tuple is shorter.
         """
-        from relaxpy.ir.relax.nodes.expr import item_of
+        from relaxpy.ir.relax.nodes.expr import project_tuple
+        from relaxpy.ir.relax.nodes.struct_info import TensorStructInfo
 
-        return item_of(self, index)
+        if not isinstance(self.struct_info, TensorStructInfo):
+            return project_tuple(self, index)
+        from relaxpy.ir.relax.op.subscript import subscript
+
+        return subscript(self, index)
 
     def __iter__(self) -> Iterator[Expr]:
         """The fields of this tuple.

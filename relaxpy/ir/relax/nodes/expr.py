@@ -397,13 +397,9 @@ def _as_index(value: object) -> int | None:
         return None
 
 
-def item_of(expr: bases.Expr, index: object) -> bases.Expr:
-    """The value of `expr[index]`: elements of a tensor, or a field of what may be a tuple."""
+def project_tuple(expr: bases.Expr, index: object) -> TupleGetItem:
+    """The value of `expr[index]` of what may be a tuple."""
     number, sinfo = _as_index(index), expr.struct_info
-    if isinstance(sinfo, TensorStructInfo):
-        from relaxpy.ir.relax.op.subscript import subscript
-
-        return subscript(expr, index)
     if number is None:
         raise MisuseError(
             f"[ ] projects a tuple and takes an integer, found {index!r}",

@@ -53,9 +53,7 @@ INSTEAD: Final = {
 _NO_MODES: Final = "leave it out: a model is exported for inference, where dropout drops nothing"
 _LISTED: Final = "named_parameters() has the parameters by path, and print(model) shows the layers"
 _ATTRIBUTE: Final = "write self.name = nn.Parameter(shape): parameters and layers are attributes"
-_GRADIENTS: Final = (
-    "a model has no graph of gradients: relax.training trains what it exports"
-)
+_GRADIENTS: Final = "a model has no graph of gradients: relax.training trains what it exports"
 #: What to write for methods that modules of PyTorch have.
 MODULE_INSTEAD: Final = {
     "add_module": _ATTRIBUTE,
