@@ -84,6 +84,10 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
         assert not isinstance(x, list)
         rows = x.shape[attributes_of(node).get("axis", 0) :][1:]
         return x.dtype == object and bool(np.prod(rows) > 1)
+    if node.op_type == "StringSplit":
+        # Of an empty string there is one part, which is empty.
+        splits = bool(attributes_of(node).get("delimiter"))
+        return splits and bool(np.any(np.asarray(operands[0]) == ""))
     if node.op_type == "Pow":
         return _overflows(*operands)  # type: ignore[arg-type]
     if node.op_type == "DynamicQuantizeLinear":

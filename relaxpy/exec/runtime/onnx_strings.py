@@ -242,9 +242,13 @@ def _map_row(
         raise RuntimeCheckError(f"a value of a map is not of {dtype}: {error}") from None
 
 
-def murmur_hash(known: Vocabulary, x: Any, seed: int, dtype: str) -> Array:
-    """The hash of 32 bits of each string."""
-    hashes = np.array([_murmur(text.encode(), seed) for text in known.decode(x)], np.uint32)
+def murmur_hash(known: Vocabulary, x: Any, has_strings: int, seed: int, dtype: str) -> Array:
+    """The hash of 32 bits of each string, or of the bytes of each number."""
+    if has_strings:
+        items = [text.encode() for text in known.decode(x)]
+    else:
+        items = [item.tobytes() for item in np.asarray(x).reshape(-1)]
+    hashes = np.array([_murmur(item, seed) for item in items], np.uint32)
     return hashes.astype(dtype).reshape(np.shape(x))
 
 

@@ -516,10 +516,21 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min"
 _REDUCTION = {"reduction": _REDUCTIONS}
 
 
+def _require_plain(cx: Context, x: Expr, reduction: str) -> None:
+    """Check that strings are not reduced.
+
+    Errors:
+        UnsupportedError: they are.
+    """
+    if reduction != "none" and cx.has_strings(x):
+        raise UnsupportedError(f"reduction is {reduction!r}, expected 'none' for strings")
+
+
 @converter("ScatterElements", "Scatter", admitted=_REDUCTION, strings=True)
 def scatter_elements(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none"
 ) -> Expr:
+    _require_plain(cx, x, reduction)
     at = normal_axis(axis, rank_of(x))
     return R.scatter_elements(x, indices, updates, at, _REDUCTIONS[reduction])
 
@@ -528,5 +539,6 @@ def scatter_elements(
 def scatter_nd(
     cx: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: str = "none"
 ) -> Expr:
+    _require_plain(cx, x, reduction)
     sizes_known_last(indices)
     return R.scatter_nd(x, indices, updates, _REDUCTIONS[reduction])

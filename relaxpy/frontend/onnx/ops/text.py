@@ -64,10 +64,9 @@ def tokenizer(
 
 @converter("MurmurHash3", domain=MICROSOFT, strings=True)
 def murmur_hash(cx: Context, x: Expr, *, positive: int = 1, seed: int = 0) -> Expr:
-    if not cx.has_strings(x):
-        raise UnsupportedError("hashes of numbers are not imported, expected strings")
     dtype = "uint32" if positive else "int32"
-    return cx.importer.strings.call("murmur_hash", shaped_as(x, dtype), x, seed, dtype)
+    settings = (int(cx.has_strings(x)), seed, dtype)
+    return cx.importer.strings.call("murmur_hash", shaped_as(x, dtype), x, *settings)
 
 
 _CASES = {"case_change_action": ("NONE", "LOWER", "UPPER")}
