@@ -30,43 +30,45 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = Literal["onnx", "tensorflow"]
 Scalar: TypeAlias = rx.TensorStructInfo | rx.PrimStructInfo
 
-_AT_ONCE: Final = 128
-"""How many boxes are compared with those selected before, and with each other, at a time."""
+_AT_ONCE: Final = 64
+"""How many boxes at least are compared with those selected before, and each other, at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Boxes:
-    """Boxes of one image: the least and the greatest coordinates of each, and the areas."""
+    """Boxes of one image: a row each of the least and the greatest coordinates, and of areas."""
 
-    low: tuple[Array, Array]
-    high: tuple[Array, Array]
+    low: Array
+    high: Array
     area: Array
 
     @staticmethod
     def of(corners: Array) -> _Boxes:
         """The boxes with two opposite corners in each row."""
-        y1, x1, y2, x2 = np.ascontiguousarray(corners.T, np.float64)
-        low = np.minimum(y1, y2), np.minimum(x1, x2)
-        high = np.maximum(y1, y2), np.maximum(x1, x2)
+        sides = np.ascontiguousarray(corners.T, np.float64).reshape(2, 2, -1)
+        low, high = sides.min(0), sides.max(0)
         return _Boxes(low, high, (high[0] - low[0]) * (high[1] - low[1]))
 
     def __getitem__(self, index: Array) -> _Boxes:
         """Some of the boxes."""
-        low, high = ((side[0][index], side[1][index]) for side in (self.low, self.high))
-        return _Boxes(low, high, self.area[index])
+        return _Boxes(self.low[:, index], self.high[:, index], self.area[index])
 
-    def overlaps(self, other: _Boxes) -> Array:
-        """The intersection of each of these boxes with each other one, over their union, or 0."""
-        height, width = (
-            np.minimum(high[:, None], others_high) - np.maximum(low[:, None], others_low)
-            for low, high, others_low, others_high in zip(
-                self.low, self.high, other.low, other.high, strict=True
-            )
-        )
-        shared = np.maximum(height, 0) * np.maximum(width, 0)
-        union = self.area[:, None] + other.area - shared
-        ratios: Array = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-        return ratios
+    def cover(self, other: _Boxes, iou: float) -> Array:
+        """Whether the ratio of intersection and union of each and each other box exceeds `iou`."""
+        meet = np.full((self.area.size, other.area.size), True)
+        if iou < 0:
+            return meet
+        for k in range(2):
+            meet &= self.low[k][:, None] < other.high[k]
+            meet &= other.low[k] < self.high[k][:, None]
+        pairs = np.flatnonzero(meet)
+        rows, columns = np.divmod(pairs, max(other.area.size, 1))
+        first, second = self[rows], other[columns]
+        height, width = np.minimum(first.high, second.high) - np.maximum(first.low, second.low)
+        shared = height * width
+        with np.errstate(invalid="ignore"):  # the area of a box may be infinite
+            meet.reshape(-1)[pairs] = shared / (first.area + second.area - shared) > iou
+        return meet
 
 
 def _ranked(scores: Array, threshold: float, count: int) -> Iterator[Array]:
@@ -85,30 +87,29 @@ def _ranked(scores: Array, threshold: float, count: int) -> Iterator[Array]:
         left, count = left[~is_first], 4 * count
 
 
-def _select_boxes(
-    boxes: _Boxes, scores: Array, count: int, iou: float, threshold: float
-) -> list[int]:
+def _select_boxes(corners: Array, scores: Array, count: int, iou: float, threshold: float) -> Array:
     """The boxes of one class, best first, without those that overlap a better one."""
-    selected: list[int] = []
-    chosen = boxes[np.zeros(0, np.int64)]
-    if count <= 0:
-        return selected
-    for ranked in _ranked(scores, threshold, max(count, _AT_ONCE)):
-        for begin in range(0, ranked.size, _AT_ONCE):
-            some = ranked[begin : begin + _AT_ONCE]
-            if selected:
-                some = some[~(chosen.overlaps(boxes[some]) > iou).any(0)]
-            some = some[_without_covered(boxes[some], iou)]
-            selected += some[: count - len(selected)].tolist()
-            if len(selected) == count:
-                return selected
-            chosen = boxes[np.array(selected, np.int64)]
+    selected, at_once = np.zeros(0, np.int64), _AT_ONCE
+    for ranked in _ranked(scores, threshold, count + _AT_ONCE) if count > 0 else ():
+        begin = 0
+        while begin < ranked.size:
+            some = ranked[begin : begin + at_once]
+            begin += at_once
+            if selected.size:
+                better = _Boxes.of(corners[selected])
+                some = some[~better.cover(_Boxes.of(corners[some]), iou).any(0)]
+            some = some[_without_covered(_Boxes.of(corners[some]), iou)]
+            selected = np.concatenate((selected, some))
+            if selected.size >= count:
+                return selected[:count]
+            # Where few boxes overlap, many are compared by as many calls of NumPy as some.
+            at_once = 4 * _AT_ONCE if 2 * some.size > at_once else _AT_ONCE
     return selected
 
 
 def _without_covered(boxes: _Boxes, iou: float) -> Array:
     """Which boxes remain of some, best first, where each covers those that overlap it too much."""
-    covers = np.tril(boxes.overlaps(boxes) > iou, -1)
+    covers = np.tril(boxes.cover(boxes, iou), -1)
     is_kept = ~covers.any(1)
     # Boxes that overlap no better one are kept at once; the others depend on those before them.
     for k in np.flatnonzero(~is_kept):
@@ -142,29 +143,27 @@ def _suppressed(
             rule="DER-36",
         )
     batches, classes, size = scores.shape
-    images = list(map(_Boxes.of, boxes))
-    by_batch = [
-        [
-            (kind, box)
-            for kind in range(classes)
-            for box in _select_boxes(images[batch], scores[batch, kind], count, iou, lowest)
-        ]
-        for batch in range(batches)
-    ]
+    by_batch: list[Array] = []
+    for corners, rows in zip(boxes, scores, strict=True):
+        found = [_select_boxes(corners, row, count, iou, lowest) for row in rows]
+        kinds = np.repeat(np.arange(classes), list(map(len, found)))
+        by_batch.append(
+            np.stack((kinds, np.concatenate(found)), 1) if found else np.zeros((0, 2), np.int64)
+        )
     totals = np.array(list(map(len, by_batch)), np.int64)
     if output_format == "onnx":
         indices = np.full((batches * classes * size, 3), -1, np.int64)
-        listed = [
-            (batch, *chosen) for batch, selected in enumerate(by_batch) for chosen in selected
-        ]
-        indices[: len(listed)] = np.array(listed, np.int64).reshape(-1, 3)
-        return indices, totals.sum(keepdims=True)
+        total = totals.sum(keepdims=True)
+        indices[: total[0], 0] = np.repeat(np.arange(batches), totals)
+        if by_batch:
+            indices[: total[0], 1:] = np.concatenate(by_batch)
+        return indices, total
     indices = np.full((batches, classes * size, 2), -1, np.int64)
     values = np.zeros((batches, classes * size), np.float32)
     for batch, selected in enumerate(by_batch):
-        for row, (kind, box) in enumerate(selected):
-            indices[batch, row] = kind, box
-            values[batch, row] = scores[batch, kind, box]
+        kinds, places = selected.T
+        indices[batch, : totals[batch]] = selected
+        values[batch, : totals[batch]] = scores[batch, kinds, places]
     return indices, values, totals
 
 
