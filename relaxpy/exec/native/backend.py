@@ -31,7 +31,7 @@ from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.signature import EntrySignature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.native.trees.as_written import annotations, program_as_written, without_vectors
+from relaxpy.exec.native.trees.as_written import description, program_as_written, without_vectors
 from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import decoded_again, with_flat_axes
@@ -130,7 +130,7 @@ class NativeBackend:
             program, why = serial, f"vectorized loops are serial: {error}"
             reason = f"{reason}; {why}" if reason else why
             written = self._emit(kernel.name, program)
-        method, threads = f"native, {annotations(program)}", self._threads(kernel.name, written)
+        method, threads = f"native, {description(program)}", self._threads(kernel.name, written)
         names = dict.fromkeys(run.statement.name for run in runs(plan.trees))
         rows = (BlockReport(name, method, reason, "native", threads) for name in names)
         kernel.report, kernel.is_native = tuple(rows), True

@@ -54,7 +54,7 @@ def without_vectors(program: KernelProgram) -> KernelProgram:
     return replace(program, annotated=kinds)
 
 
-def annotations(program: KernelProgram) -> str:
+def description(program: KernelProgram) -> str:
     """The loops of a program that are not serial, as a report names them."""
     order = [tree.axis.var for tree in _loops(program.plan.trees)]
     order += [
