@@ -14,8 +14,8 @@ from relaxpy.dataclass import replace
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, plan_kernel
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.as_written import plan_as_written
+from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.kernel.report import BlockReport, report_of
 from relaxpy.exec.native.calls.copies import WithCopies
@@ -31,7 +31,7 @@ from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.signature import EntrySignature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.native.trees.as_written import annotations, program_as_written
+from relaxpy.exec.native.trees.as_written import description, program_as_written, without_vectors
 from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import decoded_again, with_flat_axes
@@ -106,7 +106,10 @@ class NativeBackend:
             )
             kernel.is_native = True
             return kernel
-        kernel.report = tuple(replace(row, reason=row.reason or reason) for row in kernel.report)
+        kernel.report = tuple(
+            replace(row, reason=reason if self.as_written else row.reason or reason)
+            for row in kernel.report
+        )
         return kernel
 
     def _compiled_as_written(self, kernel: Kernel) -> Kernel:
@@ -118,8 +121,16 @@ class NativeBackend:
         plan = plan_as_written(kernel.plan.func, kernel.name)
         check_native(plan)
         program, reason = program_as_written(plan)
-        written = self._emit(kernel.name, program)
-        method, threads = f"native, {annotations(program)}", self._threads(kernel.name, written)
+        try:
+            written = self._emit(kernel.name, program)
+        except RefusedError as error:
+            serial = without_vectors(program)
+            if len(serial.annotated) == len(program.annotated):
+                raise
+            program, why = serial, f"vectorized loops are serial: {error}"
+            reason = f"{reason}; {why}" if reason else why
+            written = self._emit(kernel.name, program)
+        method, threads = f"native, {description(program)}", self._threads(kernel.name, written)
         names = dict.fromkeys(run.statement.name for run in runs(plan.trees))
         rows = (BlockReport(name, method, reason, "native", threads) for name in names)
         kernel.report, kernel.is_native = tuple(rows), True

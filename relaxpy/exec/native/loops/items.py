@@ -122,7 +122,11 @@ class Items:
                     self.items(body)
             self.frame.forget()
         elif kind == ForKind.VECTORIZED and self.frame.lanes is None and not self.checked:
-            bits = [i.buffer.dtype.bits for i in nest.walk_items(body) if isinstance(i, nest.Store)]
+            bits = [
+                i.buffer.dtype.bits
+                for i in nest.walk_items(tuple(body))
+                if isinstance(i, nest.Store)
+            ]
             count = _VECTOR_BITS // max([8, *bits])
             if extent is not None:
                 count = min(count, 1 << max(extent - 1, 1).bit_length())

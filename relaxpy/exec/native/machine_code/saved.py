@@ -106,6 +106,8 @@ def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
             if own and own == interface() and all(key in codes for key in keys):
                 library = b"".join(codes[key] for key in keys)
                 return LoadedCode(objects, library=library, program=program)
+        case _:
+            pass
     return LoadedCode(objects)
 
 

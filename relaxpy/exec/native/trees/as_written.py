@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, Loop, walk_items
 from relaxpy.exec.kernel.plan.as_written import kept_kinds
@@ -22,29 +24,37 @@ def program_as_written(plan: Plan) -> tuple[KernelProgram, str]:
     """
     program = program_of(plan)
     kinds, reasons = kept_kinds(plan)
-    private = {var for entry in plan.nest.local for axis in entry.axes for var in (axis.var,)}
-    for var in [v for v, kind in kinds.items() if kind == ForKind.PARALLEL and v in private]:
-        del kinds[var]
+    private = {axis.var for entry in plan.nest.local for axis in entry.axes}
+    parallel = {v for v, kind in kinds.items() if kind == ForKind.PARALLEL}
+    for var in parallel & private:
         reasons.append(f"loop {var.name} is serial: its iterations share a local buffer")
-    trees = tuple(_in_tasks(tree, kinds, in_task=False) for tree in program.trees)
-    return replace(program, trees=trees, annotated=kinds), "; ".join(reasons)
+    tasks: set[Var] = set()
+    trees = tuple(_in_tasks(tree, parallel - private, tasks) for tree in program.trees)
+    for var in parallel - private - tasks:
+        reasons.append(f"loop {var.name} is serial: it is in another parallel loop, or a branch")
+    annotated = {v: kind for v, kind in kinds.items() if v not in parallel or v in tasks}
+    return replace(program, trees=trees, annotated=annotated), "; ".join(reasons)
 
 
-def _in_tasks(tree: Tree, kinds: dict[Var, ForKind], *, in_task: bool) -> Tree:
-    """`tree` with the outermost parallel loops as tasks."""
+def _in_tasks(tree: Tree, parallel: Set[Var], tasks: set[Var]) -> Tree:
+    """`tree` with its outermost loops of `parallel` as tasks, which are added to `tasks`."""
     if not isinstance(tree, For):
         return tree
-    is_parallel = kinds.get(tree.axis.var) == ForKind.PARALLEL and not in_task
-    body = tuple(_in_tasks(t, kinds, in_task=in_task or is_parallel) for t in tree.body)
-    tree = replace(tree, body=body)
-    if not is_parallel:
-        return tree
+    if tree.axis.var not in parallel:
+        return replace(tree, body=tuple(_in_tasks(t, parallel, tasks) for t in tree.body))
+    tasks.add(tree.axis.var)
     low, high = Var("lo", INT64), Var("hi", INT64)
     block = replace(tree, axis=Axis(tree.axis.var, low, high))
     return Tasks((), tree.axis, 1, low, high, block, as_poly(GRAIN))
 
 
-def annotations(program: KernelProgram) -> str:
+def without_vectors(program: KernelProgram) -> KernelProgram:
+    """`program` with serial loops in place of vectorised ones."""
+    kinds = {v: k for v, k in program.annotated.items() if k != ForKind.VECTORIZED}
+    return replace(program, annotated=kinds)
+
+
+def description(program: KernelProgram) -> str:
     """The loops of a program that are not serial, as a report names them."""
     order = [tree.axis.var for tree in _loops(program.plan.trees)]
     order += [
@@ -66,4 +76,3 @@ def _loops(trees: tuple[Tree, ...]) -> list[For]:
     """The loops of trees, outer ones first."""
     own = [tree for tree in trees if isinstance(tree, For)]
     return [*own, *(inner for tree in own for inner in _loops(tree.body))]
-

@@ -172,8 +172,8 @@ def repeated_loads(
         return None
     if str(member.target.dtype) != "float32" or str(member.value.dtype) != "float32":
         return None
-    own = [axis if whole is None else whole.get(axis.start, axis) for axis in run.loops]
-    bounds = (*enclosing, *own)
+    whole = whole or {}
+    bounds = [*enclosing, *(whole.get(axis.start, axis) for axis in run.loops)]
     for load in dict.fromkeys(loads(member.value)):
         is_inside = not unproved(load.buffer, load.indices, bounds, plan.shape_vars)
         if not is_inside or plan.root(load.buffer) is plan.root(member.target):

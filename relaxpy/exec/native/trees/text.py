@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from relaxpy.exec.kernel.nest import nodes as nest
@@ -12,7 +12,8 @@ from relaxpy.exec.native.trees.masks import Masked
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.stmt import ForKind
 
 _INDENT = "    "
 
@@ -22,19 +23,19 @@ def tree_text(program: KernelProgram) -> str:
 
     `for` runs in the order of the text, `each` in any order, and `tasks` in parallel, each from
     `lo` to below `hi`. A target with `over` accumulates over these loops. Buffers in registers are
-    not in memory.
+    not in memory. Loops that run as they are written have the kinds of the text.
     """
-    lines = [line for tree in program.trees for line in _tree(tree)]
+    lines = [line for tree in program.trees for line in _tree(tree, program.annotated)]
     if program.elided:
         lines.insert(0, f"in registers: {', '.join(sorted(b.name for b in program.elided))}")
     return "\n".join(lines)
 
 
-def _tree(tree: Tree) -> Iterator[str]:
+def _tree(tree: Tree, kinds: Mapping[Var, ForKind]) -> Iterator[str]:
     match tree:
         case For(axis=axis, body=body):
             yield f"for {_axis(axis)}:"
-            yield from _indented(line for inner in body for line in _tree(inner))
+            yield from _indented(line for inner in body for line in _tree(inner, kinds))
         case Tile(axis=axis, size=size, body=body):
             blocks = f" in blocks of {size}" if size != 1 else ""
             columns = ""
@@ -42,14 +43,14 @@ def _tree(tree: Tree) -> Iterator[str]:
                 seen = tree.seen.assignments[0].value
                 columns = f", columns from {tree.first} to below {tree.last} by {seen}"
             yield f"each {_axis(axis)}{blocks}{columns}:"
-            yield from _indented(line for inner in body for line in _tree(inner))
+            yield from _indented(line for inner in body for line in _tree(inner, kinds))
         case Tasks(outer=outer, axis=axis, size=size, body=inner):
             blocks = f" in blocks of {size}" if size > 1 else ""
             yield f"tasks of {', '.join(map(_axis, (*outer, axis)))}{blocks}:"
-            yield from _indented(_tree(inner))
+            yield from _indented(_tree(inner, kinds))
         case Run() if tree.is_scalar:
             yield _head("for", tree.loops, (), tree.tests)
-            yield from _indented(_statement(tree.statement))
+            yield from _indented(_statement(tree.statement, kinds))
         case Run():
             yield from _run(tree)
         case ObligationTests(obligations=required, tests=tests):
@@ -92,28 +93,29 @@ def _assignment(statement: Assignment) -> str:
     return f"{target} = {statement.combine}({target}, {value}){where}{start}"
 
 
-def _statement(statement: Statement) -> Iterator[str]:
+def _statement(statement: Statement, kinds: Mapping[Var, ForKind]) -> Iterator[str]:
     if isinstance(statement, Assignment):
         yield _assignment(statement)
     else:
-        yield from _items(statement.items)
+        yield from _items(statement.items, kinds)
 
 
-def _items(items: Sequence[nest.Item]) -> Iterator[str]:
+def _items(items: Sequence[nest.Item], kinds: Mapping[Var, ForKind]) -> Iterator[str]:
     for item in items:
         match item:
             case nest.Loop(axis=axis, body=body):
-                yield f"for {_axis(axis)}:"
-                yield from _indented(_items(body))
+                kind = f", {kinds[axis.var].name.lower()}" if axis.var in kinds else ""
+                yield f"for {_axis(axis)}{kind}:"
+                yield from _indented(_items(body, kinds))
             case nest.Branch(condition=condition, body=body, orelse=orelse):
                 yield f"if {condition}:"
-                yield from _indented(_items(body))
+                yield from _indented(_items(body, kinds))
                 if orelse:
                     yield "else:"
-                    yield from _indented(_items(orelse))
+                    yield from _indented(_items(orelse, kinds))
             case nest.WhileLoop(condition=condition, body=body):
                 yield f"while {condition}:"
-                yield from _indented(_items(body))
+                yield from _indented(_items(body, kinds))
             case nest.Store(buffer=buffer, indices=indices, value=value):
                 yield f"{_element(buffer, indices)} = {value}"
             case nest.Bind(var=var, value=value):
