@@ -53,7 +53,7 @@ from relaxpy.ir.core.target import DEFAULT, TARGETS, Target, default_target, tar
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.serialize import load_table
+from relaxpy.ir.serialize import load_table, save_table
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.transform import Pass, PassContext, get_pipeline
 from relaxpy.progress import long_work
@@ -193,9 +193,10 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
     """Load the executable that `Executable.save` wrote, and compile it again for its target.
 
     No code of the file is run, and the program is checked as `compile` does. With `native_code`,
-    the machine code of the file runs, if it is for this processor: nothing is compiled, and
-    llvmlite needs not be installed. That code can do whatever this process may do, so it has to be
-    from somebody who is trusted. `report()` shows why it was not used.
+    the machine code of the file runs, if it is for this processor: nothing is compiled, the program
+    is read when it is needed, and llvmlite needs not be installed. That code can do whatever this
+    process may do, so it has to be from somebody who is trusted. `report()` shows why it was not
+    used.
 
     The file stays mapped as long as one of its constants is used: replace it by another one, but do
     not write into it.
@@ -254,10 +255,13 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
 
     Errors: as for `load_executable`.
     """
-    content, module = saved.content, saved_module(saved, source)
+    content = saved.content
     code = load_code(content.get("native"), saved.arrays, source) if native_code else LoadedCode()
+    if code.program is not None and is_default():
+        return _linked(saved, code, source)
+    module = saved_module(saved, source)
     requested = target_kind(str(content.get("target")))
-    schedules = AS_WRITTEN if content.get("schedules") == AS_WRITTEN else None
+    schedules = _saved_schedules(saved)
 
     def compiled(name: str, not_native: str) -> Executable:
         program = Program(
@@ -267,9 +271,6 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
         )
         return _compiled(program, not_native, code.problem)
 
-    if code.program is not None and is_default():
-        check_runnable(module, kernels=False)
-        return _linked(module, requested, code, saved.arrays, source, schedules)
     if code.objects:
         try:
             return compiled("native", "")
@@ -285,27 +286,35 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
     return compiled(name, not_native)
 
 
-def _linked(
-    module: IRModule,
-    requested: str,
-    code: LoadedCode,
-    arrays: Sequence[Any],
-    source: str,
-    schedules: str | None,
-) -> Executable:
+def _saved_schedules(saved: Container) -> str | None:
+    return AS_WRITTEN if saved.content.get("schedules") == AS_WRITTEN else None
+
+
+def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
     """The executable of a program with the machine code of its functions.
+
+    The program itself is read and checked when it is needed: for its text, or where native code
+    refuses arguments.
 
     Errors:
         MisuseError (also ValueError): the table of the functions is damaged.
     """
-    lowered = _Lowered(lambda: module, _new_backend("native", schedules))
-    public = public_signatures(module)
+
+    def read() -> IRModule:
+        module = with_instance(saved_module(saved, source))
+        check_runnable(module, kernels=False)
+        return module
+
+    module, schedules = Late(read), _saved_schedules(saved)
+    lowered = _Lowered(module, _new_backend("native", schedules))
     assert code.program is not None
     try:
-        literals = [*map(rx.Constant, arrays)]
+        literals = [*map(rx.Constant, saved.arrays)]
         fallback = lambda name: partial(lowered.run, name)  # noqa: E731
         stored = linked_program(code.program, code.library, literals, fallback)
+        public = public_signatures(load_table(code.program["signatures"], saved.arrays))
         functions = {name: stored.functions[name] for name, _ in public.values()}
+        requested = target_kind(str(saved.content.get("target")))
     except NOT_A_PROGRAM as error:
         raise damaged_code(source, f"its table of functions has no {error}") from None
     threads = str(native_threads())
@@ -481,7 +490,10 @@ class _Lowered:
         graphs = self.native_graphs()
         names = self._source().functions_by_name.keys()
         private = names - {name for name, _ in public_signatures(self._source()).values()}
-        program = graphs and program_table(graphs, sections.add, _kernel_rows(lowered), private)
+        program: dict[str, Any] = {}
+        if graphs:
+            program = program_table(graphs, sections.add, _kernel_rows(lowered), private)
+            program["signatures"] = save_table(_signatures(self._source()), sections.add)
         assert lowered.source  # with the entries of kernels, which the text calls
         with recorded() as objects:
             MEMORY.object()
@@ -490,6 +502,18 @@ class _Lowered:
         library = graphs[0].code if graphs else b""
         found = {**lowered.backend.objects, **objects}
         return saved_code(found, sections.add, library, program or None)
+
+
+def _signatures(module: IRModule) -> IRModule:
+    """The functions of a module with empty bodies, which have the same signatures."""
+    empty = rx.SeqExpr((), rx.Tuple(()))
+    return IRModule(
+        {
+            name: replace(func, body=empty)
+            for name, func in module.functions_by_name.items()
+            if isinstance(func, rx.Function)
+        }
+    )
 
 
 def _executable(

@@ -611,7 +611,10 @@ def test_the_command_continues_token_numbers_on_each_target(
     done = subprocess.run(
         command if option is None else [*command, "--target", option],
         env=env if variable is None else {**env, "RELAXPY_TARGET": variable},
-        **{"capture_output": True, "text": True, "timeout": 120, "check": True},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     model = LanguageModel.from_folder(tmp_path, target=target)
     (wanted,) = generate(model, [[3, 1, 4]], max_tokens=5)
