@@ -26,7 +26,9 @@ _FILES: Final = ("---", "+++")
 _DEFAULT_TARGET: Final = "_relaxpy_default_target"
 _VARIABLE: Final = "RELAXPY_TARGET"
 #: The texts of golden files that this run has written, by path.
-_WRITTEN: Final = pytest.StashKey[dict[Path, str]]()
+_WRITTEN: Final = pytest.StashKey[dict[Path, bytes]]()
+#: The attribute of a report with the golden files of the test; pytest-xdist transfers it.
+_GOLDEN: Final = "relaxpy_golden"
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+")
 
 
@@ -73,20 +75,24 @@ def pytest_configure(config: pytest.Config) -> None:
 def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Compare the text of a program with a file beside the test: `golden(program, name=None)`.
 
-    The file is golden/<file of the test>/<test>.txt, or the `name` instead of that of the test.
+    The file is golden/<file of the test>/<test>.txt, or the `name` instead of that of the test; of
+    arrays, whose tolerances `rtol` and `atol` are options, the name of the file ends in .npz.
     """
-    from relaxpy.assertions.golden import assert_golden
+    from relaxpy.assertions.golden import assert_golden, is_array
 
     written: set[str] = set()
 
-    def compare(value: object, name: str | None = None) -> None:
+    def compare(value: object, name: str | None = None, **tolerances: float) -> None:
         __tracebackhide__ = True
         stem = _NOT_IN_NAMES.sub("-", request.node.name if name is None else name)[:100]
-        path = request.path.parent / "golden" / request.path.stem / f"{stem}.txt"
+        ending = "npz" if is_array(value) else "txt"
+        path = request.path.parent / "golden" / request.path.stem / f"{stem}.{ending}"
+        frame = sys._getframe(1)
+        line = f"{os.path.relpath(frame.f_code.co_filename)}:{frame.f_lineno}"
         if stem in written:
             pytest.fail(
-                f"golden compares two texts with {path}; golden(program, name=...) gives each a "
-                "file",
+                f"{line}: golden compares two texts with {path}; golden(program, name=...) gives "
+                "each a file",
                 pytrace=False,
             )
         written.add(stem)
@@ -94,17 +100,17 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
         hint = f"to accept it: pytest --update-golden {shlex.quote(request.node.nodeid)}"
         problem = None
         try:
-            assert_golden(value, path, update=update, hint=hint)
+            assert_golden(value, path, update=update, hint=hint, **tolerances)
         except AssertionError as error:
             problem = str(error)
         if update and problem is None:
-            texts, text = request.config.stash.setdefault(_WRITTEN, {}), path.read_text("utf-8")
+            texts, text = request.config.stash.setdefault(_WRITTEN, {}), path.read_bytes()
             if texts.setdefault(path, text) != text:
                 problem = (
                     f"another test has written another text to {path}; give each a name of its own"
                 )
         if problem is not None:  # outside of the handler, so that one failure is shown
-            pytest.fail(problem, pytrace=False)
+            pytest.fail(f"{line}: {problem}", pytrace=False)
 
     return compare
 
@@ -254,8 +260,44 @@ def _shorten_arguments(report: pytest.TestReport, item: pytest.Item) -> None:
             shown.args = [(k, _summary(values[k]) if k in values else v) for k, v in shown.args]
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist sends it
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note the golden files of a test where it ran."""
+    compared = getattr(sys.modules.get("relaxpy.assertions.golden"), "COMPARED", None)
+    if compared and not hasattr(report, _GOLDEN):
+        setattr(report, _GOLDEN, sorted(map(str, compared)))
+        compared.clear()
+
+
+def _stale_files(terminalreporter: pytest.TerminalReporter) -> list[str]:
+    """The golden files that no test has compared, if all tests of their files have run."""
+    config = terminalreporter.config
+    is_part = any("::" in arg for arg in config.args) or config.getoption("maxfail")
+    if is_part or any(config.getoption(n, None) for n in ("keyword", "markexpr", "lf", "stepwise")):
+        return []
+    compared: set[Path] = set()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            compared.update(map(Path, getattr(report, _GOLDEN, ())))
+    unfinished = {
+        Path(report.nodeid.partition("::")[0]).stem
+        for outcome in ("failed", "error", "skipped", "deselected")
+        for report in terminalreporter.stats.get(outcome, ())
+    }
+    folders = {path.parent for path in compared if path.parent.parent.name == "golden"}
+    return sorted(
+        os.path.relpath(file)
+        for folder in folders
+        if folder.name not in unfinished
+        for file in folder.iterdir()
+        if file.suffix in (".txt", ".npz") and file not in compared
+    )
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write a line with the rules that failed tests broke and the call that explains them."""
+    """Write the golden files that nothing compares, and the rules that failed tests broke."""
+    for file in _stale_files(terminalreporter):
+        terminalreporter.write_line(f"no test compares the golden file {file}: remove it")
     failed = (*terminalreporter.getreports("failed"), *terminalreporter.getreports("error"))
     rules = dict.fromkeys(rule for report in failed for rule in getattr(report, _RULES, ()))
     if rules:

@@ -248,7 +248,7 @@ def test_golden_files_without_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyP
         testing.assert_golden(LEGAL, path)
     assert "\n-" in str(caught.value)
     assert "R.exp(x)" in str(caught.value)
-    with pytest.raises(MisuseError, match="expected a program or a string, found 3"):
+    with pytest.raises(MisuseError, match="expected a program, a string, or arrays, found 3"):
         testing.assert_golden(3, path)
 
 
@@ -312,6 +312,57 @@ def test_the_plugin_writes_and_compares_golden_files(tmp_path: Path) -> None:
     assert "Traceback" not in out
     assert "All traceback entries are hidden" not in out
     assert "During handling" not in out
+
+
+ARRAYS = """
+import numpy as np
+
+def test_arrays(golden):
+    golden("text")
+    golden(np.array([1.0, 2.0]) * FACTOR, name="one", rtol=1e-3)
+    golden((np.ones(2, "float32"), np.arange(3)), name="two")
+"""
+
+
+def test_arrays_are_golden_with_a_tolerance(tmp_path: Path) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text(f"{ARRAYS}\nFACTOR = 1.0")
+    code, out = run(tmp_path)
+    assert code == 1
+    assert "test_it.py:5: there is no golden file" in out
+    assert run(tmp_path, "--update-golden")[0] == 0
+    names = {path.name for path in (tmp_path / "golden" / "test_it").iterdir()}
+    assert names == {"test_arrays.txt", "one.npz", "two.npz"}
+    for factor, accepted in (("1.0005", True), ("1.005", False), ("np.float32(1)", True)):
+        test.write_text(f"{ARRAYS}\nFACTOR = {factor}")
+        code, out = run(tmp_path)
+        assert (code == 0) == accepted
+        assert accepted or "test_it.py:6: Not equal to tolerance rtol=0.001" in out
+        assert accepted or "to accept it: pytest --update-golden test_it.py::test_arrays" in out
+    test.write_text(f"{ARRAYS.replace('np.arange(3)', 'np.arange(3.0)')}\nFACTOR = 1.0")
+    assert "array 1 of the test has datatype float64, expected int64" in run(tmp_path)[1]
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")])
+def test_golden_files_that_no_test_compares_are_reported(
+    tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text(
+        "def test_a(golden):\n    golden('a')\n\ndef test_b(golden):\n    golden('b')\n"
+    )
+    assert run(tmp_path, "--update-golden")[0] == 0
+    report = (
+        f"no test compares the golden file {Path('golden', 'test_it', 'test_b.txt')}: remove it"
+    )
+    assert "no test compares" not in run(tmp_path, *workers)[1]
+    test.write_text("def test_a(golden):\n    golden('a')\n")
+    code, out = run(tmp_path, *workers)
+    assert (code, report in out) == (0, True)
+    for options in (("-k", "test_a"), ("test_it.py::test_a",), ("-x",)):
+        assert "no test compares" not in run(tmp_path, *workers, *options)[1]
+    test.write_text("def test_a(golden):\n    golden('other')\n")
+    assert "no test compares" not in run(tmp_path, *workers)[1]
 
 
 def test_two_texts_of_a_test_do_not_share_a_golden_file(tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def _summed(call: rx.Call, op: str) -> Sequence[tir.PrimExpr]:
         return dims[-2:-1] or dims
     if op.removesuffix("_transpose") not in _CONVOLUTIONS:
         return ()
-    layout = str((call.attrs or {})["kernel_layout"])
+    layout = str(call.attrs["kernel_layout"])
     axes = [axis for axis in layout if axis.isalpha()]
     return [dim for axis, dim in zip(axes, dims, strict=False) if axis.upper() != "O"]
 

@@ -118,21 +118,21 @@ def _item(item: object) -> Any:
         return _listed(item)
     if isinstance(item, rx.Expr):
         found = item.struct_info
-        is_tensor = isinstance(found, rx.TensorStructInfo)
-        if is_tensor and found.dtype.is_bool:
+        dtype = found.dtype if isinstance(found, rx.TensorStructInfo) else None
+        if dtype is not None and dtype.is_bool:
             raise MisuseError(
                 "the number of elements that a mask selects is known only when the program runs",
                 about=item,
                 hint="R.where(mask, x, y) takes the others from y; R.nonzero(mask) has the indices "
                 "of the elements that are true",
             )
-        if is_tensor and found.dtype.is_float:
+        if dtype is not None and dtype.is_float:
             raise MisuseError(
                 f"an index holds integers, found {found}",
                 about=item,
                 hint='convert it: R.astype(i, "int64")',
             )
-        if is_tensor or isinstance(found, rx.PrimStructInfo):
+        if dtype is not None or isinstance(found, rx.PrimStructInfo):
             return item
     raise unexpected(
         item,

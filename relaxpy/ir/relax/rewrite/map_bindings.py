@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import is_
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
@@ -160,10 +160,11 @@ def map_bindings(expr: E, step: Step) -> E:
     return _MapBindings(step).expr(expr)
 
 
-def _checked(new: object) -> Iterable[rx.Binding | rx.BindingBlock]:
+def _checked(new: Any) -> Iterable[rx.Binding | rx.BindingBlock]:
     """The bindings that a step has returned. Errors: MisuseError if it returned something else."""
     kinds = rx.VarBinding, rx.MatchCast, rx.BindingBlock
-    items = list(new) if isinstance(new, Iterable) and not isinstance(new, (str, bytes)) else [new]
+    is_list = isinstance(new, Iterable) and not isinstance(new, (str, bytes))
+    items: list[Any] = list(new) if is_list else [new]
     for item in items:
         if not isinstance(item, kinds):
             raise unexpected(
