@@ -360,10 +360,11 @@ class Importer:
         require_positions(node, operands, version)
         entry = find(node.domain, node.op, version)
         if entry is None:
-            body_of = schema_body(node, operands, version, self.items)
-            if body_of is None:
+            found = schema_body(node, operands, version, self.items)
+            if found is None:
                 raise UnsupportedError("there is no converter for it")
-            return self._inlined(body_of, operands, opsets)
+            body, used = found
+            return self._inlined(body, operands, {**opsets, **used})
         entry.require(stated)
         folded = None if node.domain else self._folded(node, operands)
         if folded is not None:
