@@ -133,7 +133,7 @@ class Context:
 
     def of_element_type(self, expr: Expr, code: int | None) -> Expr:
         """The tensor, with elements of this type of ONNX, which is that of its datatype."""
-        if code not in NARROW:
+        if code is None or code not in NARROW:
             return expr
         var = self.emit(expr)
         self.importer.narrow[var] = code
