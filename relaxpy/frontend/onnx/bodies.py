@@ -28,8 +28,11 @@ def schema_body(
     version: int,
     items: Mapping[Expr, TensorStructInfo],
     strings: Collection[Value],
-) -> Graph | None:
-    """The body of an operator; None if its schema has none, or there is no schema.
+) -> tuple[Graph, Mapping[str, int]] | None:
+    """The body of an operator and the versions of the domains that it uses.
+
+    None if its schema has no body, or there is no schema. Where the first body of the schema is of
+    a later opset, the operator means that, too.
 
     `items` are the types of the values of sequences, `strings` the values that have strings.
 
@@ -40,19 +43,17 @@ def schema_body(
     if schema is None:
         return None
     if schema.has_function:
-        # Softsign and ThresholdedRelu are older than their only body, which holds for them, too.
-        versions = [v for v in schema.function_opset_versions if v <= version]
-        first = min(schema.function_opset_versions)
-        data = schema.get_function_with_opset_version(max(versions, default=first))
+        chosen = _version_of(schema.function_opset_versions, version)
+        data = schema.get_function_with_opset_version(chosen)
     elif schema.has_context_dependent_function:
         types = [_type_of(value, items, strings) for value in operands]
         _require_operands(schema, types)
         _require_attributes(schema, node)
         stated_attributes(node, version)
-        versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+        chosen = _version_of(schema.context_dependent_function_opset_versions, version)
         try:
             data = schema.get_context_dependent_function_with_opset_version(
-                max(versions, default=schema.since_version),
+                chosen,
                 node.proto.SerializeToString(),
                 [(kind or TypeProto()).SerializeToString() for kind in types],
             )
@@ -70,7 +71,13 @@ def schema_body(
         if attribute.default_value.name
     }
     function = views.LocalFunction(proto, views.opset_versions(proto.opset_import))
-    return function.instance({**defaults, **node.attributes})
+    body = function.instance({**defaults, **node.attributes})
+    return body, function.opsets if chosen > version else {}
+
+
+def _version_of(versions: Sequence[int], version: int) -> int:
+    """The newest of the versions up to this one, or else the oldest."""
+    return max((v for v in versions if v <= version), default=min(versions))
 
 
 _NEWEST = onnx.defs.onnx_opset_version()

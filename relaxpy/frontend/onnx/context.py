@@ -143,7 +143,7 @@ class Context:
         """The tensor, with elements of this type of ONNX, unless its datatype tells it."""
         if code == TensorProto.STRING:
             return self.strings(expr)
-        if code not in NARROW:
+        if code is None or code not in NARROW:
             return expr
         var = self.emit(expr)
         self.importer.narrow[var] = code

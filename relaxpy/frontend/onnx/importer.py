@@ -394,10 +394,11 @@ class Importer:
         require_positions(node, operands, version)
         entry = find(node.domain, node.op, version)
         if entry is None:
-            body_of = schema_body(node, operands, version, self.items, self.strings.values)
-            if body_of is None:
+            found = schema_body(node, operands, version, self.items, self.strings.values)
+            if found is None:
                 raise UnsupportedError("there is no converter for it")
-            return self._inlined(body_of, operands, opsets)
+            body, used = found
+            return self._inlined(body, operands, {**opsets, **used})
         entry.require(stated)
         are_strings: Sequence[bool] = ()
         if not self.strings.values.isdisjoint(operands):

@@ -1159,3 +1159,13 @@ def test_operands_outside_of_their_range_are_named(
     proto = model([helper.make_node(op, names, outputs, **attributes)], inputs, ["y"], fixed)
     with pytest.raises((OpNotImplemented, RuntimeCheckError), match=message):
         relaxpy.compile(from_onnx(proto), "numpy")["main"](*feeds.values())
+
+
+@pytest.mark.parametrize(
+    ("op", "opset"), [("Softsign", 6), ("Softsign", 17), ("ThresholdedRelu", 10)]
+)
+def test_bodies_of_later_opsets_stand_for_operators_of_earlier_ones(op: str, opset: int) -> None:
+    x = RNG.standard_normal((3, 4)).astype("float32") * 2
+    proto = model([helper.make_node(op, ["x"], ["y"])], [value("x", ["n", 4])], ["y"], opset=opset)
+    expected = x / (1 + np.abs(x)) if op == "Softsign" else np.where(x > 1, x, 0)
+    np.testing.assert_allclose(run(proto, x), expected, rtol=1e-6)

@@ -131,6 +131,8 @@ def _at_run_time(
 
     `x` gets twice as many axes: the size of each is once kept and once reduced, the other being 1.
     """
+    if rank_of(axes) != 1:
+        raise UnsupportedError(f"expected a vector, found a tensor of rank {rank_of(axes)}")
     rank = rank_of(x)
     count = 0 if keep else rank - _rank_of_result(cx, rank, axes)
     among = axes_mask(cx, axes, rank)

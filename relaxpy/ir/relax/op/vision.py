@@ -110,7 +110,7 @@ def _select_boxes(corners: Array, scores: Array, count: int, iou: float, thresho
 def _without_covered(boxes: _Boxes, iou: float) -> Array:
     """Which boxes remain of some, best first, where each covers those that overlap it too much."""
     covers = np.tril(boxes.cover(boxes, iou), -1)
-    is_kept = ~covers.any(1)
+    is_kept: Array = np.asarray(~covers.any(1))
     # Boxes that overlap no better one are kept at once; the others depend on those before them.
     for k in np.flatnonzero(~is_kept):
         is_kept[k] = not (covers[k] & is_kept).any()
