@@ -258,9 +258,7 @@ def test_arguments_that_are_rare(name: str) -> None:
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
-def test_positions_meet_elements_that_are_not_finite(
-    mode: str, padding: str, corners: bool
-) -> None:
+def test_positions_meet_infinite_elements(mode: str, padding: str, corners: bool) -> None:
     sample = partial(
         torch.nn.functional.grid_sample, mode=mode, padding_mode=padding, align_corners=corners
     )

@@ -176,10 +176,8 @@ def stage_of(state: State, block: stmt.Block) -> Stage:
     )
     realize, loops = state.realize(block), tuple(state.loops(block))
     deciding, guards = _control(state, realize)
-    reads = {buffer: [None] * buffer.ndim for buffer in deciding} | {
-        buffer: [None] * buffer.ndim if buffer in deciding else region
-        for buffer, region in reads.items()
-    }
+    for buffer in deciding:
+        reads[buffer] = [None] * buffer.ndim
     return Stage(block, realize, loops, reads, writes, tables, deciding, guards, is_opaque)
 
 
