@@ -255,6 +255,23 @@ def test_arguments_that_are_rare(name: str) -> None:
     torch.testing.assert_close(found, function(x), equal_nan=True)
 
 
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_positions_meet_infinite_elements(mode: str, padding: str, corners: bool) -> None:
+    sample = partial(
+        torch.nn.functional.grid_sample, mode=mode, padding_mode=padding, align_corners=corners
+    )
+    size = 5 if corners else 4  # for which positions are exact
+    x = torch.linspace(-1, 1, size * size).reshape(1, 1, size, size)
+    x[0, 0, 1, 1], x[0, 0, -1, -1], x[0, 0, 0, 2] = torch.tensor([np.nan, np.inf, -np.inf])
+    at = torch.arange(-1.75, 6, 0.25)
+    at = at[at % 1 != 0.5] / 2 if mode == "nearest" else at / 2
+    at = at - 1 if corners else at - 0.75
+    grid = torch.stack(torch.meshgrid(at, at, indexing="xy"), -1)[None]
+    compare(Applied(sample, ((x, grid), {})), "native")
+
+
 def test_attention_drops_weights_in_training() -> None:
     attention = partial(wrapper_set_seed, torch.nn.functional.scaled_dot_product_attention)
     x = torch.ones(2, 5, 4).cumsum(1)

@@ -158,7 +158,7 @@ class _Sampled:
         raw = self._table(scaled, "position")
 
         def coordinate(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
-            position = raw(n, *at)
+            position: PrimExpr = raw(n, *at)
             if self.padding == "reflection":
                 return position if self.folds_taps else self._folded(position, size)[0]
             if self.padding == "border" and not self.folds_taps:
@@ -168,13 +168,12 @@ class _Sampled:
 
         def growth(n: PrimExpr, *at: PrimExpr) -> PrimExpr:
             """The derivative of the coordinate by the position."""
-            position = raw(n, *at)
+            folded: PrimExpr = raw(n, *at)
+            sign = one
             if self.padding == "zeros" or self.folds_taps:
                 return one
-            sign, folded = one, position
             if self.padding == "reflection":
-                folded, sign = self._folded(position, size)
-                folded = self._folded(position, size, is_clipped=False)[0]
+                folded, sign = self._folded(folded, size, is_clipped=False)
             is_between = ops.all_of(folded > zero, folded < double(size - 1))
             return tir.Select(is_between, sign, zero)
 

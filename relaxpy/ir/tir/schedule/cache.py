@@ -165,9 +165,9 @@ def cache_write(state: State, block: Block, which: int | str | Buffer, storage_s
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
     check_init_runs(stage)
-    check_own_elements(stage)
     buffer = buffer_of(stage, which, block.writes, "writes")
     site = site_after(state, scope, stages, stage, buffer)
+    check_own_elements(stage)
     inner = loops_below(state, site, block)
     region = written_box(stage, buffer, inner)
     if region is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import combinations
 from math import prod
 from typing import TypeGuard
 
@@ -14,6 +15,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.node import Node
@@ -23,7 +25,7 @@ from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
 from relaxpy.ir.tir.analysis.regions import Accesses, Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import GT, Call, FloatImm, IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import GT, NE, Call, FloatImm, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.reducers import is_commutative
 from relaxpy.ir.tir.schedule.state import State, child_blocks, domains_of, refused, statements
@@ -176,10 +178,8 @@ def stage_of(state: State, block: stmt.Block) -> Stage:
     )
     realize, loops = state.realize(block), tuple(state.loops(block))
     deciding, guards = _control(state, realize)
-    reads = {buffer: [None] * buffer.ndim for buffer in deciding} | {
-        buffer: [None] * buffer.ndim if buffer in deciding else region
-        for buffer, region in reads.items()
-    }
+    for buffer in deciding:
+        reads[buffer] = [None] * buffer.ndim
     return Stage(block, realize, loops, reads, writes, tables, deciding, guards, is_opaque)
 
 
@@ -370,12 +370,34 @@ def check_own_dependence(stage: Stage) -> None:
                 "values of its spatial variables",
                 stage.block,
             )
+    for (first, a, inner), (second, b, other) in combinations(stage.stores(), 2):
+        if first.buffer is second.buffer and _may_meet(a, b, spatial, inner | other):
+            raise refused(
+                f"block {stage.name} may write an element of {first.buffer.name} by several stores "
+                "for several values of its spatial variables",
+                stage.block,
+            )
     check_own_elements(stage)
     read_elsewhere = {b for b in stage.writes if b in stage.reads} - {
         store.buffer for store, _ in own_loads(stage)
     }
     for buffer in read_elsewhere:
         raise refused(f"block {stage.name} reads and writes {buffer.name}", stage.block)
+
+
+def _may_meet(
+    a: Indices, b: Indices, spatial: Mapping[Var, Range], inner: Mapping[Var, Range]
+) -> bool:
+    """Whether two stores may write one element for different values of spatial variables."""
+    if is_one_to_one([x for x, y in zip(a, b, strict=True) if x is y or x.same_as(y)], spatial):
+        return False
+    domains = {**spatial, **inner}
+    others = {var: var.renamed(var.name) for var in domains}
+    analyzer = analyzer_of(domains | {others[var]: dom for var, dom in domains.items()})
+    return not any(
+        analyzer.can_prove(ops.compare(NE, x, substitute(y, others)))
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 def check_own_elements(stage: Stage) -> None:

@@ -50,12 +50,14 @@ def cases() -> Iterator[Case]:
     yield from _case("nothing", x, grid[..., :0])
     far = np.array([1e30, -1e30, 3.0, -1.0], "float32").reshape(1, 2, 1, 2)
     yield from _case("far away", x, far, padding_mode="border", method="nearest")
-    for method in ("nearest", "bilinear", "bicubic"):
-        attrs = {"method": method, "align_corners": False}
+    for method, padding in itertools.product(
+        ("nearest", "bilinear", "bicubic"), ("zeros", "border", "reflection")
+    ):
+        attrs = {"method": method, "padding_mode": padding, "align_corners": False}
         yield Case(
             "relax.grad.grid_sample_backward",
-            method,
-            (floats(1, 2, 2, 3, seed=5), x, grid),
+            f"{method} {padding}",
+            (floats(1, 2, 2, 3, seed=5), x, grid * 2),
             lambda g, v, w, a=attrs: op.grad.grid_sample_backward(g, v, w, **a),
             lambda g, v, w, a=attrs: backward(g, v, w, **a),
             only=("values", "shape", "dtype"),  # whose differences are exact enough
