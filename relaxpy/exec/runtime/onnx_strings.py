@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,17 +31,15 @@ class Vocabulary:
         self._strings = list(known)
         self._places = {text: place for place, text in enumerate(known)}
 
-    def encode(self, texts: Iterable[str], shape: Sequence[int]) -> Array:
+    def encode(self, texts: Sequence[str], shape: Sequence[int]) -> Array:
         """The places of strings, in a tensor of int64; strings that are new are added."""
         strings, places = self._strings, self._places
-        found = []
-        for text in texts:
-            place = places.get(text)
-            if place is None:
-                place = places[text] = len(strings)
+        for text in dict.fromkeys(texts):
+            if text not in places:
+                places[text] = len(strings)
                 strings.append(text)
-            found.append(place)
-        return np.array(found, np.int64).reshape(tuple(shape))
+        found = np.fromiter(map(places.__getitem__, texts), np.int64, len(texts))
+        return found.reshape(tuple(shape))
 
     def decode(self, codes: Any) -> list[str]:
         """The strings at places, in row-major order."""
@@ -70,13 +68,12 @@ def encode(known: Vocabulary, x: Any) -> Any:
     array = np.asarray(x)
     if array.dtype.kind not in "OSUT":
         raise RuntimeCheckError(f"expected an array of strings, found one of {array.dtype}")
-    try:
-        texts = [
-            item.decode() if isinstance(item, bytes) else str(item)
-            for item in array.reshape(-1).tolist()
-        ]
-    except UnicodeDecodeError as error:
-        raise RuntimeCheckError(f"expected strings in UTF-8: {error}") from None
+    texts = array.reshape(-1).tolist()
+    if set(map(type, texts)) != {str}:
+        try:
+            texts = [item.decode() if isinstance(item, bytes) else str(item) for item in texts]
+        except UnicodeDecodeError as error:
+            raise RuntimeCheckError(f"expected strings in UTF-8: {error}") from None
     return known.encode(texts, array.shape)
 
 
