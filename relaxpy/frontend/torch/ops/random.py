@@ -177,12 +177,16 @@ def native_dropout(cx: Context, x: Expr, p: float, train: bool | None) -> tuple[
     sizes = tuple(shape_of(x))
     if train is False or p == 0:
         return x, R.ones(sizes, "bool")
-    order = memory_order(cx.operand_meta(0))
-    like = {"tensor": 0} if order is None else {"tensor": 0, "order": order}
-    plan = {"op": "bernoulli.p", "args": [like, 1 - p], "kwargs": {}}
+    # Unlike `bernoulli.p`, dropout draws in the order of memory.
+    order = memory_order(cx.operand_meta(0)) or [*range(len(sizes))]
+    is_other = order != sorted(order)
+    plan = {"op": "bernoulli.p", "args": [{"tensor": 0}, 1 - p], "kwargs": {}}
     text = StringImm(json.dumps(plan))
-    info = tensor_of(list(sizes), cx.result_dtype(0))
-    kept = _call(cx, [text, ShapeExpr(()), x], info)
+    info = tensor_of([sizes[axis] for axis in order], cx.result_dtype(0))
+    ordered = cx.emit(R.permute_dims(x, order)) if is_other else x
+    kept = _call(cx, [text, ShapeExpr(()), ordered], info)
+    if is_other:
+        kept = R.permute_dims(kept, [order.index(axis) for axis in range(len(order))])
     scale = 0.0 if p == 1 else 1 / (1 - p)
     scaled = R.multiply(R.multiply(x, kept), cx.tensor(scale, cx.result_dtype(0)))
     return scaled, R.astype(kept, "bool")
