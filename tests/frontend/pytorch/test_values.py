@@ -224,6 +224,18 @@ def test_draws_for_tensors_are_in_the_order_of_their_memory(
     torch.testing.assert_close(road(lambda x: function(x.permute(order)), x)[0], right)
 
 
+@pytest.mark.parametrize(
+    "function", [F.gelu, F.silu, F.glu, torch.var, torch.std, lambda x: x.softmax(0), F.softplus]
+)
+def test_functions_of_floats_are_refused_for_integers_as_in_pytorch(function: Any) -> None:
+    x = torch.tensor([[1, 2], [3, 4]])
+    with pytest.raises(RuntimeError):
+        function(x)
+    program = torch.export.export(Function(function), (x,))
+    with pytest.raises(NotImplementedError, match="for floats only, found int64"):
+        from_exported_program(program)
+
+
 def test_importing_the_frontend_loads_neither_torch_dynamo_nor_inductor() -> None:
     code = (
         "import sys, relaxpy.relax.frontend.torch\n"
