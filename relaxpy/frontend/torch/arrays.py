@@ -66,6 +66,20 @@ def constant(tensor: Any) -> Constant:
     return Constant(array)
 
 
+def memory_order(meta: Any) -> list[int] | None:
+    """The axes of a tensor in the order in which they fill its memory, if it is not theirs.
+
+    It is None where the tensor does not fill memory, or its strides are not known.
+    """
+    if not isinstance(meta, torch.Tensor) or meta.layout is not torch.strided:
+        return None
+    if not all(isinstance(stride, int) for stride in meta.stride()):
+        return None
+    order = sorted(range(meta.ndim), key=lambda axis: -meta.stride()[axis])
+    is_other = not meta.is_contiguous() and meta.permute(order).is_contiguous()
+    return order if is_other else None
+
+
 def real_view(tensor: Any) -> Any:
     """A tensor of complex numbers as one of floats, whose last axis has the two parts."""
     return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor

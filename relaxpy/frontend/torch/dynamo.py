@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -51,6 +50,8 @@ def relax_dynamo(
     Errors, when a graph is compiled:
         OpNotImplemented (also NotImplementedError): nodes cannot be imported.
     """
+    # It loads TorchDynamo and Inductor, which no other importer needs.
+    from torch._dynamo.backends.common import aot_autograd
 
     def compiled(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
         with unset_fake_temporarily():  # PyTorch calls this where tensors have no elements

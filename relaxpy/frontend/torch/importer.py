@@ -354,6 +354,7 @@ class Importer:
 
     def applied(self, node: Any, target: Any, args: Any, kwargs: Any = MappingProxyType({})) -> Any:
         """What an operator makes of arguments: a tensor like the result of a node."""
+        _require_kernel(node, target)
         if target in self.options.simple or not is_converted(target):
             simpler = traced(target, args, kwargs, node.meta.get("val"))
             if simpler is not None:
@@ -445,6 +446,30 @@ def imported(
             if not more:
                 raise
             options = replace(options, simple=options.simple | more)
+
+
+#: Operators of which PyTorch has kernels for floats only: rounded to integers, they mean nothing.
+_OF_FLOATS = frozenset(
+    {
+        *("softmax", "_softmax", "log_softmax", "_log_softmax", "gelu", "silu", "mish", "glu"),
+        *("elu", "selu", "celu", "softplus", "hardswish", "hardsigmoid", "log_sigmoid", "var"),
+        *("std", "var_mean", "std_mean", "layer_norm", "group_norm"),
+    }
+)
+
+
+def _require_kernel(node: Any, target: Any) -> None:
+    """Nothing, if PyTorch computes an operator of the operands of a node.
+
+    Errors:
+        UnsupportedError: the result would be of integers, which PyTorch finds out when it runs.
+    """
+    meta = node.meta.get("val")
+    first = meta[0] if isinstance(meta, (tuple, list)) and meta else meta
+    if target._schema.name.rpartition(":")[2] not in _OF_FLOATS or target is not node.target:
+        return
+    if isinstance(first, torch.Tensor) and not (first.is_floating_point() or first.is_complex()):
+        raise UnsupportedError(f"PyTorch has it for floats only, found {part_name(first.dtype)}")
 
 
 def _sizes_of(item: Input) -> tuple[Any, ...]:

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
+from torch._decomp.decompositions import upsample_compute_output_size
 from torch._meta_registrations import meta_index_Tensor
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 
@@ -49,6 +52,35 @@ def _begins(number: Tensor, last: int, wanted: int) -> Tensor:
     k = torch.arange(wanted - 1, device=number.device).to(number.dtype)
     begins = ((k + number) * step).to(torch.int64) - (number * step).to(torch.int64)
     return torch.cat([begins, end], 1)
+
+
+# ---- images with other sizes, of which an axis whose size stays is copied
+
+
+def _copying(name: str, options: int) -> None:
+    """PyTorch's decomposition, which resamples such an axis by its scale."""
+    packet = getattr(aten, name)
+
+    @decomposition(name)
+    def resized(x: Tensor, size: Any, *arguments: Any) -> Tensor:
+        fixed, scales = arguments[:options], arguments[options:]
+        count = x.dim() - 2
+        if len(scales) == 1 and (count > 1 or isinstance(scales[0], (list, tuple))):
+            scales = tuple(scales[0] or ())
+            size = upsample_compute_output_size(x.size(), size, scales or None)
+        scales = (*scales, *[None] * (count - len(scales)))
+        triples = zip(x.shape[2:], size, scales, strict=True)
+        kept = [None if guard_or_false(old == new) else scale for old, new, scale in triples]
+        return decomposition_table[packet.default](x, size, *fixed, *kept)
+
+
+for _name, _options in (
+    ("upsample_nearest2d", 0),
+    ("upsample_linear1d", 1),
+    ("upsample_bilinear2d", 1),
+    ("upsample_trilinear3d", 1),
+):
+    _copying(_name, _options)
 
 
 # ---- channels that are left out
@@ -105,6 +137,15 @@ def masked_index_put(
     if guard_or_false(x.numel() == 0):
         return x.clone()
     return aten._unsafe_index_put(x, _near(x, indices), values.masked_fill(~mask, 0), True)
+
+
+@decomposition("index_fill")
+def index_fill(x: Tensor, axis: int, indices: Tensor, value: Tensor | complex) -> Tensor:
+    if not x.dim():
+        return index_fill(x[None], 0, indices, value)[0]
+    before = [None] * (axis % x.dim())
+    filling = torch.as_tensor(value, dtype=x.dtype, device=x.device)
+    return aten.index_put(x, [*before, indices], filling)
 
 
 # ---- members

@@ -9,7 +9,7 @@ from relaxpy.frontend.shared.tensors import dtype_of, rank_of, reshaped, scalar,
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import converter
-from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
 
@@ -43,14 +43,13 @@ def attention(
         mask = _causal(cx, query, key)
     if mask is None:
         return R.matmul(R.nn.softmax(scores), value)
-    if dtype_of(mask) != "bool":
-        return R.matmul(R.nn.softmax(R.add(scores, mask)), value)
-    hidden = R.where(mask, scores, scalar(-math.inf, query))
-    weights = R.nn.softmax(hidden)
+    least = scalar(-math.inf, query)
+    is_bool = dtype_of(mask) == "bool"
+    scores = cx.emit(R.where(mask, scores, least) if is_bool else R.add(scores, mask))
+    weights = R.nn.softmax(scores)
     if not causal:
         # a row without any key gives zeros
-        seen = R.max(R.astype(mask, "int8"), [rank_of(mask) - 1], True)
-        none = R.equal(seen, const(0, "int8"))
+        none = R.equal(R.max(scores, [rank_of(scores) - 1], True), least)
         weights = R.where(none, scalar(0.0, query), weights)
     return R.matmul(weights, value)
 

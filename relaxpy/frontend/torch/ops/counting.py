@@ -18,6 +18,7 @@ from relaxpy.frontend.shared.tensors import (
 )
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.elementwise import truth
+from relaxpy.frontend.torch.ops.indexing import from_front
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
@@ -175,7 +176,7 @@ def bincount(cx: Context, x: Expr, weights: Expr | None = None, least: int = 0) 
     bins = cx.number_of(cx.emit(needed), "bins")
     dtype = cx.result_dtype()
     amounts = R.ones(tuple(shape_of(x)), dtype) if weights is None else R.astype(weights, dtype)
-    return _tallied(cx, bins, places, amounts)
+    return _tallied(cx, bins, from_front(cx, cx.emit(places), bins), amounts)
 
 
 @converter("_unique2")

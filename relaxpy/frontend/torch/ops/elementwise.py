@@ -21,6 +21,7 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
 from relaxpy.frontend.torch.context import NARROW, Context
 from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -97,15 +98,12 @@ _BINARY = {
     "le": R.less_equal,
     "gt": R.greater,
     "ge": R.greater_equal,
-    "remainder": R.floor_mod,
     "atan2": R.atan2,
     **dict.fromkeys(("maximum", "max.other"), R.maximum),
     **dict.fromkeys(("minimum", "min.other"), R.minimum),
     **dict.fromkeys(("bitwise_and", "__and__"), R.bitwise_and),
     **dict.fromkeys(("bitwise_or", "__or__"), R.bitwise_or),
     **dict.fromkeys(("bitwise_xor", "__xor__"), R.bitwise_xor),
-    **dict.fromkeys(("bitwise_left_shift", "__lshift__"), R.left_shift),
-    **dict.fromkeys(("bitwise_right_shift", "__rshift__"), R.right_shift),
 }
 #: Functions of factors in one datatype.
 _FACTORS = {**dict.fromkeys(("mul", "multiply"), R.multiply), "floor_divide": R.floor_divide}
@@ -162,6 +160,26 @@ def truth(cx: Context, x: Value) -> Expr:
     return tensor if dtype_of(tensor) == "bool" else R.not_equal(tensor, scalar(0, tensor))
 
 
+def _shift(op: Any) -> Callable[..., Expr]:
+    def convert(cx: Context, x: Value, y: Value) -> Expr:
+        """By as many bits as there are, or by less than none, nothing but the sign is left."""
+        a, b = operands(cx, x, y)
+        if not isinstance(y, int):
+            return op(a, b)
+        bits = DataType(dtype_of(a)).bits
+        if 0 <= y < bits:
+            return op(a, b)
+        if op is R.left_shift or dtype_of(a).startswith("u"):
+            return R.zeros_like(a)
+        return op(a, cx.tensor(bits - 1, dtype_of(a)))
+
+    return convert
+
+
+converter("bitwise_left_shift", "__lshift__")(_shift(R.left_shift))
+converter("bitwise_right_shift", "__rshift__")(_shift(R.right_shift))
+
+
 @converter("logical_not")
 def logical_not(cx: Context, x: Expr) -> Expr:
     return R.logical_not(truth(cx, x))
@@ -189,6 +207,18 @@ def truncated(a: Expr, b: Expr) -> Expr:
 def fmod(cx: Context, x: Value, y: Value) -> Expr:
     a, b = operands(cx, x, y)
     return R.mod(a, b) if is_float(a) else R.subtract(a, R.multiply(truncated(a, b), b))
+
+
+@converter("remainder")
+def remainder(cx: Context, x: Value, y: Value) -> Expr:
+    """The remainder of C, and the divisor more where the signs differ: -0.0 stays."""
+    a, b = operands(cx, x, y)
+    if not is_float(a):
+        return R.floor_mod(a, b)
+    rest = cx.emit(R.mod(a, b))
+    zero = scalar(0.0, a)
+    differ = R.logical_xor(R.less(rest, zero), R.less(b, zero))
+    return R.where(R.logical_and(R.not_equal(rest, zero), differ), R.add(rest, b), rest)
 
 
 @converter("pow", "float_power")

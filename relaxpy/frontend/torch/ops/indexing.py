@@ -33,6 +33,21 @@ def wrapped(cx: Context, indices: Expr, size: Size) -> Expr:
     return R.where(R.less(whole, const(0, "int64")), R.add(whole, cx.tensor(size, "int64")), whole)
 
 
+def from_front(cx: Context, indices: Expr, size: Size) -> Expr:
+    """Indices that an operator which writes would count from the end if they were negative.
+
+    Reading the numbers of elements fails, with the index, where one is out of range.
+    """
+    constant = cx.constant(indices)
+    if (
+        constant is not None
+        and isinstance(size, int)
+        and ((constant >= 0) & (constant < size)).all()
+    ):
+        return indices
+    return R.take(R.arange(0, size, 1, "int64"), indices, 0)
+
+
 @converter("embedding")
 def embedding(cx: Context, weight: Expr, indices: Expr, *rest: Value) -> Expr:
     return R.take(weight, indices, 0)
@@ -50,6 +65,14 @@ def index_select(cx: Context, x: Expr, axis: int, indices: Expr) -> Expr:
 def take(cx: Context, x: Expr, indices: Expr) -> Expr:
     total = product(shape_of(x))
     return R.take(reshaped(x, [total]), wrapped(cx, indices, total), 0)
+
+
+@converter("one_hot")
+def one_hot(cx: Context, indices: Expr, classes: int = -1) -> Expr:
+    if classes < 0:
+        raise UnsupportedError("the number of classes depends on the elements")
+    places = R.expand_dims(from_front(cx, indices, classes), rank_of(indices))
+    return R.astype(R.equal(places, const(np.arange(classes), "int64")), "int64")
 
 
 @converter("gather")
@@ -97,8 +120,7 @@ def _advanced(
             expanded.append(index)
     axes = [k for k, index in enumerate(expanded) if index is not None]
     others = [k for k in range(rank_of(x)) if k not in axes]
-    sizes = shape_of(x)
-    chosen = [wrapped(cx, index, sizes[k]) for k, index in enumerate(expanded) if index is not None]
+    chosen = [cx.tensor(index, "int64") for index in expanded if index is not None]
     together = axes == list(range(axes[0], axes[-1] + 1)) if axes else True
     order = [*axes, *others]
     moved = x if order == list(range(len(order))) else R.permute_dims(x, order)
@@ -132,7 +154,10 @@ def index_tensor(cx: Context, x: Expr, indices: Sequence[Expr | None]) -> Expr:
     if not chosen:
         return x
     joint = _joint(cx, chosen)
-    y = R.take(moved, chosen[0], 0) if len(chosen) == 1 else R.index_tensor(moved, chosen)
+    if len(chosen) == 1:
+        y = R.take(moved, wrapped(cx, chosen[0], shape_of(moved)[0]), 0)
+    else:
+        y = R.index_tensor(moved, chosen)
     if not at:
         return y
     outer, count = len(joint), len(cx.meta().shape)
@@ -186,9 +211,9 @@ _OLD_REDUCTIONS = {"add": "add", "multiply": "mul"}
 def scattered(
     cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str = "update"
 ) -> Expr:
-    """`x` with elements of the source at places along an axis."""
+    """`x` with elements of the source at places along an axis, counted from its begin."""
     if not rank_of(x):
-        row = [reshaped(item, [1]) for item in (x, indices, source)]
+        row = [reshaped(item, [1]) for item in (x, from_front(cx, indices, 1), source)]
         return reshaped(R.scatter_elements(*row, 0, reduction), [])
     at = cx.axis(axis, x)
     if not rank_of(indices):
@@ -197,7 +222,8 @@ def scattered(
     axes = [k for k in range(len(sizes)) if not cx.importer.symbols.equal(sizes[k], wanted[k])]
     if axes:
         source = R.strided_slice(source, axes, [0] * len(axes), [wanted[k] for k in axes])
-    return R.scatter_elements(x, indices, source, at, reduction)
+    places = from_front(cx, indices, shape_of(x)[at])
+    return R.scatter_elements(x, places, source, at, reduction)
 
 
 @converter("scatter.src", "scatter.reduce")
@@ -240,7 +266,7 @@ def _slices_scattered(
 ) -> Expr:
     """`x` with slices of the source at the places of a vector along an axis."""
     if rank_of(source) and cx.axis(axis, x) == 0:
-        places = reshaped(indices, [shape_of(source)[0], 1])
+        places = reshaped(from_front(cx, indices, shape_of(x)[0]), [shape_of(source)[0], 1])
         return R.scatter_nd(x, places, source, reduction)
     return scattered(cx, x, axis, along_axis(cx, x, axis, indices, source), source, reduction)
 

@@ -13,7 +13,7 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.frontend.torch.symbols import is_symbolic, sympy_of
-from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import ops
@@ -364,11 +364,3 @@ def meshgrid(cx: Context, parts: Sequence[Expr], *, indexing: str = "ij") -> lis
     vectors = [part if rank_of(part) else reshaped(part, [1]) for part in parts]
     grid = cx.emit(R.meshgrid(vectors, indexing))
     return [grid[k] for k in range(len(parts))]
-
-
-@converter("one_hot")
-def one_hot(cx: Context, indices: Expr, classes: int = -1) -> Expr:
-    if classes < 0:
-        raise UnsupportedError("the number of classes depends on the elements")
-    numbers = const(np.arange(classes), "int64")
-    return R.astype(R.equal(R.expand_dims(indices, rank_of(indices)), numbers), "int64")

@@ -11,11 +11,12 @@ import torch
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.frontend.shared.tensors import as_size, dtype_of, shape_of, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.torch.arrays import complex_view, real_view
+from relaxpy.frontend.torch.arrays import complex_view, memory_order, real_view
 from relaxpy.frontend.torch.complexes import Complex, complex_converter, from_pair, to_pair
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.mutation import is_overload, twin_of
 from relaxpy.frontend.torch.registry import Value, converter, is_converted
+from relaxpy.frontend.torch.symbols import is_symbolic
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -65,7 +66,8 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
     """The numbers that an operator draws.
 
     `spec` is JSON with the name of the operator, its arguments, and its keyword arguments; in them,
-    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors`,
+    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors`, of which
+    `"order"` has the axes in the order of PyTorch's memory, in which numbers are drawn,
     `{"complex": k}` for that whose last axis has the parts of complex numbers, and
     `{"generator": k}` for that which is a generator.
 
@@ -82,6 +84,9 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
         match item:
             case {"size": int(k)}:
                 return int(shape[k])
+            case {"tensor": int(k), "order": list(order)}:
+                ordered = as_torch(tensors[k].copy()).permute(order).contiguous()
+                return ordered.permute([order.index(axis) for axis in range(len(order))])
             case {"tensor": int(k)}:
                 return as_torch(tensors[k].copy())
             case {"complex": int(k)}:
@@ -115,6 +120,10 @@ def _drawn(cx: Context, *unused: Value) -> Any:
     tensors: list[Expr] = []
 
     def plain(item: Any) -> Any:
+        if isinstance(item, torch.fx.Node):
+            found = plain(cx.values(item))
+            order = memory_order(item.meta.get("val"))
+            return found if order is None else {**found, "order": order}
         if isinstance(item, PrimExpr):
             sizes.append(item)
             return {"size": len(sizes) - 1}
@@ -131,12 +140,14 @@ def _drawn(cx: Context, *unused: Value) -> Any:
             return list(map(plain, item))
         if item is None or isinstance(item, (bool, int, float, str)):
             return item
+        if is_symbolic(item):
+            return plain(cx.values(item))
         raise UnsupportedError(f"its argument {item} is not known when the program runs")
 
     skipped = {"layout", "device", "pin_memory", "memory_format"}
-    named = {k: plain(v) for k, v in cx.values(cx.node.kwargs).items() if k not in skipped}
+    named = {k: plain(v) for k, v in cx.node.kwargs.items() if k not in skipped}
     target = twin_of(cx.node.target) or cx.node.target
-    plan = {"op": _name(target), "args": plain(cx.values(cx.node.args)), "kwargs": named}
+    plan = {"op": _name(target), "args": plain(cx.node.args), "kwargs": named}
     shape = ShapeExpr(tuple(map(as_size, sizes)))
     text = StringImm(json.dumps(plan))
     dtype = cx.meta().dtype
@@ -166,10 +177,16 @@ def native_dropout(cx: Context, x: Expr, p: float, train: bool | None) -> tuple[
     sizes = tuple(shape_of(x))
     if train is False or p == 0:
         return x, R.ones(sizes, "bool")
+    # Unlike `bernoulli.p`, dropout draws in the order of memory.
+    order = memory_order(cx.operand_meta(0)) or [*range(len(sizes))]
+    is_other = order != sorted(order)
     plan = {"op": "bernoulli.p", "args": [{"tensor": 0}, 1 - p], "kwargs": {}}
     text = StringImm(json.dumps(plan))
-    info = tensor_of(list(sizes), cx.result_dtype(0))
-    kept = _call(cx, [text, ShapeExpr(()), x], info)
+    info = tensor_of([sizes[axis] for axis in order], cx.result_dtype(0))
+    ordered = cx.emit(R.permute_dims(x, order)) if is_other else x
+    kept = _call(cx, [text, ShapeExpr(()), ordered], info)
+    if is_other:
+        kept = R.permute_dims(kept, [order.index(axis) for axis in range(len(order))])
     scale = 0.0 if p == 1 else 1 / (1 - p)
     scaled = R.multiply(R.multiply(x, kept), cx.tensor(scale, cx.result_dtype(0)))
     return scaled, R.astype(kept, "bool")

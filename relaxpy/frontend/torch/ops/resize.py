@@ -23,15 +23,19 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 @converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
 @converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
 def upsample_nearest(cx: Context, x: Expr, size: Any, *scales: Any) -> Expr:
-    _check_scales(cx, x, scales)
+    _check_scales(cx, x, scales, copies=rank_of(x) == 4)
     return _resized(cx, x, "nearest_neighbor", "asymmetric", "floor")
 
 
-def _check_scales(cx: Context, x: Expr, scales: Sequence[Any]) -> None:
-    """PyTorch samples by the given scales, also where they are not the ratios of the sizes."""
+def _check_scales(cx: Context, x: Expr, scales: Sequence[Any], *, copies: bool = False) -> None:
+    """PyTorch samples by the given scales, also where they are not the ratios of the sizes.
+
+    Some operators copy an axis whose size stays.
+    """
     given = scales[0] if len(scales) == 1 and isinstance(scales[0], (tuple, list)) else scales
     for old, new, scale in zip(shape_of(x)[2:], cx.result_shape()[2:], given or (), strict=False):
         exact = isinstance(old, int) and isinstance(new, int) and scale and old * scale == new
+        exact = exact or (copies and cx.importer.symbols.equal(old, new))
         if scale is not None and not exact and scale != int(scale):
             raise UnsupportedError(f"the scale {scale} of {old} elements that become {new}")
 
@@ -55,7 +59,7 @@ def upsample_linear(cx: Context, x: Expr, size: Any, align_corners: bool, *scale
     if dtype_of(x) == "uint8" and rank_of(x) == 4:
         return _filtered(cx, x, align_corners, _scales(scales), "linear", widened=False)
     if not align_corners:
-        _check_scales(cx, x, scales)
+        _check_scales(cx, x, scales, copies=True)
     return _resized(cx, x, "linear", "align_corners" if align_corners else "half_pixel")
 
 

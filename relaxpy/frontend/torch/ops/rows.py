@@ -9,7 +9,7 @@ from relaxpy.frontend.shared.loops import Loops, Number, kernel
 from relaxpy.frontend.shared.tensors import dtype_of, is_float, product, rank_of, reshaped, shape_of
 from relaxpy.frontend.torch.complexes import Complex, complex_converter
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.ops.indexing import along_axis, scattered, wrapped
+from relaxpy.frontend.torch.ops.indexing import along_axis, scattered
 from relaxpy.frontend.torch.ops.reduce import sort
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.core.dtype import DataType
@@ -33,19 +33,19 @@ def cummax(cx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
 
     def write(k: Loops, x: Any, values: Any, places: Any) -> None:
         with k.every((x.shape[0], x.shape[2])) as (a, b):
-            best, place = k.local(x[a, 0, b]), k.local(0, "int64")
+            place = k.local(0, "int64")
             with k.loop(x.shape[1]) as i:
-                new, old = x[a, i, b], best[0]
+                new, old = x[a, i, b], x[a, place[0], b]
                 kept: Number = new < old if greatest else new > old
                 if is_float(y):
                     kept = (kept | isnan(old)) & ~isnan(new)
                 k.store(place, 0, Select(kept, place[0], i))
-                k.store(best, 0, Select(kept, old, new))
                 k.store(places, (a, i, b), place[0])
-                k.store(values, (a, i, b), best[0])
+                k.store(values, (a, i, b), x[a, place[0], b])
 
     outputs = [(shape, dtype_of(y)), (shape, "int64")]
-    values, places = kernel(cx, "cummax", outputs, [blocks], write)
+    name = "cummax" if greatest else "cummin"
+    values, places = kernel(cx, name, outputs, [blocks], write)
     return cx.tensor(reshaped(values, sizes), dtype_of(x)), reshaped(places, sizes)
 
 
@@ -67,7 +67,8 @@ def logcumsumexp(cx: Context, x: Expr, axis: int) -> Expr:
                 with k.when(value[0] > top[0]):
                     k.store(total, 0, total[0] * exp(top[0] - value[0]) + 1.0)
                     k.store(top, 0, value[0])
-                with k.otherwise(), k.when(value[0] != -math.inf):
+                # The sum of infinities is infinite: their difference is none.
+                with k.otherwise(), k.when((value[0] != -math.inf) & (value[0] != math.inf)):
                     k.store(total, 0, total[0] + exp(value[0] - top[0]))
                 k.store(out, (a, i, b), top[0] + log(total[0]))
 
@@ -225,10 +226,10 @@ def index_reduce(
 def put(cx: Context, x: Expr, indices: Expr, source: Expr, accumulate: bool = False) -> Expr:
     total, count = product(shape_of(x)), product(shape_of(indices))
     flat = cx.emit(reshaped(x, [total]))
-    places = cx.emit(reshaped(wrapped(cx, indices, total), [count]))
+    places = cx.emit(reshaped(indices, [count]))
     values = cx.emit(reshaped(source, [count]))
     kind = "add" if accumulate else "update"
-    return reshaped(scattered(cx, flat, 0, places, values, kind), shape_of(x))
+    return reshaped(R.scatter_elements(flat, places, values, 0, kind), shape_of(x))
 
 
 @converter("masked_scatter")

@@ -498,8 +498,8 @@ def _literal_power(x: Tensor, exponent: int) -> Tensor:
     return result
 
 
-#: log(1 + 256 t) / 256 and exp(256 m) as polynomials over integers of up to 64 bits: the exponent of
-#: 2 and the odd divisor of each coefficient, from that of the first power on.
+#: log(1 + 256 t) / 256 and exp(256 m) - 1 as polynomials over integers of up to 64 bits: the
+#: exponent of 2 and the odd divisor of each coefficient, from that of the first power on.
 _LOGARITHM = ((0, 1), (7, -1), (16, 3), (22, -1), (32, 5), (39, -3), (48, 7), (53, -1))
 _EXPONENTIAL = ((8, 1), (15, 1), (23, 3), (29, 3), (37, 15), (44, 45), (52, 315), (57, 315))
 

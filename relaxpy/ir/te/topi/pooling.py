@@ -386,7 +386,16 @@ def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
             position[along.axis] = along.position(index[along.axis], k)
         value = padded(*position)
         is_best = ops.compare(tir.EQ, value, greatest(*index))
-        return ops.any_of(is_best, intrin.isnan(value)) if x.dtype.is_float else is_best
+        if not x.dtype.is_float:
+            return is_best
+        # Where the greatest element is -inf, so is the padding.
+        inside = [
+            test
+            for along in windows
+            if along.before or along.end
+            for test in _is_inside(position[along.axis], along, x.shape[along.axis])
+        ]
+        return ops.any_of(ops.all_of(is_best, *inside), intrin.isnan(value))
 
     if total <= WRITTEN_OUT:
 
@@ -407,6 +416,12 @@ def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
             return reduce.min(position, axis=reductions)
 
     return computed(greatest.shape, element, "pool_argmax")
+
+
+def _is_inside(place: PrimExpr, along: Along, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """Whether a place along an axis that is padded is not in the padding."""
+    before = number(along.before)
+    return ops.compare(tir.LE, before, place), ops.compare(tir.LT, place, ops.add(before, size))
 
 
 def _cropped(padded: Tensor, x: Tensor, windows: Sequence[Along]) -> Tensor:

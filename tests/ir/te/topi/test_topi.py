@@ -124,6 +124,20 @@ def test_integer_powers_wrap_and_invert() -> None:
     assert evaluate(lambda t: topi.power(3, t), small).tolist() == [1, 3, 9, 27, 81]
 
 
+@pytest.mark.parametrize("kind", ["int", "uint"])
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_integer_powers_wrap_for_all_exponents(kind: str, bits: int) -> None:
+    dtype, modulus = f"{kind}{bits}", 1 << bits
+    limits = np.iinfo(dtype)
+    bases = [limits.min, limits.max, *(b for b in (-7, -1, 0, 1, 2, 3) if b >= limits.min)]
+    exponents = [e for k in (0, 5, 6, 7, bits - 2) for e in (2**k - 1, 2**k + 1) if e <= limits.max]
+    pairs = [(b, e) for b in bases for e in exponents]
+    base, exponent = (np.array(column, dtype) for column in zip(*pairs, strict=True))
+    wrapped = [pow(b, e, modulus) for b, e in pairs]
+    expected = np.array(wrapped, "uint64").astype(f"uint{bits}").view(dtype)
+    np.testing.assert_array_equal(evaluate(topi.power, base, exponent), expected)
+
+
 def test_places_outside_give_nan_where_that_is_asked_for() -> None:
     where = np.array([-1, 0, 2, 3], "int64")
     found = evaluate(lambda x, i: topi.take(x, i, 0, mode="nan"), X, where)
