@@ -94,7 +94,7 @@ class Program:
     def module(self) -> IRModule:
         """The functions as a module."""
         found = from_source(self.text)
-        return found if isinstance(found, IRModule) else IRModule({"main": found})  # type: ignore[dict-item]
+        return found if isinstance(found, IRModule) else IRModule({"main": found})
 
 
 @dataclass
@@ -587,7 +587,7 @@ def loaded(executable: Any, folder: Path, *, native_code: bool) -> Call:
     """`main` of the executable that was saved and is loaded again."""
     path = folder / "saved.rx"
     executable.save(path)
-    return relaxpy.load_executable(path, native_code=native_code)["main"]  # type: ignore[no-any-return]
+    return relaxpy.load_executable(path, native_code=native_code)["main"]
 
 
 ENTRIES: Mapping[str, Callable[[Any, Path], Call]] = {
@@ -674,9 +674,8 @@ def run(program: Program, seed: object, folder: Path) -> None:
         for _ in range(3):
             args = arguments(program, rng)
             compare(call, reference["main"], args, f"{entry} for {target}, {pipeline}")
-        if args:
-            wrong = spoiled(args, rng)
-            compare(call, reference["main"], wrong, f"wrong arguments of {entry} for {target}")
+        wrong = spoiled(arguments(program, rng), rng)
+        compare(call, reference["main"], wrong, f"wrong arguments of {entry} for {target}")
         for name, params in program.kernels.items():
             args = kernel_arguments(program, params, rng)
             compare(executable[name], reference[name], args, f"kernel {name} for {target}")

@@ -241,6 +241,11 @@ def test_python_classes_name_the_widest_scalars():
     assert DataType(float) == "float64"
 
 
+@pytest.mark.parametrize("text", ["", "bool", "float32x4", "bfloat16", "handle"])
+def test_the_datatype_of_a_datatype_is_itself(text: str):
+    assert DataType(text).dtype is DataType(text)
+
+
 def test_lanes_can_be_changed():
     assert DataType("float32").with_lanes(4) == "float32x4"
     assert DataType("float32x4").with_lanes(1) == "float32"
