@@ -1,8 +1,8 @@
 """Objects on disk: a directory of files by key, which several processes use at a time.
 
-A file starts with the hash of its key and of what follows, is written under another name and renamed, and can be
-written by its owner alone. Nothing that goes wrong here is an error: without a directory that can
-be trusted, code is generated again.
+A file starts with the hash of its key and of what follows, is written under another name and
+renamed, and can be written by its owner alone. Nothing that goes wrong here is an error: without a
+directory that can be trusted, code is generated again.
 """
 
 from __future__ import annotations
