@@ -19,6 +19,7 @@ HARMLESS = frozenset(
 )
 PROGRAM = """
 import hashlib, json, sys
+from pathlib import Path
 import numpy as np, relaxpy
 from relaxpy.exec.container import Container
 from tests.ir.relax.texts import module
@@ -40,7 +41,7 @@ def main(x: f32[4], c: bool):
     for target in ("native", "numpy"):
         ex = relaxpy.compile(module(text), target)
         ex.save(sys.argv[1])
-        native = Container.read(sys.argv[1]).content.get("native") or {}
+        native = Container.read(Path(sys.argv[1])).content.get("native") or {}
         found[f"{name} {target}"] = sorted(native.get("objects", ()))
         x = np.ones((2, 4) if name == "symbolic" else 4, "float32")
         loaded = relaxpy.load_executable(sys.argv[1])
