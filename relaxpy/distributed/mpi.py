@@ -315,14 +315,13 @@ class MpiWorkers(Workers):
 
     def _forget(self) -> None:
         """Free the persistent requests, without one that was given up and may go on."""
-        exchanges = [*self._exchanges.values()]
-        if self._agreement is not None and self._agreement[0] is not None:
-            exchanges.append(self._agreement)
+        used = [*self._exchanges.values(), *([self._agreement] if self._agreement else [])]
         self._exchanges.clear()
         self._agreement = None
-        for exchange in exchanges:
-            if not any(exchange is kept for kept in self._kept):
-                exchange[0].Free()
+        for exchange in used:
+            request = exchange[0]
+            if request is not None and not any(exchange is kept for kept in self._kept):
+                request.Free()
 
     # --- waiting
 
@@ -374,14 +373,16 @@ class MpiWorkers(Workers):
         number = _number(call, how, x.dtype, x.shape)
         if self._agreement is None:
             buffers = np.empty(2, np.int64), np.empty(2, np.int64)
-            request = self._comm.Allreduce_init(*buffers, MPI.MAX) if _PERSISTENT else None
-            self._agreement = request, *buffers
-        request, sent, received = self._agreement
+            made = self._comm.Allreduce_init(*buffers, MPI.MAX) if _PERSISTENT else None
+            self._agreement = made, *buffers
+        kept, sent, received = self._agreement
         sent[:] = number, -number
-        if request is None:
+        request: MPI.Request
+        if kept is None:
             request = self._comm.Iallreduce(sent, received, MPI.MAX)
         else:
-            request.Start()
+            kept.Start()
+            request = kept
         if not request.Test():
             self._await(request, _title(call, how), self._agreement)
         if received[0] != number or received[1] != -number:
