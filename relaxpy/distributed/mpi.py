@@ -7,11 +7,12 @@ that another worker has failed, or Ctrl-C.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import threading
 import time
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any, Literal, TypeAlias
 from weakref import WeakSet
@@ -96,6 +97,15 @@ def _moved(x: Array) -> Any:
     return x if x.dtype.char in _MOVED else [x.reshape(-1).view(np.uint8), MPI.BYTE]
 
 
+@lru_cache(1024)
+def _number(
+    call: _Call, how: Combination | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> int:
+    """A number for an operator and its operand, the same in all processes."""
+    text = f"{call} {how} {dtype} {shape}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest())
+
+
 def _title(call: _Call, how: Combination | None) -> str:
     name = _NAMES.get(call, call)
     return f"{name} ({how})" if call == "allreduce" else name
@@ -112,12 +122,15 @@ class MpiWorkers(Workers):
         comm: MPI.Comm,
         groups: int,
         timeout: float,
-        check: bool,
+        check: bool | None,
         part: tuple[MpiWorkers, str] | None = None,
     ) -> None:
         self.rank, self.size = comm.rank, comm.size
         self.timeout = timeout
         self._checks = check
+        """Whether all workers compare what they want to run; None if those of an operator do."""
+        self._agreement: tuple[MPI.Prequest | None, Array, Array] | None = None
+        """The request that finds the largest and the smallest number, and its buffers."""
         self._all, self._which = part or (self, "")
         """The workers of which these are a part, and which part that is."""
         self._failure: str | None = None
@@ -219,6 +232,8 @@ class MpiWorkers(Workers):
                 if self._all is not self:
                     self._all._begun += 1
                 self._all._compare(f"{_title(call, how)} of {x.dtype} {x.shape}{self._which}")
+            elif self._checks is None and self.size > 1:
+                self._agree(call, x, how)
             try:
                 exchange = self._exchanges.get((call, how, x.shape, x.dtype))
                 if exchange is None:
@@ -300,10 +315,13 @@ class MpiWorkers(Workers):
 
     def _forget(self) -> None:
         """Free the persistent requests, without one that was given up and may go on."""
-        while self._exchanges:
-            _, exchange = self._exchanges.popitem()
-            if not any(exchange is kept for kept in self._kept):
-                exchange[0].Free()
+        used = [*self._exchanges.values(), *([self._agreement] if self._agreement else [])]
+        self._exchanges.clear()
+        self._agreement = None
+        for exchange in used:
+            request = exchange[0]
+            if request is not None and not any(exchange is kept for kept in self._kept):
+                request.Free()
 
     # --- waiting
 
@@ -345,6 +363,30 @@ class MpiWorkers(Workers):
             "workers call the same collective operators in the same order, with tensors of one "
             "shape: use(comm, check=True) or RELAXPY_CHECK_WORKERS=1 finds the first that differs"
         )
+
+    def _agree(self, call: _Call, x: Array, how: Combination | None) -> None:
+        """Compare numbers for what these workers want to run, and if they differ, what it is.
+
+        Errors:
+            RuntimeCheckError: they want different things.
+        """
+        number = _number(call, how, x.dtype, x.shape)
+        if self._agreement is None:
+            buffers = np.empty(2, np.int64), np.empty(2, np.int64)
+            made = self._comm.Allreduce_init(*buffers, MPI.MAX) if _PERSISTENT else None
+            self._agreement = made, *buffers
+        kept, sent, received = self._agreement
+        sent[:] = number, -number
+        request: MPI.Request
+        if kept is None:
+            request = self._comm.Iallreduce(sent, received, MPI.MAX)
+        else:
+            kept.Start()
+            request = kept
+        if not request.Test():
+            self._await(request, _title(call, how), self._agreement)
+        if received[0] != number or received[1] != -number:
+            self._compare(f"{_title(call, how)} of {x.dtype} {x.shape}")
 
     def _compare(self, wanted: str) -> None:
         """Compare what the workers want to run.
@@ -409,6 +451,7 @@ class MpiWorkers(Workers):
         """Let these workers refuse all calls in this process, which one of them has forked."""
         self._failure, self._news = "a process that a worker has forked is not a worker", None
         self._exchanges.clear()
+        self._agreement = None
 
     @override
     def tell_failure(self, error: BaseException) -> None:

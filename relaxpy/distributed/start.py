@@ -67,8 +67,8 @@ def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiW
             f"{comm.size} workers cannot be divided into {groups!r:.20} groups of one size",
             about=groups,
         )
-    if check is None:
-        check = os.environ.get(CHECK, "0") not in {"", "0"}
+    if check is None and (chosen := os.environ.get(CHECK)):
+        check = chosen != "0"
     try:
         workers = MpiWorkers(comm, groups, timeout, check)
     except MPI.Exception as error:
@@ -137,9 +137,10 @@ def use(
 
     `comm` is `MPI.COMM_WORLD` by default, or an object of a class derived from `Workers`. `groups`
     divides the processes into groups of neighbours, among which operators with `in_group` run.
-    A worker that has waited `timeout` seconds for the others raises. With `check`, by default
-    if the environment variable RELAXPY_CHECK_WORKERS is 1, every collective operator first compares
-    what all workers want to run, also those of other groups, and names those that differ.
+    A worker that has waited `timeout` seconds for the others raises. Every collective operator
+    first compares what the workers want to run, and names those that differ. With `check`, these
+    are all workers, also those of other groups; without it, if it is False, nothing is compared.
+    The environment variable RELAXPY_CHECK_WORKERS, 1 or 0, is its default.
 
     Errors:
         MisuseError (also TypeError, ValueError): `comm` is no communicator, or does not divide into

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
@@ -55,6 +56,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.serialize import load_table, save_table
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
 from relaxpy.ir.transform import Pass, PassContext, get_pipeline
 from relaxpy.progress import long_work
 
@@ -244,7 +246,8 @@ def saved_module(saved: Container, source: str) -> IRModule:
         raise damaged(source, error.diagnostic.message) from None
     if not isinstance(module, IRModule):
         raise damaged(source, f"it contains a {type(module).__name__}, not a module")
-    diagnostics = check_well_formed(module)
+    kernels = (func for func in module.functions.values() if isinstance(func, PrimFunc))
+    diagnostics = [*check_well_formed(module), *chain.from_iterable(map(kernel_faults, kernels))]
     if diagnostics:
         raise WellFormedError(diagnostics)
     return module
@@ -494,7 +497,7 @@ class _Lowered:
         if graphs:
             program = program_table(graphs, sections.add, _kernel_rows(lowered), private)
             program["signatures"] = save_table(_signatures(self._source()), sections.add)
-        assert lowered.source  # with the entries of kernels, which the text calls
+        _ = lowered.source  # with the entries of kernels, which the text calls
         with recorded() as objects:
             MEMORY.object()
             POOL.object()

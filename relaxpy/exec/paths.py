@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from os import PathLike, fsencode, fspath
 from pathlib import Path
+from typing import IO
 
 from relaxpy.errors import unexpected
 
@@ -33,15 +34,28 @@ def write_whole(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
         return
     unfinished = place.with_name(f".relaxpy-{os.urandom(8).hex()}.tmp")
     try:
-        with unfinished.open("xb") as file:
+        with _new_file(unfinished) as file:
             file.writelines(chunks)
             if place.exists():
-                unfinished.chmod(place.stat().st_mode & 0o777)
+                os.chmod(file.fileno(), place.stat().st_mode & 0o777)
             file.flush()
             os.fsync(file.fileno())  # a crash of the machine leaves the old file or the new one
+            if not unfinished.exists():
+                number = file.fileno()
+                os.link(f"/proc/self/fd/{number}", unfinished, src_dir_fd=number)
         unfinished.replace(place)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         with suppress(OSError):
             unfinished.unlink()
+
+
+def _new_file(path: Path) -> IO[bytes]:
+    """A new file, which gets its path later where the system can make files without one.
+
+    Such a file is gone with its process, whatever ends that.
+    """
+    with suppress(OSError, AttributeError):
+        return open(os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), "wb")
+    return path.open("xb")

@@ -14,6 +14,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import MisuseError
 from tests.distributed.team import Member, Team
+from tests.fuzz.seed import SEED
 
 pytest.importorskip("mpi4py", exc_type=ImportError)
 
@@ -120,6 +121,12 @@ def test_a_failure_ends_all_workers_with_its_message(way: str, texts: list[str])
     assert done.returncode != 0
     for text in texts:
         assert text in done.stderr, done.stderr
+
+
+def test_workers_that_call_different_operators_are_told_without_a_request() -> None:
+    done = run(2, "differing.py", SEED, "40")
+    assert done.returncode == 0, done.stderr
+    assert sum(map(int, done.stdout.split())) == 2 * 40
 
 
 def test_an_error_before_mpi_has_started_ends_all(tmp_path: Path) -> None:

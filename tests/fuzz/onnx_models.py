@@ -59,7 +59,7 @@ from tests.fuzz.onnx_draw import (
     run_runtime,
     value_info,
 )
-from tests.fuzz.onnx_pools import POOLS, has_wide_steps, is_miscounted
+from tests.fuzz.onnx_pools import POOLS, attributes_of, has_wide_steps, is_miscounted
 from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
 

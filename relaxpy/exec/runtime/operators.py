@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import re
 from math import prod
+from string import Formatter
+from typing import Final
 
 import numpy as np
 
@@ -158,8 +161,29 @@ def assert_op(condition: Value, *values: Value, format: str = "") -> tuple[()]:
     raise AssertionFailedError("Assertion Failed" + (f": {listed}" if listed else ""))
 
 
+_SPEC: Final = re.compile(r"(?s:.?[<>^])?(\d*)(?:\.(\d+))?s?")
+_WIDEST: Final = 1000
+
+
+def _check_fields(format: str) -> None:
+    """Check that the fields of a format are texts of values.
+
+    Errors:
+        ValueError: one is part of a value, or has a width of more than `_WIDEST` characters.
+    """
+    for _, name, spec, _ in Formatter().parse(format):
+        if name and not name.isdecimal():
+            raise ValueError(f"a field is a number or empty, found {name!r:.80}")
+        match = _SPEC.fullmatch(spec or "")
+        if match is None:
+            raise ValueError(f"a field may have an alignment and a width, found {spec!r:.80}")
+        if any(len(n) > len(str(_WIDEST)) or int(n) > _WIDEST for n in match.groups() if n):
+            raise ValueError(f"a field has at most {_WIDEST} characters, found {spec!r:.80}")
+
+
 def _formatted(format: str, values: tuple[Value, ...]) -> str:
     try:
+        _check_fields(format)
         return format.format(*map(shown, values))
     except (LookupError, ValueError, AttributeError, TypeError, MemoryError) as error:
         raise RuntimeCheckError(

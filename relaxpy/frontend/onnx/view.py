@@ -25,6 +25,7 @@ from onnx import (
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.wire import COPIED, model_bytes
+from relaxpy.frontend.shared.shapes import has_arrays
 from relaxpy.frontend.shared.unsupported import (
     FrontendError,
     FrontendTypeError,
@@ -44,8 +45,6 @@ _OPSET_LIMIT = 1 << 31
 _MAX_DEPTH = 64
 #: The elements of the largest tensor that a file may state by few of them.
 _MOST_ELEMENTS = 1 << 27
-#: No tensor has more elements; the product of sizes may have more digits than Python prints.
-_ADDRESSABLE = 1 << 62
 #: Types of ONNX that have another name in Relax.
 _DTYPES = {
     "FLOAT": "float32",
@@ -316,7 +315,7 @@ def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
     """
     name = f"tensor {proto.name!r}" if proto.name else "a tensor"
     count = math.prod(proto.dims)
-    if any(size < 0 for size in proto.dims) or count > _ADDRESSABLE:
+    if not has_arrays(proto.dims, np.dtype(np.complex128)):
         raise FrontendError(f"{name} has the shape {tuple(proto.dims)}")
     if proto.data_type == TensorProto.STRING:
         if len(proto.string_data) != count:

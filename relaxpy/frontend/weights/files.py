@@ -96,8 +96,10 @@ def _indexed(index: Path) -> dict[str, Entry]:
     files: dict[str, dict[str, Entry]] = {}
     for file in sorted(set(names.values())):
         path = index.parent / file
-        if Path(file).name != file or not path.is_file():
-            raise FrontendError(f"{str(index)!r} names {file!r:.80}, which is no file beside it")
+        if Path(file).name != file or not path.is_file() or file.endswith(_INDEX):
+            raise FrontendError(
+                f"{str(index)!r} names {file!r:.80}, which is no file of weights beside it"
+            )
         files[file] = _in_file(path)
     absent = [tensor for tensor, file in names.items() if tensor not in files[file]]
     if absent:

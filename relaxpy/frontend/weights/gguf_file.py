@@ -7,7 +7,7 @@ that a damaged one takes bounded time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -143,7 +143,10 @@ def read_gguf(path: Path) -> dict[str, Entry]:
             )
         offset = data_start + place
         known = _PLAIN.get(kind.name)
-        if known is not None:
+        if known is None and total == 0:
+            read: Callable[[], Array] = partial(np.empty, shape, np.float32)
+            entries[name] = Entry(shape, np.dtype(np.float32), path, read)
+        elif known is not None:
             dtype = DataType(known).numpy()
             entries[name] = Entry(shape, dtype, path, partial(mapped, path, offset, dtype, shape))
         else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import lzma
 import math
+import struct
 import zipfile
 import zlib
 from functools import partial
@@ -13,11 +15,19 @@ import numpy as np
 from numpy.lib import format as npy
 
 from relaxpy.errors import MisuseError
+from relaxpy.frontend.shared.shapes import has_arrays
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.frontend.weights.tensors import Array, Entry
 from relaxpy.ir.core.dtype import DataType
 
-_DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, NotImplementedError)
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
+    *(ValueError, TypeError, SyntaxError, LookupError, OverflowError),
+    *(RuntimeError, MemoryError),  # of what is encrypted, or nested too deeply
+)
+_INFLATED = 256
+_SMALL = 1 << 26
+"""Archives whose arrays take more bytes, and more than `_INFLATED` times theirs, are refused."""
 
 
 def read_npz(path: Path) -> dict[str, Entry]:
@@ -30,7 +40,15 @@ def read_npz(path: Path) -> dict[str, Entry]:
     entries = {}
     try:
         with zipfile.ZipFile(path) as archive:
+            total, limit = 0, max(_SMALL, _INFLATED * path.stat().st_size)
             for member in archive.infolist():
+                total += member.file_size
+                if total > limit:
+                    raise FrontendError(
+                        f"{str(path)!r} of {path.stat().st_size} bytes has arrays of more than "
+                        f"{limit} bytes",
+                        hint="save them without compression: numpy.savez",
+                    )
                 name = member.filename.removesuffix(".npy")
                 with archive.open(member) as file:
                     shape, dtype = _header(file)
@@ -64,6 +82,8 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
     version = npy.read_magic(file)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = read(file)
+    if not has_arrays(shape, dtype):
+        raise ValueError(f"there is no array of the shape {shape!r:.200}")
     return shape, dtype
 
 

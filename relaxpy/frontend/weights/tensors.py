@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import UnknownNameError, close_names, counted
+from relaxpy.frontend.shared.shapes import has_arrays
 from relaxpy.frontend.shared.unsupported import FrontendError
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -35,6 +36,12 @@ class Weights(Mapping[str, Array]):
     """
 
     def __init__(self, source: Path, entries: Mapping[str, Entry]) -> None:
+        for name, entry in entries.items():
+            if not has_arrays(entry.shape, entry.dtype):
+                raise FrontendError(
+                    f"tensor {name!r:.80} of {str(entry.file)!r} has the shape "
+                    f"{entry.shape!r:.200}, which no array has"
+                )
         self.source = source
         self.entries = entries
 

@@ -326,5 +326,65 @@ def test_files_that_another_program_wrote_are_compiled_again(place: Path, kind: 
     for path, others in contents.items():
         for content in others:
             program.unlink(missing_ok=True)
-            path.write_bytes(disk_cache._header(content) + content)
+            path.write_bytes(disk_cache._header(path.stem, content) + content)
             np.testing.assert_array_equal(run(), expected)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to itself", "socket"])
+def test_what_is_no_file_is_not_read(place: Path, kind: str) -> None:
+    store(KEY, [b"code"])
+    path = file_of(place)
+    path.unlink()
+    match kind:
+        case "pipe":
+            os.mkfifo(path, 0o600)
+        case "folder":
+            path.mkdir()
+        case "link to itself":
+            path.symlink_to(path)
+        case _:
+            os.mknod(path, 0o600 | stat.S_IFSOCK)
+    assert load(KEY) is None
+
+
+PRODUCTS = """
+@R.function
+def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    return R.{}(x, y)
+"""
+
+
+def test_files_under_the_keys_of_others_are_not_used(place: Path) -> None:
+    """Contents that are whole are exchanged in any way: each program computes what it says."""
+    words = {"add": np.add, "multiply": np.multiply, "subtract": np.subtract}
+    x, y = np.full(4, 3, np.float32), np.full(4, 3, np.float32)
+
+    def run() -> None:
+        machine.host.cache_clear()
+        machine.obstacle.cache_clear()
+        for word, function in words.items():
+            main = relaxpy.compile(from_source(PRODUCTS.format(word)))["main"]
+            np.testing.assert_array_equal(main(x, y), function(x, y))
+
+    run()
+    contents = {path: path.read_bytes() for path in sorted(place.iterdir())}
+    assert len(contents) > 3
+    for shift in range(1, len(contents)):
+        others = [*contents.values()][shift:] + [*contents.values()][:shift]
+        for path, other in zip(contents, others, strict=True):
+            path.write_bytes(other)
+        run()
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe", b"", b"[", b"3", b'["a", "b"]', b"[1, 2, 3]", b"[" * 100_000]
+)
+def test_a_damaged_description_of_the_processor_is_made_again(place: Path, content: bytes) -> None:
+    machine.host.cache_clear()
+    expected = machine.host()
+    store(machine._processor_key(), [content])
+    for function in (machine.host, machine.obstacle):
+        function.cache_clear()
+    assert machine.host() == expected
+    store(machine._processor_key(), [content])
+    assert machine.obstacle() is None

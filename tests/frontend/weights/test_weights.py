@@ -202,8 +202,8 @@ def test_a_folder_with_an_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"a": "../w.safetensors"}, "which is no file beside it"),
-        ({"a": "other.safetensors"}, "which is no file beside it"),
+        ({"a": "../w.safetensors"}, "which is no file of weights beside it"),
+        ({"a": "other.safetensors"}, "which is no file of weights beside it"),
         ({"z": "w.safetensors"}, "names 1 tensors that are not in their files"),
         ([], "has no table weight_map"),
     ],

@@ -1,8 +1,8 @@
 """Objects on disk: a directory of files by key, which several processes use at a time.
 
-A file starts with the hash of what follows, is written under another name and renamed, and can be
-written by its owner alone. Nothing that goes wrong here is an error: without a directory that can
-be trusted, code is generated again.
+A file starts with the hash of its key and of what follows, is written under another name and
+renamed, and can be written by its owner alone. Nothing that goes wrong here is an error: without a
+directory that can be trusted, code is generated again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import mmap
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final
@@ -27,7 +27,7 @@ DIRECTORY: Final = "RELAXPY_CACHE_DIR"
 """The environment variable with the directory, in place of `relaxpy` in that of the user."""
 LIMIT: Final = 1 << 29
 """Bytes of all files. Beyond that, those that were not used for the longest time are removed."""
-_MAGIC: Final = b"relaxpy object 2\n".ljust(32)
+_MAGIC: Final = b"relaxpy object 3\n".ljust(32)
 _HEADER: Final = len(_MAGIC) + hashlib.sha256().digest_size
 """Bytes before the contents, which are aligned as arrays are."""
 _SUFFIX: Final = ".o"
@@ -68,14 +68,17 @@ def load(key: str) -> memoryview | None:
     try:
         with _directory() as place:
             descriptor = os.open(
-                f"{key}{_SUFFIX}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=place
+                f"{key}{_SUFFIX}",
+                # A pipe is opened without waiting for its other end.
+                os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
+                dir_fd=place,
             )
             with open(descriptor, "rb"):
                 found = os.fstat(descriptor)
                 if _problem(found, stat.S_ISREG) or found.st_size < _HEADER:
                     return None
                 content = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
-            if content[:_HEADER] != _header(content[_HEADER:]):
+            if content[:_HEADER] != _header(key, content[_HEADER:]):
                 return None
             with suppress(OSError):  # the time of the last use; a directory may be read-only
                 os.utime(f"{key}{_SUFFIX}", dir_fd=place)
@@ -96,7 +99,7 @@ def store(key: str, content: Iterable[bytes | memoryview]) -> None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             try:
                 with open(os.open(unfinished, flags, 0o600, dir_fd=place), "wb") as file:
-                    state = hashlib.sha256()
+                    state = hashlib.sha256(key.encode())
                     file.write(bytes(_HEADER))
                     for part in content:
                         state.update(part)
@@ -180,9 +183,8 @@ def _directory(*, create: bool = False) -> Iterator[int]:
         os.close(place)
 
 
-def _problem(found: os.stat_result, is_kind: object) -> str:
+def _problem(found: os.stat_result, is_kind: Callable[[int], bool]) -> str:
     """Why a file is not trusted: others than this user and the superuser may write to it."""
-    assert callable(is_kind)
     if not is_kind(found.st_mode):
         return "it is of another kind"
     if found.st_uid not in (os.geteuid(), 0):
@@ -192,8 +194,10 @@ def _problem(found: os.stat_result, is_kind: object) -> str:
     return ""
 
 
-def _header(content: memoryview) -> bytes:
-    return _MAGIC + hashlib.sha256(content).digest()
+def _header(key: str, content: bytes | memoryview) -> bytes:
+    state = hashlib.sha256(key.encode())
+    state.update(content)
+    return _MAGIC + state.digest()
 
 
 def _files(place: int) -> Iterator[tuple[str, os.stat_result]]:

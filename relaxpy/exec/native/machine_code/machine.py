@@ -122,7 +122,13 @@ def _stored_processor() -> tuple[str, str, str] | None:
     stored = disk_cache.load(key) if key else None
     if stored is None:
         return None
-    triple, cpu, features = json.loads(bytes(stored))
+    try:
+        found = json.loads(bytes(stored))
+    except (ValueError, RecursionError):
+        return None  # another program has written it
+    if not isinstance(found, list) or [*map(type, found)] != [str] * 3:
+        return None
+    triple, cpu, features = found
     return triple, cpu, features
 
 

@@ -57,6 +57,8 @@ class _Definitions:
     def free(self, buffer: Buffer, scope: Scope, *, shape: bool = False) -> None:
         """Define the variables that are a whole stride or offset of a declared buffer."""
         for size in (*(buffer.shape if shape else ()), *buffer.strides, buffer.elem_offset):
+            if isinstance(size, Var) and size.dtype == "handle":
+                self.fault("a size is an address:", size)
             if isinstance(size, Var) and size not in self.live:
                 self.define(size, scope)
 
