@@ -236,6 +236,24 @@ def test_functions_of_floats_are_refused_for_integers_as_in_pytorch(function: An
         from_exported_program(program)
 
 
+@pytest.mark.parametrize(
+    "function", [lambda x: x.clamp(-1, 300), lambda x: x.clamp(300), lambda x: x.clamp_max(-256)]
+)
+def test_bounds_outside_of_the_datatype_are_refused(function: Any) -> None:
+    x = torch.tensor([0, 44, 200], dtype=torch.uint8)
+    with pytest.raises(RuntimeError):
+        function(x)
+    program = torch.export.export(Function(function), (x,))
+    with pytest.raises(NotImplementedError, match="the bound -?[0-9]+ is no uint8"):
+        from_exported_program(program)
+
+
+@pytest.mark.parametrize("bounds", [(5, 10), (None, -1), (-255, None)])
+def test_bounds_of_bytes(bounds: Any) -> None:
+    x = torch.tensor([0, 44, 200], dtype=torch.uint8)
+    torch.testing.assert_close(exported(lambda x: x.clamp(*bounds), x)[0], x.clamp(*bounds))
+
+
 def test_importing_the_frontend_loads_neither_torch_dynamo_nor_inductor() -> None:
     code = (
         "import sys, relaxpy.relax.frontend.torch\n"
