@@ -462,14 +462,24 @@ def _require_kernel(node: Any, target: Any) -> None:
     """Nothing, if PyTorch computes an operator of the operands of a node.
 
     Errors:
-        UnsupportedError: the result would be of integers, which PyTorch finds out when it runs.
+        UnsupportedError: it does not, which it finds out when it runs.
     """
     meta = node.meta.get("val")
     first = meta[0] if isinstance(meta, (tuple, list)) and meta else meta
-    if target._schema.name.rpartition(":")[2] not in _OF_FLOATS or target is not node.target:
+    if target is not node.target or not isinstance(first, torch.Tensor):
         return
-    if isinstance(first, torch.Tensor) and not (first.is_floating_point() or first.is_complex()):
-        raise UnsupportedError(f"PyTorch has it for floats only, found {part_name(first.dtype)}")
+    name, dtype = target._schema.name.rpartition(":")[2], first.dtype
+    is_whole = not (dtype.is_floating_point or dtype.is_complex)
+    if name in _OF_FLOATS and is_whole:
+        raise UnsupportedError(f"PyTorch has it for floats only, found {part_name(dtype)}")
+    if name in ("clamp", "clamp_min", "clamp_max") and is_whole and dtype != torch.bool:
+        info = torch.iinfo(dtype)
+        for bound in (*node.args[1:], *node.kwargs.values()):
+            # Negative bounds of unsigned integers wrap around in PyTorch.
+            if isinstance(bound, int) and not min(info.min, -info.max) <= bound <= info.max:
+                raise UnsupportedError(f"the bound {bound} is no {part_name(dtype)}")
+    if name == "smooth_l1_loss" and any(isinstance(a, float) and a < 0 for a in node.args[3:]):
+        raise UnsupportedError("PyTorch has no smooth_l1_loss of a negative beta")
 
 
 def _sizes_of(item: Input) -> tuple[Any, ...]:

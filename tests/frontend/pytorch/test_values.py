@@ -244,8 +244,16 @@ def test_bounds_outside_of_the_datatype_are_refused(function: Any) -> None:
     with pytest.raises(RuntimeError):
         function(x)
     program = torch.export.export(Function(function), (x,))
-    with pytest.raises(NotImplementedError, match="the bound -?[0-9]+ is no uint8"):
+    with pytest.raises(NotImplementedError, match=r"the bound -?\d+ is no uint8"):
         from_exported_program(program)
+
+
+def test_a_negative_beta_is_refused() -> None:
+    function, x = lambda a, b: F.smooth_l1_loss(a, b, beta=-1.0), torch.ones(2)
+    with pytest.raises(RuntimeError):
+        function(x, x)
+    with pytest.raises(NotImplementedError, match="smooth_l1_loss of a negative beta"):
+        from_exported_program(torch.export.export(Function(function), (x, x)))
 
 
 @pytest.mark.parametrize("bounds", [(5, 10), (None, -1), (-255, None)])
