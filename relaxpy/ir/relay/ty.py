@@ -14,6 +14,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import (
     EMPTY_ATTRS,
     Attrs,
@@ -42,6 +43,11 @@ class TypeKind(IntEnum):
     TypeData = 6
 
 
+@memoised
+def _hash_of(type: Type) -> int:
+    return structural_hash(type)
+
+
 @dataclass(init=False, frozen=True, slots=True, eq=False, repr=False)
 class Type(Node):
     """The base class of all types, which are equal if their structure is (RLY-86)."""
@@ -59,7 +65,7 @@ class Type(Node):
 
     @override
     def __hash__(self) -> int:
-        return structural_hash(self)
+        return _hash_of(self)
 
     @override
     def __str__(self) -> str:
