@@ -395,8 +395,8 @@ def test_deep_and_long_text_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "fn(%x: {}int32{}) {{ %x }}".format("(" * 2000, ",)" * 2000),
-        "fn(%f: {}int32) {{ %f }}".format("fn () -> " * 2000),
+        "fn(%x: {}int32{}) {{ %x }}".format("(" * 1200, ",)" * 1200),
+        "fn(%f: {}int32) {{ %f }}".format("fn () -> " * 1200),
         "type D {{ A, S(D) }} fn(%d: D) {{ match (%d) {{ {}A{} => 1, _ => 0 }} }}".format(
             "S(" * 2000, ")" * 2000
         ),
