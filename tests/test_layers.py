@@ -1,5 +1,6 @@
 """The layers of tests: their table, and which tests they have."""
 
+import ast
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,18 @@ def test_the_table_has_no_test_that_is_gone(request: pytest.FixtureRequest) -> N
         if name.partition("::")[0] in files and name not in collected and name not in functions
     ]
     assert gone == [], "write tests/times.txt again: make times"
+
+
+@pytest.mark.parametrize("kind", slow_tests.KINDS)
+def test_a_test_of_each_kind_is_quick(kind: str) -> None:
+    slow = frozenset(layers.listed())
+    for begin in slow_tests.KINDS[kind]:
+        file, _, function = begin.partition("::")
+        tree = ast.parse((ROOT / file).read_text("utf-8"))
+        names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        assert any(name.startswith(function or "test_") for name in names), begin
+        every = {f"{file}::{name}" for name in names if name.startswith(function or "test_")}
+        assert every - slow, f"all are slow: {begin}"
 
 
 def test_the_table_names_files_that_exist() -> None:
