@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help pretrained models demo test test-slow test-all affected times fuzz check lint types \
-	types-of-package types-of-examples mutants format notebooks docs clean
+	types-of-package types-of-models mutants format notebooks docs clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
@@ -120,17 +120,17 @@ lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-types: types-of-package types-of-examples
+types: types-of-package types-of-models
 
 types-of-package: $(READY)
 	$(PY) -m mypy --strict relaxpy
-
-types-of-examples: $(READY)
 	MYPYPATH=examples/digits $(PY) -m mypy --strict --disable-error-code valid-type examples/digits
 	MYPYPATH=examples/llm $(PY) -m mypy --strict --no-warn-return-any examples/llm
+
+types-of-models: $(READY)
 	$(PY) -m basedpyright --level error examples/digits
 
-# The checker of types and what needs no result of it run beside each other.
+# What takes one processor runs beside something else.
 check: $(READY)
 	$(MAKE) --jobs 2 --output-sync lint types
 	$(MAKE) test
