@@ -97,7 +97,7 @@ def _saved(path: str, name: str) -> Container | None:
     return Container.read(Path(path)) if is_container(start) else None
 
 
-def _is_of_a_program(statement: ast.stmt) -> bool:
+def is_of_a_program(statement: ast.stmt) -> bool:
     """Whether a text that is only read may have the statement at its top level."""
     match statement:
         case ast.FunctionDef() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
@@ -128,7 +128,7 @@ def _without_python(text: str) -> tuple[str, Sequence[int]]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return text, ()
     programs = [s for s in body if getattr(s, "decorator_list", ())]
-    others = [s for s in body if not _is_of_a_program(s) or _is_helper(s)]
+    others = [s for s in body if not is_of_a_program(s) or _is_helper(s)]
     if not programs or not others:
         return text, ()
     lines = text.split("\n")
@@ -216,7 +216,7 @@ class ProgramFile(ProgramSource):
             statements = ast.parse(self.text).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
-        return not all(_is_of_a_program(statement) for statement in statements)
+        return not all(is_of_a_program(statement) for statement in statements)
 
     def _note(self) -> str | None:
         """What to do about a text with statements that only Python executes; else None."""

@@ -79,10 +79,16 @@ def test_a_program_is_read_from_standard_input_and_never_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("print('run')\n" + MODEL))
-    code, out, _ = command("check -", capsys)
+    code, out, err = command("check -", capsys)
+    assert (code, out) == (0, "no errors in 1 file\n")
+    assert "<stdin>:1: 1 statement outside of programs, from here on, are not executed" in err
+    assert "run\n" not in err
+    used = MODEL.replace("R.matmul(x, w)", "R.matmul(x, v)")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("v = print('run')\n" + used))
+    code, out, err = command("check -", capsys)
     assert code == 1
-    assert out.startswith("<stdin>:1:1: ")
-    assert "run\n" not in out
+    assert re.match(r"<stdin>:10:\d+: error: unknown name 'v'", out)
+    assert "run\n" not in out + err
     monkeypatch.setattr(sys, "stdin", io.StringIO(MODEL))
     assert command("check -", capsys)[0] == 0
 

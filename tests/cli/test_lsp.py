@@ -218,6 +218,7 @@ def test_programs_between_python_are_checked_and_python_is_not_run(editor: Edito
     (note,) = editor.type(PYTHON)
     assert note["severity"] == 3
     assert note["range"]["start"] == {"line": 0, "character": 0}
+    assert "are not executed" in note["message"]
     assert 'y: R.Tensor((4,), dtype="float32")' in editor.hover(PYTHON, "R.exp(y")
     assert 'x: R.Tensor((4,), dtype="float32")' in editor.hover(PYTHON, "R.add(helper(x")
     _, error = editor.type(PYTHON.replace("R.exp(y)", "R.exq(y)"))
@@ -227,6 +228,9 @@ def test_programs_between_python_are_checked_and_python_is_not_run(editor: Edito
     assert error["range"]["start"]["line"] == PYTHON.split("\n").index(
         "        out[i] = x[i] * T.float32(2)"
     )
+    special = 'def main(x: R.Tensor(("n",))):\n    return R.reshape(x, (5,))\n'
+    notes = editor.type(f"import numpy as np\n\n\n@R.function\n{special}")
+    assert [note["severity"] for note in notes] == [3, 2]
     assert editor.type("import os\n\n\ndef ordinary():\n    return os.name\n") == []
 
 

@@ -572,7 +572,7 @@ def f(A: T.Buffer((4,), "float32"), n: T.int32):
         #                     ^^^^^ a block variable is bound to an integer, found `n > 1`
         # ... of bool
         T.reads(A[n > 1:4])
-        #       ^^^^^^^^^^ a begin is an integer, found `n > 1` of bool
+        #         ^^^^^ a begin is an integer, found `n > 1` of bool
 --- strings without bits
 @T.prim_func
 def f(A: T.Buffer((4,), "int64")):
@@ -586,7 +586,7 @@ def f(A: T.Buffer((4, 8), "float32"), n: T.int32):
     #           ^^^^^^^^^^^^^ only the last index of A may be a vector
     # hint: write a loop for each index that runs
     A[0, 0:4] = A[0, 3:-1:-1]
-    #           ^^^^^^^^^^^^^ the step of a slice is positive, found -1
+    #                  ^^ the step of a slice is positive, found -1
     A[0, ::-1] = 1.0
     #    ^^^^ the step of a slice is positive, found -1
     A[0, 0:4:0] = 1.0

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal, TypeAlias
 
-from relaxpy.cli.programs import PROGRAM_MARKS, ProgramFile
+from relaxpy.cli.programs import PROGRAM_MARKS, ProgramFile, is_of_a_program
 from relaxpy.cli.special_sizes import special_size_errors
 from relaxpy.cli.usage import UsageError
 from relaxpy.dataclass import dataclass
@@ -65,9 +65,9 @@ class Findings:
 def findings(text: str, name: str) -> Findings:
     """What is wrong in the text of the file `name`.
 
-    Errors are those of `relaxpy check`. A file with statements that Python has to execute has its
-    error as information. Its programs are read one by one; one that uses what Python computes is
-    left out.
+    Errors are those of `relaxpy check`. Of a file with statements that only Python executes, the
+    first one is marked as information. Its programs are read one by one; one that uses what Python
+    computes is left out.
     """
     result = Findings()
     if len(text) > MAX_CHARACTERS:
@@ -86,16 +86,17 @@ def _read(file: ProgramFile, result: Findings) -> None:
     is_python = file.needs_python
     if not file.text.strip() or not _may_be_program(file.text, is_python):
         return
+    if is_python:
+        for program in _programs_between_python(file, result):
+            result.add_program(program)
+        return
     try:
         result.add_program(file.program())
     except UsageError as error:
         result.add(error, "information")
     except RelaxpyError as error:
-        result.add(error, "information" if is_python else "error")
-        result.others += () if is_python else [(file.text, None)]
-    if is_python:
-        for program in _programs_between_python(file, result):
-            result.add_program(program)
+        result.add(error)
+        result.others.append((file.text, None))
 
 
 def _may_be_program(text: str, is_python: bool) -> bool:
@@ -115,6 +116,10 @@ def _may_be_program(text: str, is_python: bool) -> bool:
 def _programs_between_python(file: ProgramFile, result: Findings) -> Iterator[AnyProgram]:
     """Yield the programs that use only each other, literals and the namespaces."""
     parsed = parse_text(file.text, file.name)
+    first = next(node for node in parsed.tree.body if not is_of_a_program(node))
+    what = "statements outside of programs, from here on, are not executed"
+    hint = "`relaxpy check --import` imports the file as Python does"
+    result.found.append(Finding(Diagnostic(what, None, parsed.span(first), hint), "information"))
     known = dict(NAMESPACES)
     computed: set[str] = set()
     kept: list[ast.stmt] = []

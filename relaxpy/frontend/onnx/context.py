@@ -145,7 +145,7 @@ class Context:
             return self.strings(expr)
         if code is None or code not in NARROW:
             return expr
-        var = self.emit(expr)
+        var = expr if isinstance(expr, Var) else self.emit(expr)
         self.importer.narrow[var] = code
         return var
 

@@ -114,8 +114,8 @@ def test_one_row_is_enough_for_the_tests_of_the_catalogue(
 
 def test_the_catalogue_misses_an_operator_without_a_row(names: dict[str, Any]) -> None:
     assert "relax.hypot" not in {case.operator for case in CASES}
-    with pytest.raises(AssertionError, match="no oracle"):
-        test_kernels.test_every_operator_is_documented_lowered_and_compared("relax.hypot")
+    with pytest.raises(AssertionError, match=r"relax\.hypot: no oracle"):
+        test_kernels.test_every_operator_is_documented_lowered_and_compared()
 
 
 @pytest.mark.parametrize("target", ["numpy", "native", "reference"])
