@@ -39,6 +39,7 @@ FEW = {
     "relaxpy.exec.native.machine_code.machine.obstacle",
     "relaxpy.exec.native.machine_code.machine.target_machine",
     "relaxpy.exec.native.machine_code.objects._linker",
+    "relaxpy.exec.native.machine_code.saved.interface",
     "relaxpy.exec.native.peak._copied",
     "relaxpy.exec.native.peak.peak_operations",
     "relaxpy.exec.native.threads.memory.memory",

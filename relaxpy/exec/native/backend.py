@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from types import SimpleNamespace
@@ -45,7 +45,7 @@ from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import mentions
@@ -98,11 +98,11 @@ class NativeBackend:
                 replace(
                     row,
                     method=f"native, {row.method}",
-                    reason=_reason(run, program),
+                    reason=reason,
                     backend="native",
                     threads=threads,
                 )
-                for row, run in zip(report_of(trees), runs(trees), strict=True)
+                for row, reason in zip(report_of(trees), _reasons(program), strict=True)
             )
             kernel.is_native = True
             return kernel
@@ -288,7 +288,7 @@ def check_price(program: KernelProgram) -> None:
     Errors:
         RefusedError: it is not.
     """
-    members = list(runs(program.plan.trees))
+    members, decoded = list(runs(program.plan.trees)), _decoded(program)
     if host().vector_bits >= 512 and members and all(map(_is_power, members)):
         raise RefusedError("NumPy has a faster function for powers")
     for run in members:
@@ -301,7 +301,7 @@ def check_price(program: KernelProgram) -> None:
             continue
         if product_of(with_best_order(run)) or repeated_loads(run, program.plan):
             continue
-        if _is_remainder(run, program):
+        if _is_remainder(run, decoded):
             continue
         depth = math.prod((axis.extent for axis in run.over), start=as_poly(1))
         if depth.constant is not None and depth.constant <= _SHORT_SUM:
@@ -311,29 +311,35 @@ def check_price(program: KernelProgram) -> None:
             raise RefusedError("a product of matrices runs on BLAS")
 
 
-def _is_remainder(run: Run, program: KernelProgram) -> bool:
+def _is_remainder(run: Run, decoded: Container[Buffer]) -> bool:
     """Whether a product has the weights of a last group of packed ones that is not whole.
 
-    These are few, and the others are the sum that it adds to.
+    These are few, and the others are the sum that it adds to, one of those in `decoded`.
     """
-    sum_ = run.accumulation
-    return sum_ is not None and any(
-        other is not run
-        and other.accumulation is not None
-        and other.accumulation.target is sum_.target
-        and repeated_loads(other, program.plan) is not None
-        for other in runs(program.plan.trees)
-    )
+    return run.accumulation is not None and run.accumulation.target in decoded
 
 
-def _reason(run: Run, program: KernelProgram) -> str:
-    """Why a native run takes longer than others of its kind, if it does."""
-    if axes := decoded_again(run, program):
-        names = ", ".join(axis.var.name for axis in axes)
-        return f"weights are decoded again in each iteration of {names}"
-    if repeated_loads(run, program.plan) is None and _is_remainder(run, program):
-        return "the weights of a last group that is not whole are decoded for each row"
-    return ""
+def _decoded(program: KernelProgram) -> set[Buffer]:
+    """The targets of sums with packed elements."""
+    plan = program.plan
+    return {
+        run.accumulation.target
+        for run in runs(plan.trees)
+        if run.accumulation is not None and repeated_loads(run, plan) is not None
+    }
+
+
+def _reasons(program: KernelProgram) -> Iterator[str]:
+    """Why each native run takes longer than others of its kind, or nothing."""
+    decoded = _decoded(program)
+    for run in runs(program.plan.trees):
+        if axes := decoded_again(run, program):
+            names = ", ".join(axis.var.name for axis in axes)
+            yield f"weights are decoded again in each iteration of {names}"
+        elif _is_remainder(run, decoded) and repeated_loads(run, program.plan) is None:
+            yield "the weights of a last group that is not whole are decoded for each row"
+        else:
+            yield ""
 
 
 def check_length(functions: Iterable[Function]) -> None:

@@ -93,7 +93,7 @@ def test_llvmlite_is_imported_when_a_program_is_compiled_for_it(name: str) -> No
     is_there = "print('llvmlite' in sys.modules)\n"
     call = "print(mod['main'](np.ones(2, 'float32')).tolist())\n"
     program = f"{PROGRAM}{is_there}import relaxpy.exec.compile\n{is_there}{call}{is_there}"
-    shown = shown_by(program, RELAXPY_TARGET=name)
+    shown = shown_by(program, RELAXPY_TARGET=name, RELAXPY_CACHE="0")
     assert shown == ["False", "False", "[2.0, 2.0]", str(name == "native")]
 
 
@@ -130,6 +130,8 @@ def test_what_is_saved_is_the_request() -> None:
 
 
 def test_machines_where_native_code_is_not_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAXPY_CACHE", "0")  # which has what LLVM says of this machine
+
     def obstacle(**of_llvmlite: Any) -> str | None:
         features = SimpleNamespace(flatten=lambda: of_llvmlite.get("features", "+avx2,+fma"))
         binding = SimpleNamespace(

@@ -35,6 +35,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(autouse=True)
+def _nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that earlier runs have kept on disk would not be generated again."""
+    monkeypatch.setenv("RELAXPY_CACHE", "0")
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     relaxpy.compile(from_source(TEXT), target="native").save(tmp_path / "model.exe")

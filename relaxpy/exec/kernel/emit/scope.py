@@ -100,7 +100,8 @@ class KernelScope:
     """The names of variables and buffers in a generated function.
 
     The variables `shape_vars` are never negative, nor are `dimensions`, those of the arguments.
-    What is computed from `scalars`, the other integers among the parameters, may wrap. `functions`
+    What is computed from `scalars`, the other integers among the parameters, wraps in comparisons,
+    but neither in sizes nor in indices: these are outside of what they would wrap into. `functions`
     has the names of the functions of the module that can be called. The buffers in `views` are
     declared over memory that may be too small or not contiguous.
     """
@@ -214,12 +215,11 @@ class KernelScope:
     def _may_wrap(self, value: tir.PrimExpr) -> bool:
         """Whether `value` contains a load, or an operation that may wrap.
 
-        Operations on less than 32 bits, on unsigned integers, on scalars and on literals near the
-        ends of their datatype may wrap.
+        Operations on less than 32 bits, on unsigned integers and on literals near the ends of their
+        datatype may wrap.
         """
         return any(
             isinstance(node, BufferLoad)
-            or node in self.scalars
             or (
                 isinstance(node, (tir.Cast, tir.BinaryOpExpr))
                 and (
@@ -247,11 +247,18 @@ class KernelScope:
             case tir.And(a=a, b=b):
                 return both([self.truth(a), self.truth(b)])
             case tir.CmpExpr(a=a, b=b) if a.dtype.is_int:
-                return compare(self.index(a), COMPARISONS[type(condition)], self.index(b))
+                return compare(self._compared(a), COMPARISONS[type(condition)], self._compared(b))
             case _ if self.compute is not None:
                 return self.compute(condition)
             case _:
                 raise CompileError(f"`{condition}` cannot be decided from shapes")
+
+    def _compared(self, value: tir.PrimExpr) -> ast.expr:
+        """A side of a comparison, which wraps where it is computed from scalars."""
+        is_plain = isinstance(value, (tir.IntImm, tir.Var))
+        if self.compute is None or is_plain or not any(n in self.scalars for n in walk(value)):
+            return self.index(value)
+        return call("int", self.compute(value))
 
 
 COMPARISONS: Mapping[type[tir.PrimExpr], type[ast.cmpop]] = {

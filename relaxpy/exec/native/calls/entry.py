@@ -335,33 +335,26 @@ def _builtin(owner: _Fallback) -> Callable[..., object]:
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
-    builtin: Callable[..., object] = new(_method_definition(*owner.function), owner, None)
+    builtin: Callable[..., object] = new(owner.definition(), owner, None)
     return builtin
 
 
 class _MethodDef(ctypes.Structure):
     _fields_ = (
-        ("name", ctypes.c_char_p),
+        ("name", ctypes.c_void_p),
         ("function", ctypes.c_void_p),
         ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
+        ("doc", ctypes.c_void_p),
     )
 
 
-@cache
-def _method_definition(name: str, address: int) -> int:
-    """The address of the definition of a builtin, which stays until the process ends.
+class _Fallback(bytearray):
+    """Calls the fallback of a builtin, without a frame, and keeps the code that it runs.
 
-    A builtin reads it when it is freed. Nothing that it owns is certain to be there then: the
-    garbage collector clears the objects of a cycle in an order of its own.
+    Its bytes are the definition of the builtin, which reads it when it is freed, and then frees
+    what it is bound to. No other object that it owns is certain to be there: the garbage collector
+    clears the objects of a cycle in an order of its own, but not the bytes of one.
     """
-    definition = _MethodDef(name.encode(), address, _FASTCALL_WITH_KEYWORDS)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
-    return ctypes.addressof(definition)
-
-
-class _Fallback:
-    """Calls the fallback of a builtin, without a frame, and keeps the code that it runs."""
 
     __slots__ = ("__call__", "function", "library", "table")
 
@@ -372,8 +365,24 @@ class _Fallback:
         function: tuple[str, int],
         table: bytes,
     ) -> None:
+        name, address = function
+        start = ctypes.sizeof(_MethodDef)
+        super().__init__(bytes(start) + name.encode() + b"\0")
+        content = _MethodDef.from_address(self.definition())
+        content.name, content.function = self.definition() + start, address
+        content.flags = _FASTCALL_WITH_KEYWORDS
         self.__call__ = fallback
         self.library, self.function, self.table = library, function, table
+
+    def definition(self) -> int:
+        """The address of the definition, which is the same as long as the object lives."""
+        address: int = _CONTENT_OF(self)
+        return address
+
+
+_CONTENT_OF: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
+    ("PyByteArray_AsString", ctypes.pythonapi)
+)
 
 
 def _types_of(param: Param) -> tuple[str, ...]:
