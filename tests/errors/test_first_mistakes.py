@@ -30,12 +30,17 @@ class Model:
 
 def interrupted(function: Any) -> KeyboardInterrupt:
     """The interrupt that ends a function which would not end."""
+    # Libraries that other tests use have handlers of their own.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    with pytest.raises(KeyboardInterrupt) as caught:  # noqa: PT012
-        while True:
-            function()
-    timer.join()
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:  # noqa: PT012
+            while True:
+                function()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
     return caught.value
 
 

@@ -20,6 +20,7 @@ from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.machine_code import objects
 from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.ir.op import Op
 from relaxpy.script import from_source
 
 ROOT = Path(__file__).parents[3]
@@ -36,9 +37,10 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Code that earlier runs have kept on disk would not be generated again."""
+def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No code is on disk, which would not be generated again, and no operator was registered."""
     monkeypatch.setenv("RELAXPY_CACHE", "0")
+    monkeypatch.setattr(Op, "user_changes", 0)
 
 
 @pytest.fixture
