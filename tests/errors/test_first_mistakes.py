@@ -40,7 +40,8 @@ def interrupted(function: Any) -> KeyboardInterrupt:
                 function()
     finally:
         timer.join()
-        signal.signal(signal.SIGINT, before)
+        if before is not None:  # a handler that Python has not installed cannot be put back
+            signal.signal(signal.SIGINT, before)
     return caught.value
 
 
