@@ -1,3 +1,16 @@
 """The base class of errors, under TVM's module name."""
 
-from relaxpy.error import TVMError as TVMError
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.error import TVMError as TVMError
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.error: TVMError
+        """,
+    )

@@ -14,7 +14,7 @@ from relaxpy.absent import ABSENT_MODULES, instead_of
 #: The modules with the functions that look up a name of a module.
 _LOOKUPS: Final = (
     *("relaxpy.missing", "relaxpy.lazy", "relaxpy.gc_pause"),
-    *("relaxpy.ir.relax.frontend.nn.names", "relaxpy.relay"),
+    *("relaxpy.ir.relax.frontend.nn.names", "relaxpy.ir.relay.op.makers"),
 )
 
 

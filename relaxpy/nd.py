@@ -1,10 +1,24 @@
 """Tensors at run time, under the name of TVM up to v0.20."""
 
-from relaxpy.exec.runtime.tensors import empty as empty, from_dlpack as from_dlpack, tensor as array
-from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
-from relaxpy.ir.core.tensor import Tensor as NDArray
-from relaxpy.missing import hint_at_absent as _hint_at_absent
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-__all__ = ["Device", "NDArray", "array", "cpu", "cuda", "device", "empty", "from_dlpack"]
+from relaxpy.lazy import face as _face
 
-_hint_at_absent(globals())
+if TYPE_CHECKING:
+    from relaxpy.exec.runtime.tensors import (
+        empty as empty,
+        from_dlpack as from_dlpack,
+        tensor as array,
+    )
+    from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
+    from relaxpy.ir.core.tensor import Tensor as NDArray
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.runtime.tensors: empty from_dlpack array=tensor
+        relaxpy.ir.core.device: Device cpu cuda device
+        relaxpy.ir.core.tensor: NDArray=Tensor
+        """,
+    )

@@ -1,8 +1,16 @@
 """What programs are compiled for."""
 
-from relaxpy.ir.core.target import Target, TargetKind
-from relaxpy.missing import hint_at_absent as _hint_at_absent
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-__all__ = ["Target", "TargetKind"]
+from relaxpy.lazy import face as _face
 
-_hint_at_absent(globals())
+if TYPE_CHECKING:
+    from relaxpy.ir.core.target import Target as Target, TargetKind as TargetKind
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.core.target: Target TargetKind
+        """,
+    )

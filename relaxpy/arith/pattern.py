@@ -1,3 +1,16 @@
 """Linear expressions, under TVM's module name: all names of `arith`."""
 
-from relaxpy.arith import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.arith import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.arith: *
+        """,
+    )

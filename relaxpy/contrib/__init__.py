@@ -1,8 +1,16 @@
 """Further tools, under TVM's module names."""
 
-from relaxpy.contrib import tvmjs, utils
-from relaxpy.missing import hint_at_absent as _hint_at_absent
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-__all__ = ["tvmjs", "utils"]
+from relaxpy.lazy import face as _face
 
-_hint_at_absent(globals())
+if TYPE_CHECKING:
+    from relaxpy.contrib import tvmjs as tvmjs, utils as utils
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.contrib.: tvmjs utils
+        """,
+    )

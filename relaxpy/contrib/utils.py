@@ -1,3 +1,19 @@
 """Temporary directories: `tvm.contrib.utils`."""
 
-from relaxpy.exec.runtime.temp_directory import TempDirectory as TempDirectory, tempdir as tempdir
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.runtime.temp_directory import (
+        TempDirectory as TempDirectory,
+        tempdir as tempdir,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.runtime.temp_directory: TempDirectory tempdir
+        """,
+    )

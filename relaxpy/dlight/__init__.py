@@ -1,6 +1,21 @@
 """The schedules of kernels that programs of TVM ask for: `compile` decides them here."""
 
-from relaxpy.dlight import cpu, gpu
-from relaxpy.ir.tir.transform.bind_target import ApplyDefaultSchedule, ScheduleRule
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-__all__ = ["ApplyDefaultSchedule", "ScheduleRule", "cpu", "gpu"]
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.dlight import cpu as cpu, gpu as gpu
+    from relaxpy.ir.tir.transform.bind_target import (
+        ApplyDefaultSchedule as ApplyDefaultSchedule,
+        ScheduleRule as ScheduleRule,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.dlight.: cpu gpu
+        relaxpy.ir.tir.transform.bind_target: ApplyDefaultSchedule ScheduleRule
+        """,
+    )

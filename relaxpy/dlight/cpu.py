@@ -1,5 +1,16 @@
 """Rules for processors, by TVM's names."""
 
-from relaxpy.ir.tir.transform.bind_target import ScheduleRule as GEMV  # noqa: N814
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-__all__ = ["GEMV"]
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as GEMV
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.tir.transform.bind_target: GEMV=ScheduleRule
+        """,
+    )

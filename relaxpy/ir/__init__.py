@@ -1,14 +1,28 @@
 """The language: its nodes and its rules. The names of this package are loaded on first use."""
 
+# Written by tools/faces.py from relaxpy/names.toml.
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import finder as _finder, located as _located
+from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span as Span
+    from relaxpy.ir import (
+        attrs as attrs,
+        base as base,
+        container as container,
+        expr as expr,
+        function as function,
+        global_info as global_info,
+        instrument as instrument,
+        module as module,
+        op as op,
+        transform as transform,
+        type as type,
+    )
     from relaxpy.ir.container import Array as Array, Map as Map
     from relaxpy.ir.core.dtype import DataType as DataType
-    from relaxpy.ir.core.node import Attrs as Attrs
+    from relaxpy.ir.core.node import Attrs as Attrs, Attrs as DictAttrs
     from relaxpy.ir.core.source_name import SourceName as SourceName
     from relaxpy.ir.core.types import PointerType as PointerType, PrimType as PrimType
     from relaxpy.ir.equality.access_path import AccessPath as AccessPath
@@ -40,39 +54,28 @@ if TYPE_CHECKING:
     from relaxpy.ir.serialize import load_json as load_json, save_json as save_json
     from relaxpy.ir.tir.expr import PrimExpr as PrimExpr
     from relaxpy.ir.tir.iteration import Range as Range
-
-    DictAttrs = Attrs
-
-_LOCATIONS = _located(
-    {
-        "relaxpy.errors": "Span",
-        "relaxpy.ir.container": "Array Map",
-        "relaxpy.ir.core.dtype": "DataType",
-        "relaxpy.ir.core.node": "Attrs DictAttrs=Attrs",
-        "relaxpy.ir.core.source_name": "SourceName",
-        "relaxpy.ir.core.types": "PointerType PrimType",
-        "relaxpy.ir.equality.access_path": "AccessPath",
-        "relaxpy.ir.equality.structural": "assert_structural_equal first_mismatch "
-        "get_first_structural_mismatch structural_equal structural_hash",
-        "relaxpy.ir.global_info": "DummyGlobalInfo GlobalInfo VDevice",
-        "relaxpy.ir.make_node": "make_node",
-        "relaxpy.ir.module": "IRModule",
-        "relaxpy.ir.op": "Op register_op_attr",
-        "relaxpy.ir.relax.nodes": "BaseFunc EnvFunc GlobalVar",
-        "relaxpy.ir.relax.nodes.static_type": "FuncType TupleType Type",
-        "relaxpy.ir.serialize": "load_json save_json",
-        "relaxpy.ir.tir.expr": "PrimExpr",
-        "relaxpy.ir.tir.iteration": "Range",
-    }
-)
-__all__ = list(_LOCATIONS)
-_MODULES = "attrs base container expr function global_info instrument module op transform type"
-"""The modules that are attributes without an import of their own."""
-
-if not TYPE_CHECKING:  # it would make a type checker accept every name
-    _modules = {name: f"{__name__}.{name}" for name in _MODULES.split()}
-    __getattr__ = _finder(globals(), _LOCATIONS | _modules)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__doc__", "__file__", "__name__", "__path__"]
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.errors: Span
+        relaxpy.ir.: attrs base container expr function global_info instrument module op transform type
+        relaxpy.ir.container: Array Map
+        relaxpy.ir.core.dtype: DataType
+        relaxpy.ir.core.node: Attrs DictAttrs=Attrs
+        relaxpy.ir.core.source_name: SourceName
+        relaxpy.ir.core.types: PointerType PrimType
+        relaxpy.ir.equality.access_path: AccessPath
+        relaxpy.ir.equality.structural: assert_structural_equal first_mismatch
+            get_first_structural_mismatch structural_equal structural_hash
+        relaxpy.ir.global_info: DummyGlobalInfo GlobalInfo VDevice
+        relaxpy.ir.make_node: make_node
+        relaxpy.ir.module: IRModule
+        relaxpy.ir.op: Op register_op_attr
+        relaxpy.ir.relax.nodes: BaseFunc EnvFunc GlobalVar
+        relaxpy.ir.relax.nodes.static_type: FuncType TupleType Type
+        relaxpy.ir.serialize: load_json save_json
+        relaxpy.ir.tir.expr: PrimExpr
+        relaxpy.ir.tir.iteration: Range
+        """,
+    )

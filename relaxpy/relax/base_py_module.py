@@ -1,3 +1,16 @@
 """Modules that also contain Python functions."""
 
-from relaxpy.exec.python_module import BasePyModule as BasePyModule
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.python_module import BasePyModule as BasePyModule
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.python_module: BasePyModule
+        """,
+    )

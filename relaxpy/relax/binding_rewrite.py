@@ -1,3 +1,18 @@
 """Rewriting of one dataflow block of a function."""
 
-from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.rewrite.binding_rewrite import (
+        DataflowBlockRewrite as DataflowBlockRewrite,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.rewrite.binding_rewrite: DataflowBlockRewrite
+        """,
+    )

@@ -1,3 +1,16 @@
 """The builder of Relax programs."""
 
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder as BlockBuilder
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder as BlockBuilder
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.block_builder.builder: BlockBuilder
+        """,
+    )

@@ -1,3 +1,16 @@
 """The builder of executables from instructions."""
 
-from relaxpy.exec.exec_builder import ExecBuilder as ExecBuilder, VMFuncKind as VMFuncKind
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.exec_builder import ExecBuilder as ExecBuilder, VMFuncKind as VMFuncKind
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.exec_builder: ExecBuilder VMFuncKind
+        """,
+    )

@@ -1,8 +1,28 @@
 """Visitors and mutators of expressions, for subclassing."""
 
-from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
-from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as PyExprMutator, mutator as mutator
-from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor as PyExprVisitor, visitor as visitor
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-ExprMutator = PyExprMutator
-ExprVisitor = PyExprVisitor
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
+    from relaxpy.ir.relax.rewrite.expr_mutator import (
+        PyExprMutator as ExprMutator,
+        PyExprMutator as PyExprMutator,
+        mutator as mutator,
+    )
+    from relaxpy.ir.relax.rewrite.expr_visitor import (
+        PyExprVisitor as ExprVisitor,
+        PyExprVisitor as PyExprVisitor,
+        visitor as visitor,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor
+        relaxpy.ir.relax.rewrite.expr_mutator: PyExprMutator mutator ExprMutator=PyExprMutator
+        relaxpy.ir.relax.rewrite.expr_visitor: PyExprVisitor visitor ExprVisitor=PyExprVisitor
+        """,
+    )

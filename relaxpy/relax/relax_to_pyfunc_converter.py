@@ -1,3 +1,16 @@
 """Relax functions as Python functions."""
 
-from relaxpy.exec.python_module import RelaxToPyFuncConverter as RelaxToPyFuncConverter
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.python_module import RelaxToPyFuncConverter as RelaxToPyFuncConverter
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.python_module: RelaxToPyFuncConverter
+        """,
+    )

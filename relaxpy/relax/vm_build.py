@@ -1,7 +1,20 @@
 """Compilation, under TVM's module name; also in two steps, as tests of TVM do it."""
 
-from relaxpy.exec.compile import build as build
-from relaxpy.exec.executable import VMExecutable as VMExecutable
-from relaxpy.exec.vm_build import vm_codegen as _vmcodegen, vm_link as _vmlink
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-__all__ = ["VMExecutable", "_vmcodegen", "_vmlink", "build"]
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.compile import build as build
+    from relaxpy.exec.executable import VMExecutable as VMExecutable
+    from relaxpy.exec.vm_build import vm_codegen as _vmcodegen, vm_link as _vmlink
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.compile: build
+        relaxpy.exec.executable: VMExecutable
+        relaxpy.exec.vm_build: _vmcodegen=vm_codegen _vmlink=vm_link
+        """,
+    )

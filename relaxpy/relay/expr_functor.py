@@ -1,7 +1,20 @@
 """Traversals of expressions, under the path of TVM."""
 
-from relaxpy.ir.relay.functors import (
-    ExprFunctor as ExprFunctor,
-    ExprMutator as ExprMutator,
-    ExprVisitor as ExprVisitor,
-)
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relay.functors import (
+        ExprFunctor as ExprFunctor,
+        ExprMutator as ExprMutator,
+        ExprVisitor as ExprVisitor,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relay.functors: ExprFunctor ExprMutator ExprVisitor
+        """,
+    )

@@ -1,3 +1,16 @@
 """Functions, under the path of TVM."""
 
-from relaxpy.ir.relay.expr import Function as Function
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relay.expr import Function as Function
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relay.expr: Function
+        """,
+    )

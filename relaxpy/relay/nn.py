@@ -1,10 +1,17 @@
 """Operators of neural networks: the functions that build their calls."""
 
+# Written by tools/faces.py from relaxpy/names.toml.
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.relay.op.makers import maker
+from relaxpy.lazy import face as _face
 
-if not TYPE_CHECKING:  # it would make a type checker accept every name
-
-    def __getattr__(name):
-        return maker(f"nn.{name}")
+if TYPE_CHECKING:
+    from relaxpy.ir.relay.op.makers import maker as maker
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relay.op.makers: maker
+        """,
+        "relaxpy.ir.relay.op.makers:public_name",
+    )

@@ -1,19 +1,27 @@
 """The registry of Relay operators, and the functions that build their calls."""
 
+# Written by tools/faces.py from relaxpy/names.toml.
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.relay.op.makers import maker
-from relaxpy.ir.relay.op.registry import (
-    Op as Op,
-    list_op_names as list_op_names,
-    register as register,
-    register_compute as register_compute,
-)
+from relaxpy.lazy import face as _face
 
-get = Op.get
+if TYPE_CHECKING:
+    from relaxpy.ir.relay.op.makers import maker as maker
+    from relaxpy.ir.relay.op.registry import (
+        Op as Op,
+        Op as _Op,
+        list_op_names as list_op_names,
+        register as register,
+        register_compute as register_compute,
+    )
 
-
-if not TYPE_CHECKING:  # it would make a type checker accept every name
-
-    def __getattr__(name):
-        return maker(name)
+    get = _Op.get
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relay.op.makers: maker
+        relaxpy.ir.relay.op.registry: Op list_op_names register register_compute get=Op.get
+        """,
+        "relaxpy.ir.relay.op.makers:public_name",
+    )

@@ -1,3 +1,16 @@
 """The Prelude, under the path of TVM."""
 
-from relaxpy.ir.relay.module import Prelude as Prelude
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relay.module import Prelude as Prelude
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relay.module: Prelude
+        """,
+    )

@@ -1,3 +1,16 @@
 """Shapes of values."""
 
-from relaxpy.exec.runtime.values import ShapeTuple as ShapeTuple
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.runtime.values import ShapeTuple as ShapeTuple
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.runtime.values: ShapeTuple
+        """,
+    )

@@ -1,3 +1,16 @@
 """Devices."""
 
-from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.core.device: Device cpu cuda device
+        """,
+    )

@@ -1,3 +1,16 @@
 """Compiled programs."""
 
-from relaxpy.exec.executable import Executable as Executable
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.executable import Executable as Executable
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.executable: Executable
+        """,
+    )

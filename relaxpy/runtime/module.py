@@ -1,7 +1,23 @@
 """Compiled programs, and how they are loaded."""
 
-from relaxpy.exec.compile import load_executable, load_executable as load_module
-from relaxpy.exec.executable import Executable as Module
-from relaxpy.exec.stateful import BenchmarkResult
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-__all__ = ["BenchmarkResult", "Module", "load_executable", "load_module"]
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.compile import (
+        load_executable as load_executable,
+        load_executable as load_module,
+    )
+    from relaxpy.exec.executable import Executable as Module
+    from relaxpy.exec.stateful import BenchmarkResult as BenchmarkResult
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.compile: load_executable load_module=load_executable
+        relaxpy.exec.executable: Module=Executable
+        relaxpy.exec.stateful: BenchmarkResult
+        """,
+    )

@@ -1,5 +1,16 @@
 """The base class of nodes."""
 
-from relaxpy.ir.core.node import Node as Object
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-__all__ = ["Object"]
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.core.node import Node as Object
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.core.node: Object=Node
+        """,
+    )

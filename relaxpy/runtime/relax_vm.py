@@ -1,3 +1,16 @@
 """The virtual machine, under the name of TVM up to v0.19."""
 
-from relaxpy.exec.vm import VirtualMachine as VirtualMachine
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.vm import VirtualMachine as VirtualMachine
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.vm: VirtualMachine
+        """,
+    )

@@ -1,5 +1,20 @@
 """The virtual machine."""
 
-from relaxpy.exec.executable import VMExecutable as VMExecutable
-from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
-from relaxpy.exec.vm import VirtualMachine as VirtualMachine
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.executable import VMExecutable as VMExecutable
+    from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
+    from relaxpy.exec.vm import VirtualMachine as VirtualMachine
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.executable: VMExecutable
+        relaxpy.exec.runtime.instrument: VMInstrumentReturnKind
+        relaxpy.exec.vm: VirtualMachine
+        """,
+    )

@@ -1,62 +1,50 @@
 """Schedules of kernels, under the name of TVM after v0.22."""
 
-import sys
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-from relaxpy import dlight
-from relaxpy.missing import hint_at_absent as _hint_at_absent
-from relaxpy.tir import (
-    BijectiveLayout,
-    Layout,
-    MatchBufferRegion,
-    SBlock,
-    SBlockRealize,
-    Schedule,
-    ScheduleError,
-    analysis,
-    bijective_layout,
-    layout,
-    schedule,
-    transform,
-)
-from relaxpy.tir.schedule import BlockRV, Instruction, LoopRV, SBlockRV, StmtSRef, Trace
-from relaxpy.tir.stmt_functor import renew_defs
+from relaxpy.lazy import face as _face
 
-SBijectiveLayout, SLayout = BijectiveLayout, Layout
-sbijective_layout, slayout = bijective_layout, layout
-
-__all__ = [
-    "BijectiveLayout",
-    "BlockRV",
-    "Instruction",
-    "Layout",
-    "LoopRV",
-    "MatchBufferRegion",
-    "SBijectiveLayout",
-    "SBlock",
-    "SBlockRV",
-    "SBlockRealize",
-    "SLayout",
-    "Schedule",
-    "ScheduleError",
-    "StmtSRef",
-    "Trace",
-    "analysis",
-    "bijective_layout",
-    "dlight",
-    "layout",
-    "renew_defs",
-    "sbijective_layout",
-    "schedule",
-    "slayout",
-    "transform",
-]
-
-sys.modules.update(
-    {
-        "relaxpy.s_tir.analysis": analysis,
-        "relaxpy.s_tir.dlight": dlight,
-        "relaxpy.s_tir.schedule": schedule,
-        "relaxpy.s_tir.transform": transform,
-    }
-)
-_hint_at_absent(globals())
+if TYPE_CHECKING:
+    from relaxpy.s_tir import (
+        analysis as analysis,
+        dlight as dlight,
+        schedule as schedule,
+        transform as transform,
+    )
+    from relaxpy.tir import (
+        BijectiveLayout as BijectiveLayout,
+        BijectiveLayout as SBijectiveLayout,
+        Layout as Layout,
+        Layout as SLayout,
+        MatchBufferRegion as MatchBufferRegion,
+        SBlock as SBlock,
+        SBlockRealize as SBlockRealize,
+        Schedule as Schedule,
+        ScheduleError as ScheduleError,
+        bijective_layout as bijective_layout,
+        bijective_layout as sbijective_layout,
+        layout as layout,
+        layout as slayout,
+    )
+    from relaxpy.tir.schedule import (
+        BlockRV as BlockRV,
+        Instruction as Instruction,
+        LoopRV as LoopRV,
+        SBlockRV as SBlockRV,
+        StmtSRef as StmtSRef,
+        Trace as Trace,
+    )
+    from relaxpy.tir.stmt_functor import renew_defs as renew_defs
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.s_tir.: analysis dlight schedule transform
+        relaxpy.tir: BijectiveLayout Layout MatchBufferRegion SBlock SBlockRealize Schedule ScheduleError
+            bijective_layout layout SBijectiveLayout=BijectiveLayout SLayout=Layout
+            sbijective_layout=bijective_layout slayout=layout
+        relaxpy.tir.schedule: BlockRV Instruction LoopRV SBlockRV StmtSRef Trace
+        relaxpy.tir.stmt_functor: renew_defs
+        """,
+    )

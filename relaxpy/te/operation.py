@@ -1,3 +1,16 @@
 """Operations, under TVM's module name: all names of `te`."""
 
-from relaxpy.te import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.te import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.te: *
+        """,
+    )

@@ -1,3 +1,16 @@
 """Assertions and marks of tests, under TVM's module name: all names of `testing`."""
 
-from relaxpy.testing import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.testing import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.testing: *
+        """,
+    )

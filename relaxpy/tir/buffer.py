@@ -1,3 +1,16 @@
 """Buffers."""
 
-from relaxpy.ir.tir.buffer import Buffer as Buffer, decl_buffer as decl_buffer
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.tir.buffer import Buffer as Buffer, decl_buffer as decl_buffer
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.tir.buffer: Buffer decl_buffer
+        """,
+    )

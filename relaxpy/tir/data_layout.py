@@ -1,3 +1,16 @@
 """Layouts, under TVM's module name: all names of `tir`."""
 
-from relaxpy.tir import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.tir import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.tir: *
+        """,
+    )

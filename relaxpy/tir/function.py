@@ -1,4 +1,18 @@
 """Kernels, and maps of indices."""
 
-from relaxpy.ir.tir.analysis.index_map import IndexMap as IndexMap
-from relaxpy.ir.tir.prim_func.function import PrimFunc as PrimFunc
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.tir.analysis.index_map import IndexMap as IndexMap
+    from relaxpy.ir.tir.prim_func.function import PrimFunc as PrimFunc
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.tir.analysis.index_map: IndexMap
+        relaxpy.ir.tir.prim_func.function: PrimFunc
+        """,
+    )

@@ -1,10 +1,24 @@
 """Visitors and mutators of statements and expressions, for subclassing."""
 
-from relaxpy.ir.tir.functor import (
-    PyStmtExprMutator as PyStmtExprMutator,
-    PyStmtExprMutatorWithAnalyzer as PyStmtExprMutatorWithAnalyzer,
-    PyStmtExprVisitor as PyStmtExprVisitor,
-    PyStmtExprVisitorWithAnalyzer as PyStmtExprVisitorWithAnalyzer,
-    mutator as mutator,
-    visitor as visitor,
-)
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.tir.functor import (
+        PyStmtExprMutator as PyStmtExprMutator,
+        PyStmtExprMutatorWithAnalyzer as PyStmtExprMutatorWithAnalyzer,
+        PyStmtExprVisitor as PyStmtExprVisitor,
+        PyStmtExprVisitorWithAnalyzer as PyStmtExprVisitorWithAnalyzer,
+        mutator as mutator,
+        visitor as visitor,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.tir.functor: PyStmtExprMutator PyStmtExprMutatorWithAnalyzer PyStmtExprVisitor
+            PyStmtExprVisitorWithAnalyzer mutator visitor
+        """,
+    )

@@ -1,6 +1,17 @@
 """Functions of scalars, under TVM's module name: all names of `tir`."""
 
-from relaxpy.script.language.hardware import INTRINSICS as _INTRINSICS
-from relaxpy.tir import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-globals().update(_INTRINSICS)
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.tir import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.tir: *
+        relaxpy.script.language.hardware:INTRINSICS: *
+        """,
+    )

@@ -1,14 +1,24 @@
 """Common tensor functions as tensor expressions."""
 
-from relaxpy.ir.te.topi import *
-from relaxpy.ir.te.topi import __all__ as __all__
-from relaxpy.missing import hint_at_absent as _hint_at_absent
-from relaxpy.topi import (
-    broadcast as broadcast,
-    math as math,
-    reduction as reduction,
-    testing as testing,
-    transform as transform,
-)
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-_hint_at_absent(globals())
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.te.topi import *
+    from relaxpy.topi import (
+        broadcast as broadcast,
+        math as math,
+        reduction as reduction,
+        testing as testing,
+        transform as transform,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.te.topi: *
+        relaxpy.topi.: broadcast math reduction testing transform
+        """,
+    )

@@ -1,3 +1,16 @@
 """Elementwise functions of two tensors as tensor expressions: all names of `topi`."""
 
-from relaxpy.topi import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.topi import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.topi: *
+        """,
+    )

@@ -1,3 +1,16 @@
 """Functions of images as tensor expressions."""
 
-from relaxpy.ir.te.topi.image import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.te.topi.image import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.te.topi.image: *
+        """,
+    )

@@ -21,14 +21,14 @@ from relaxpy.ir.pass_infra import passes
 from relaxpy.ir.pass_infra.prim_func_pass import PrimFuncPass, prim_func_pass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import well_formed
-from relaxpy.ir.relax.transform import (
+from relaxpy.ir.relax.transform.function_pass import (
     DataflowBlockPass,
     FunctionPass,
-    FuseOps,
-    Normalize,
     dataflowblock_pass,
     function_pass,
 )
+from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
+from relaxpy.ir.relax.transform.normalize import Normalize
 from relaxpy.ir.transform import (
     Pass,
     PassContext,

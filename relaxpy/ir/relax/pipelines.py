@@ -7,10 +7,22 @@ from collections.abc import Callable
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
-from relaxpy.ir.relax import transform
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.op.definition.sharding import repeated_axes, reshaped_axes
 from relaxpy.ir.relax.op.selection import topk_in_loops
+from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
+from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums
+from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern
+from relaxpy.ir.relax.transform.cleanup.attach_global_symbol import AttachGlobalSymbol
+from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
+from relaxpy.ir.relax.transform.cleanup.compute_prim_value import ComputePrimValue
+from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import ConvertToDataflow
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
+from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
+from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant
+from relaxpy.ir.relax.transform.cleanup.remove_purity_checking import RemovePurityChecking
+from relaxpy.ir.relax.transform.cleanup.rewrite_dataflow_reshape import RewriteDataflowReshape
+from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow
 from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
 from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
 from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
@@ -18,9 +30,26 @@ from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view impo
 )
 from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
+from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews
+from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
+from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
 from relaxpy.ir.relax.transform.fusion.fuse_zero_points import FuseZeroPoints
 from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding
+from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs
+from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import (
+    AttachAttrLayoutFreeBuffers,
+)
 from relaxpy.ir.relax.transform.layout.channels_last import ChannelsLast
+from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.relax.transform.lowering.call_tir_rewrite import CallTIRRewrite
+from relaxpy.ir.relax.transform.lowering.kill_after_last_use import KillAfterLastUse
+from relaxpy.ir.relax.transform.lowering.lower_alloc_tensor import LowerAllocTensor
+from relaxpy.ir.relax.transform.lowering.lower_runtime_builtin import LowerRuntimeBuiltin
+from relaxpy.ir.relax.transform.lowering.static_plan_block_memory import StaticPlanBlockMemory
+from relaxpy.ir.relax.transform.lowering.vm_shape_lower import VMShapeLower
+from relaxpy.ir.relax.transform.normalize import Normalize
+from relaxpy.ir.relax.transform.params.lift_transform_params import LiftTransformParams
 
 
 def _stage(name: str, meaning: str, *kinds: Callable[[], Pass]) -> Callable[..., list[Pass]]:
@@ -46,30 +75,30 @@ library_dispatch_passes = _stage(
 legalize_passes = _stage(
     "legalize_passes",
     "from operators to fused kernels",
-    transform.LegalizeOps,
-    transform.AnnotateTIROpPattern,
-    transform.FoldConstant,
-    transform.FuseOps,
-    transform.FuseTIR,
+    LegalizeOps,
+    AnnotateTIROpPattern,
+    FoldConstant,
+    FuseOps,
+    FuseTIR,
 )
 dataflow_lower_passes = _stage(
     "dataflow_lower_passes",
     "from dataflow blocks to calls that allocate their outputs",
-    transform.RewriteDataflowReshape,
-    transform.ToNonDataflow,
-    transform.RemovePurityChecking,
-    transform.CallTIRRewrite,
+    RewriteDataflowReshape,
+    ToNonDataflow,
+    RemovePurityChecking,
+    CallTIRRewrite,
 )
 finalize_passes = _stage(
     "finalize_passes",
     "that plan memory, and make the calls of the runtime explicit",
-    transform.StaticPlanBlockMemory,
-    transform.LowerAllocTensor,
-    transform.KillAfterLastUse,
-    transform.LowerRuntimeBuiltin,
-    transform.ComputePrimValue,
-    transform.VMShapeLower,
-    transform.AttachGlobalSymbol,
+    StaticPlanBlockMemory,
+    LowerAllocTensor,
+    KillAfterLastUse,
+    LowerRuntimeBuiltin,
+    ComputePrimValue,
+    VMShapeLower,
+    AttachGlobalSymbol,
 )
 
 
@@ -93,7 +122,7 @@ def get_default_pipeline(target: object = None) -> Pass:
 
 def legalize_pipeline() -> Pass:
     """Normal form, and one kernel for each operator: the least that a program needs to run."""
-    return Sequential((transform.Normalize(), transform.LegalizeOps()), name="legalize")
+    return Sequential((Normalize(), LegalizeOps()), name="legalize")
 
 
 def default_pipeline(target: object = None) -> Pass:
@@ -116,22 +145,22 @@ def default_pipeline(target: object = None) -> Pass:
     rewriting = (FuseZeroPoints(), ChannelsLast()) if is_native else ()
     loops = {"relax.topk": topk_in_loops} if is_native else None
     steps = (
-        transform.Normalize(),
-        transform.ConvertToDataflow(min_size=1),
-        transform.ShareSums(),
-        transform.EliminateCommonSubexpr(),
-        transform.FoldBatchnormToConv2D(constants_only=True),
+        Normalize(),
+        ConvertToDataflow(min_size=1),
+        ShareSums(),
+        EliminateCommonSubexpr(),
+        FoldBatchnormToConv2D(constants_only=True),
         *rewriting,
-        transform.LegalizeOps(loops),
-        transform.RemoveUnusedKernelOutputs(),
-        transform.FoldViews(),
-        transform.SplitLayoutRewritePreproc(),
-        transform.FoldConstant(),
-        transform.AnnotateTIROpPattern(),
+        LegalizeOps(loops),
+        RemoveUnusedKernelOutputs(),
+        FoldViews(),
+        SplitLayoutRewritePreproc(),
+        FoldConstant(),
+        AnnotateTIROpPattern(),
         *decoding,
-        transform.FuseOps(rule=fusion_pays),
-        transform.FuseTIR(),
-        transform.DeadCodeElimination(),
+        FuseOps(rule=fusion_pays),
+        FuseTIR(),
+        DeadCodeElimination(),
     )
     return Sequential(steps, name="default")
 
@@ -143,7 +172,7 @@ def zero_pipeline() -> Pass:
 
 def default_build_pipeline() -> Pass:
     """TVM's lowering to explicit memory and calls of the runtime, without fusion."""
-    steps = (transform.LegalizeOps(), *dataflow_lower_passes(), *finalize_passes())
+    steps = (LegalizeOps(), *dataflow_lower_passes(), *finalize_passes())
     return Sequential(steps, name="default_build")
 
 
@@ -163,13 +192,13 @@ def static_shape_tuning_pipeline(
         MisuseError (also ValueError): there is no such target.
     """
     target_kind(target)
-    steps: list[Pass] = [transform.CanonicalizeBindings(), zero_pipeline()]
+    steps: list[Pass] = [CanonicalizeBindings(), zero_pipeline()]
     if cpu_weight_prepack:
         steps += [
-            transform.AttachAttrLayoutFreeBuffers(),
-            transform.SplitLayoutRewritePreproc(),
-            transform.LiftTransformParams(),
-            transform.FoldConstant(),
+            AttachAttrLayoutFreeBuffers(),
+            SplitLayoutRewritePreproc(),
+            LiftTransformParams(),
+            FoldConstant(),
         ]
     return Sequential(tuple(steps), name="static_shape_tuning")
 
@@ -185,13 +214,13 @@ def distributed_pipeline(own_params: bool = False) -> Pass:
     rules = (reshaped_axes, repeated_axes)
     on_parts = [n for n, op in registered_ops().items() if op.record.sharding in rules]
     steps = (
-        transform.Normalize(),
+        Normalize(),
         PropagateSharding(),
-        transform.LegalizeOps(skip_ops=on_parts),
+        LegalizeOps(skip_ops=on_parts),
         LegalizeRedistribute(),
         LowerGlobalViewToLocalView(),
         LowerDistIR(own_params),
-        transform.DeadCodeElimination(),
+        DeadCodeElimination(),
         default_pipeline(),
     )
     return Sequential(steps, name="distributed")

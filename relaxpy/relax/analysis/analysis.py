@@ -1,3 +1,16 @@
 """Analyses, under TVM's module name: all names of `relax.analysis`."""
 
-from relaxpy.relax.analysis import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relax.analysis import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relax.analysis: *
+        """,
+    )

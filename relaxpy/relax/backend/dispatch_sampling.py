@@ -1,3 +1,16 @@
 """The pass that chooses how samples are computed."""
 
-from relaxpy.relax.backend import DispatchSampling as DispatchSampling
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relax.backend import DispatchSampling as DispatchSampling
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relax.backend: DispatchSampling
+        """,
+    )

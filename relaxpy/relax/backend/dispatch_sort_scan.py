@@ -1,3 +1,16 @@
 """The pass that chooses how sorts and scans are computed."""
 
-from relaxpy.relax.backend import DispatchSortScan as DispatchSortScan
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relax.backend import DispatchSortScan as DispatchSortScan
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relax.backend: DispatchSortScan
+        """,
+    )

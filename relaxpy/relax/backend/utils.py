@@ -1,5 +1,18 @@
 """Conditions that the patterns of backends have in common."""
 
-from relaxpy.ir.relax.transform.fusion.library_checks import (
-    has_leaking_intermediate_variables as has_leaking_intermediate_variables,
-)
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.transform.fusion.library_checks import (
+        has_leaking_intermediate_variables as has_leaking_intermediate_variables,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.transform.fusion.library_checks: has_leaking_intermediate_variables
+        """,
+    )

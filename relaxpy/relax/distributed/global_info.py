@@ -1,3 +1,19 @@
 """Meshes of devices."""
 
-from relaxpy.ir.relax.nodes.distributed import DeviceMesh as DeviceMesh, device_mesh as device_mesh
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.nodes.distributed import (
+        DeviceMesh as DeviceMesh,
+        device_mesh as device_mesh,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.nodes.distributed: DeviceMesh device_mesh
+        """,
+    )

@@ -1,7 +1,20 @@
 """Struct info of distributed tensors."""
 
-from relaxpy.ir.relax.nodes.distributed import (
-    DTensorStructInfo as DTensorStructInfo,
-    Placement as Placement,
-    PlacementSpec as PlacementSpec,
-)
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.nodes.distributed import (
+        DTensorStructInfo as DTensorStructInfo,
+        Placement as Placement,
+        PlacementSpec as PlacementSpec,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.nodes.distributed: DTensorStructInfo Placement PlacementSpec
+        """,
+    )

@@ -1,9 +1,22 @@
 """The dataflow pattern language: patterns, contexts, rewriting."""
 
-from relaxpy.missing import hint_at_absent as _hint_at_absent
-from relaxpy.relax.dpl import context as context, pattern as pattern, rewrite as rewrite
-from relaxpy.relax.dpl.context import *
-from relaxpy.relax.dpl.pattern import *
-from relaxpy.relax.dpl.rewrite import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-_hint_at_absent(globals())
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relax.dpl import context as context, pattern as pattern, rewrite as rewrite
+    from relaxpy.relax.dpl.context import *
+    from relaxpy.relax.dpl.pattern import *
+    from relaxpy.relax.dpl.rewrite import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relax.dpl.: context pattern rewrite
+        relaxpy.relax.dpl.context: *
+        relaxpy.relax.dpl.pattern: *
+        relaxpy.relax.dpl.rewrite: *
+        """,
+    )

@@ -1,3 +1,16 @@
 """The context in which patterns are matched against a block as a whole."""
 
-from relaxpy.ir.relax.dpl.context import PatternContext as PatternContext
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.dpl.context import PatternContext as PatternContext
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.dpl.context: PatternContext
+        """,
+    )

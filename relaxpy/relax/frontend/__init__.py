@@ -1,9 +1,24 @@
 """Front ends: other ways to describe models."""
 
-from relaxpy.ir.relax.frontend.params import detach_params as detach_params
-from relaxpy.lazy import finder as _finder
-from relaxpy.relax.frontend import common as common, nn as nn
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-__getattr__ = _finder(
-    globals(), {name: f"relaxpy.relax.frontend.{name}" for name in ("onnx", "torch", "weights")}
-)
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.frontend.params import detach_params as detach_params
+    from relaxpy.relax.frontend import (
+        common as common,
+        nn as nn,
+        onnx as onnx,
+        torch as torch,
+        weights as weights,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.frontend.params: detach_params
+        relaxpy.relax.frontend.: common nn onnx torch weights
+        """,
+    )

@@ -1,3 +1,16 @@
 """Instruments for passes over Relax programs."""
 
-from relaxpy.relax.ir import instrument as instrument
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relax.ir import instrument as instrument
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relax.ir.: instrument
+        """,
+    )

@@ -1,3 +1,16 @@
 """Instruments that look at a program before or after each pass."""
 
-from relaxpy.ir.instrument import WellFormedInstrument as WellFormedInstrument
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.instrument import WellFormedInstrument as WellFormedInstrument
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.instrument: WellFormedInstrument
+        """,
+    )

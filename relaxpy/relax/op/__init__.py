@@ -1,4 +1,16 @@
 """The operators of Relax as functions that build calls."""
 
-from relaxpy.ir.relax.op import *
-from relaxpy.ir.relax.op import __all__ as __all__, __dir__ as __dir__, __getattr__ as __getattr__
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.op import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.op: *
+        """,
+    )

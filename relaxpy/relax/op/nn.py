@@ -1,3 +1,17 @@
 """Operators of neural networks."""
 
-from relaxpy.ir.relax.op.nn import __dir__ as __dir__, __getattr__ as __getattr__, relu6 as relu6
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.op.nn import *
+    from relaxpy.ir.relax.op.nn import relu6 as relu6
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.op.nn: * relu6
+        """,
+    )

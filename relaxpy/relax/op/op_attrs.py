@@ -1,3 +1,16 @@
 """The classes of attributes of calls."""
 
-from relaxpy.ir.relax.op.op_attrs import __getattr__ as __getattr__
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    pass
+else:
+    _face(
+        globals(),
+        """
+
+        """,
+    )

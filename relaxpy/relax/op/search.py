@@ -1,4 +1,16 @@
 """Operators that search, under TVM's module name: all operators."""
 
-from relaxpy.ir.relax.op import *
-from relaxpy.ir.relax.op import __getattr__ as __getattr__
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.op import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.op: *
+        """,
+    )

@@ -1,3 +1,16 @@
 """The text of the syntax tree of a program."""
 
-from relaxpy.ir.relax.dump_ast import ASTPrinter as ASTPrinter, dump_ast as dump_ast
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.dump_ast import ASTPrinter as ASTPrinter, dump_ast as dump_ast
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.dump_ast: ASTPrinter dump_ast
+        """,
+    )

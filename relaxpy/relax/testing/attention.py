@@ -1,6 +1,19 @@
 """Modules with one attention."""
 
-from relaxpy.ir.relax.frontend.testing import (
-    get_relax_attention_module as get_relax_attention_module,
-    get_relax_stacked_attention_module as get_relax_stacked_attention_module,
-)
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.frontend.testing import (
+        get_relax_attention_module as get_relax_attention_module,
+        get_relax_stacked_attention_module as get_relax_stacked_attention_module,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.frontend.testing: get_relax_attention_module get_relax_stacked_attention_module
+        """,
+    )

@@ -1,3 +1,16 @@
 """Comparison of the calls of a machine with those of other functions."""
 
-from relaxpy.exec.compare_calls import LibCompareVMInstrument as LibCompareVMInstrument
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.exec.compare_calls import LibCompareVMInstrument as LibCompareVMInstrument
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.exec.compare_calls: LibCompareVMInstrument
+        """,
+    )

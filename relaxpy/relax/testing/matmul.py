@@ -1,3 +1,16 @@
 """Modules with one product of matrices."""
 
-from relaxpy.ir.relax.frontend.testing import get_relax_matmul_module as get_relax_matmul_module
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.frontend.testing import get_relax_matmul_module as get_relax_matmul_module
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.frontend.testing: get_relax_matmul_module
+        """,
+    )

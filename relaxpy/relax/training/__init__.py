@@ -1,16 +1,30 @@
 """Training: losses, optimisers, and the trainer that runs them."""
 
-from relaxpy.ir.relax.training.data_parallel import DataParallel as DataParallel
-from relaxpy.ir.relax.training.setup_trainer import SetupTrainer as SetupTrainer
-from relaxpy.ir.relax.training.trainer import Trainer as Trainer
-from relaxpy.missing import hint_at_absent as _hint_at_absent
-from relaxpy.relax.training import (
-    loss as loss,
-    optimizer as optimizer,
-    setup_trainer as setup_trainer,
-    trainer as trainer,
-    utils as utils,
-)
-from relaxpy.relax.training.utils import AppendLoss as AppendLoss
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-_hint_at_absent(globals())
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.training.data_parallel import DataParallel as DataParallel
+    from relaxpy.ir.relax.training.setup_trainer import SetupTrainer as SetupTrainer
+    from relaxpy.ir.relax.training.trainer import Trainer as Trainer
+    from relaxpy.relax.training import (
+        loss as loss,
+        optimizer as optimizer,
+        setup_trainer as setup_trainer,
+        trainer as trainer,
+        utils as utils,
+    )
+    from relaxpy.relax.training.utils import AppendLoss as AppendLoss
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.training.data_parallel: DataParallel
+        relaxpy.ir.relax.training.setup_trainer: SetupTrainer
+        relaxpy.ir.relax.training.trainer: Trainer
+        relaxpy.relax.training.: loss optimizer setup_trainer trainer utils
+        relaxpy.relax.training.utils: AppendLoss
+        """,
+    )

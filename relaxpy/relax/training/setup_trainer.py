@@ -1,3 +1,16 @@
 """The pass that prepares a program for the trainer."""
 
-from relaxpy.ir.relax.training.setup_trainer import SetupTrainer as SetupTrainer
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.training.setup_trainer import SetupTrainer as SetupTrainer
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.training.setup_trainer: SetupTrainer
+        """,
+    )

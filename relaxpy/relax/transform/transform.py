@@ -1,3 +1,16 @@
 """Passes, under TVM's module name: all names of `relax.transform`."""
 
-from relaxpy.relax.transform import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relax.transform import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relax.transform: *
+        """,
+    )

@@ -1,3 +1,16 @@
 """What runs programs, under the path of TVM."""
 
-from relaxpy.relay.backend import interpreter as interpreter
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relay.backend import interpreter as interpreter
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relay.backend.: interpreter
+        """,
+    )

@@ -1,10 +1,20 @@
 """What a program asks before it schedules: `tvm.tir.schedule.analysis`."""
 
-from relaxpy.ir.tir.schedule.analysis import (
-    has_block as has_block,
-    is_output_block as is_output_block,
-    suggest_index_map as suggest_index_map,
-)
-from relaxpy.missing import hint_at_absent as _hint_at_absent
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
 
-_hint_at_absent(globals())
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.tir.schedule.analysis import (
+        has_block as has_block,
+        is_output_block as is_output_block,
+        suggest_index_map as suggest_index_map,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.tir.schedule.analysis: has_block is_output_block suggest_index_map
+        """,
+    )

@@ -1,4 +1,18 @@
 """Schedules and their errors: `tvm.tir.schedule.schedule`."""
 
-from relaxpy.errors import ScheduleError as ScheduleError
-from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.errors import ScheduleError as ScheduleError
+    from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.errors: ScheduleError
+        relaxpy.ir.tir.schedule.schedule: Schedule
+        """,
+    )

@@ -1,3 +1,16 @@
 """Layers of neural networks as tensor expressions."""
 
-from relaxpy.ir.te.topi.nn import *
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.te.topi.nn import *
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.te.topi.nn: *
+        """,
+    )

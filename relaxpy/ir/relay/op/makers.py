@@ -10,10 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from relaxpy.absent import instead_of
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownAttributeError, close_names, counted, unexpected
 from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from relaxpy.ir.relay.op.registry import REQUIRED, Op, OpRecord, is_op_name, list_op_names
+from relaxpy.missing import attribute_error
 
 Maker = Callable[..., Any]
 
@@ -106,6 +108,18 @@ def _described(make: Maker, name: str, signature: inspect.Signature, record: OpR
     )
     make.__signature__ = signature  # type: ignore[attr-defined]
     return user_facing(make)
+
+
+def public_name(module: str, name: str) -> Maker | Makers:
+    """Return what a module of Relay has under a name that is not listed: `maker` of its path.
+
+    Errors:
+        UnknownAttributeError (also AttributeError): there is no such operator.
+    """
+    if instead_of(f"{module}.{name}"):
+        raise attribute_error(module, name)
+    family = module.removeprefix("relaxpy.relay").removeprefix(".op").removeprefix(".")
+    return maker(f"{family}.{name}" if family else name)
 
 
 def maker(name: str) -> Maker | Makers:

@@ -3,7 +3,7 @@
 They are loaded when the first of them is used: parsing and inference need none.
 """
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        functions = vars(import_module(f"{__name__}.functions"))
+        functions = vars(_import_module(f"{__name__}.functions"))
         names = functions.get("__all__", ())  # a module of this folder may be loading right now
         if name != "__all__" and name not in names:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -33,4 +33,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *import_module(f"{__name__}.functions").__all__})
+    return sorted({*globals(), *_import_module(f"{__name__}.functions").__all__})

@@ -1,3 +1,16 @@
 """What NVIDIA's libraries compute: patterns, and functions that partition modules by them."""
 
-from relaxpy.relax.backend.cuda import cublas as cublas, cudnn as cudnn, cutlass as cutlass
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relax.backend.cuda import cublas as cublas, cudnn as cudnn, cutlass as cutlass
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relax.backend.cuda.: cublas cudnn cutlass
+        """,
+    )

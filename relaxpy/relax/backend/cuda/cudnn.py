@@ -1,3 +1,16 @@
 """The convolutions and the attention that cuDNN computes."""
 
-from relaxpy.ir.relax.transform.fusion.cudnn import partition_for_cudnn as partition_for_cudnn
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.transform.fusion.cudnn import partition_for_cudnn as partition_for_cudnn
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.transform.fusion.cudnn: partition_for_cudnn
+        """,
+    )

@@ -1,3 +1,18 @@
 """The products, convolutions, attention and normalisations that CUTLASS computes."""
 
-from relaxpy.ir.relax.transform.fusion.cutlass import partition_for_cutlass as partition_for_cutlass
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.transform.fusion.cutlass import (
+        partition_for_cutlass as partition_for_cutlass,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.transform.fusion.cutlass: partition_for_cutlass
+        """,
+    )

@@ -1,3 +1,16 @@
 """What AMD's library computes: patterns, and a function that partitions modules by them."""
 
-from relaxpy.relax.backend.rocm import hipblas as hipblas
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relax.backend.rocm import hipblas as hipblas
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relax.backend.rocm.: hipblas
+        """,
+    )

@@ -1,3 +1,18 @@
 """The products of matrices that hipBLAS computes."""
 
-from relaxpy.ir.relax.transform.fusion.hipblas import partition_for_hipblas as partition_for_hipblas
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.transform.fusion.hipblas import (
+        partition_for_hipblas as partition_for_hipblas,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.transform.fusion.hipblas: partition_for_hipblas
+        """,
+    )

@@ -1,10 +1,23 @@
 """Which methods of a model are exported, and what their parameters are."""
 
-from relaxpy.ir.relax.frontend.nn.spec import (
-    Int as Int,
-    MethodSpec as MethodSpec,
-    ModuleSpec as ModuleSpec,
-    Object as Object,
-    Tensor as Tensor,
-    Tuple as Tuple,
-)
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.frontend.nn.spec import (
+        Int as Int,
+        MethodSpec as MethodSpec,
+        ModuleSpec as ModuleSpec,
+        Object as Object,
+        Tensor as Tensor,
+        Tuple as Tuple,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.frontend.nn.spec: Int MethodSpec ModuleSpec Object Tensor Tuple
+        """,
+    )

@@ -1,3 +1,16 @@
 """Layers that become functions of their own."""
 
-from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin as SubroutineMixin
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin as SubroutineMixin
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.frontend.nn.subroutine: SubroutineMixin
+        """,
+    )

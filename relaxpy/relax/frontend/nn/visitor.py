@@ -1,3 +1,16 @@
 """Replacement of parts of a model."""
 
-from relaxpy.ir.relax.frontend.nn.visitor import Mutator as Mutator
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.frontend.nn.visitor import Mutator as Mutator
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.frontend.nn.visitor: Mutator
+        """,
+    )

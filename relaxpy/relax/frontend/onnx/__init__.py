@@ -1,4 +1,18 @@
 """The importer of ONNX models."""
 
-from relaxpy.frontend.onnx.api import from_onnx as from_onnx
-from relaxpy.relax.frontend.onnx import backend as backend
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.frontend.onnx.api import from_onnx as from_onnx
+    from relaxpy.relax.frontend.onnx import backend as backend
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.frontend.onnx.api: from_onnx
+        relaxpy.relax.frontend.onnx.: backend
+        """,
+    )

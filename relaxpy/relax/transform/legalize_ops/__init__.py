@@ -1,3 +1,16 @@
 """The legalisations of operators, where users of TVM look for them."""
 
-from relaxpy.relax.transform.legalize_ops import common as common
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.relax.transform.legalize_ops import common as common
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.relax.transform.legalize_ops.: common
+        """,
+    )

@@ -1,3 +1,16 @@
 """How operators are given a legalisation."""
 
-from relaxpy.ir.relax.transform.legalize import register_legalize as register_legalize
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.transform.legalize import register_legalize as register_legalize
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.transform.legalize: register_legalize
+        """,
+    )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+import sys
+from collections.abc import Iterable
+from typing import Final, NoReturn
 
+from relaxpy.absent import instead_of
 from relaxpy.errors import UnknownAttributeError, close_names
 from relaxpy.ir.relax.op.definition.registry import registered_ops
+from relaxpy.missing import from_import_error
 
 _RUN_TIME: Final = "elements are known at run time only: return the tensor, and read the result"
 #: What to write for names that nn has under another one, or not at all.
@@ -90,30 +93,17 @@ def tensor_hint(name: str, known: Iterable[str]) -> str | None:
     return close
 
 
-def missing_names(
-    namespace: dict[str, Any],
-    instead_of: Callable[[str], str | None],
-    from_import_error: Callable[[str, str, str | None], ImportError | None],
-) -> Callable[[str], Any]:
-    """The `__getattr__` of a namespace of nn, which says what to write for an unknown name.
-
-    `instead_of` says it for paths of TVM that are absent, and `from_import_error` is the error for
-    an import of the name.
+def missing_name(module: str, name: str) -> NoReturn:
+    """Raise the error for a name that a module of nn does not have, with what to write instead.
 
     Errors:
-        UnknownAttributeError (also AttributeError)
+        UnknownAttributeError (also AttributeError), UnknownImportError in a statement of import
     """
-
-    def __getattr__(name: str) -> Any:  # noqa: N807
-        short = namespace["__name__"].partition("frontend.")[2]
-        message = f"{short} has no attribute {name!r}"
-        if name.startswith("_"):
-            raise AttributeError(message)
-        public = [other for other in namespace if not other.startswith("_")]
-        absent = instead_of(f"{namespace['__name__']}.{name}")
-        hint = absent or INSTEAD.get(name) or close_names(name, public)
-        raise from_import_error(namespace["__name__"], name, hint) or UnknownAttributeError(
-            message, hint=hint, about=name
-        )
-
-    return __getattr__
+    message = f"{module.partition('frontend.')[2]} has no attribute {name!r}"
+    if name.startswith("_"):
+        raise AttributeError(message)
+    public = [other for other in dir(sys.modules[module]) if not other.startswith("_")]
+    hint = instead_of(f"{module}.{name}") or INSTEAD.get(name) or close_names(name, public)
+    raise from_import_error(module, name, hint) or UnknownAttributeError(
+        message, hint=hint, about=name
+    )

@@ -1,12 +1,23 @@
 """Caches of keys and values in pages."""
 
-from relaxpy.ir.relax.frontend.nn.llm.kv_cache import (
-    AttnKind as AttnKind,
-    FlashInferPagedKVCache as FlashInferPagedKVCache,
-    PagedKVCache as PagedKVCache,
-    RopeMode as RopeMode,
-    TIRPagedKVCache as TIRPagedKVCache,
-)
-from relaxpy.ir.relax.frontend.nn.llm.sequence_attention import (
-    _attention_sequence_prefill as _attention_sequence_prefill,
-)
+# Written by tools/faces.py from relaxpy/names.toml.
+from typing import TYPE_CHECKING
+
+from relaxpy.lazy import face as _face
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.frontend.nn.llm.kv_cache import (
+        AttnKind as AttnKind,
+        FlashInferPagedKVCache as FlashInferPagedKVCache,
+        PagedKVCache as PagedKVCache,
+        RopeMode as RopeMode,
+        TIRPagedKVCache as TIRPagedKVCache,
+    )
+else:
+    _face(
+        globals(),
+        """
+        relaxpy.ir.relax.frontend.nn.llm.kv_cache: AttnKind FlashInferPagedKVCache PagedKVCache RopeMode
+            TIRPagedKVCache
+        """,
+    )
