@@ -151,6 +151,7 @@ mutants: $(READY)
 	$(PY) tools/mutants.py --sample $(SAMPLE) $(if $(SEED),--seed $(SEED))
 
 format: $(READY)
+	$(PY) tools/faces.py
 	$(PY) tools/stubs.py
 	$(PY) tools/rules.py
 	$(PY) tools/operators.py

@@ -1,6 +1,8 @@
 """The base class of errors, under TVM's module name."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.error import TVMError as TVMError
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.error: TVMError
-        """,
-    )
+    """)

@@ -3,28 +3,23 @@
 TVM reports every error in a program that it parses as a `DiagnosticError`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.errors import (
-        RelaxpyError as DiagnosticError,
-        RelaxpyError as InternalError,
-        RelaxpyError as OpAttributeInvalid,
-        RelaxpyError as OpAttributeRequired,
-        RelaxpyError as OpAttributeUnImplemented,
-        RelaxpyError as OpError,
-        RelaxpyError as OpNotImplemented,
-        RelaxpyError as TVMError,
-    )
+    from relaxpy.errors import RelaxpyError as DiagnosticError
+    from relaxpy.errors import RelaxpyError as InternalError
+    from relaxpy.errors import RelaxpyError as OpAttributeInvalid
+    from relaxpy.errors import RelaxpyError as OpAttributeRequired
+    from relaxpy.errors import RelaxpyError as OpAttributeUnImplemented
+    from relaxpy.errors import RelaxpyError as OpError
+    from relaxpy.errors import RelaxpyError as OpNotImplemented
+    from relaxpy.errors import RelaxpyError as TVMError
+    __all__ = ['DiagnosticError', 'InternalError', 'OpAttributeInvalid', 'OpAttributeRequired', 'OpAttributeUnImplemented', 'OpError', 'OpNotImplemented', 'TVMError']
 else:
-    _face(
-        globals(),
-        """
-        relaxpy.errors: DiagnosticError=RelaxpyError InternalError=RelaxpyError
-            OpAttributeInvalid=RelaxpyError OpAttributeRequired=RelaxpyError
-            OpAttributeUnImplemented=RelaxpyError OpError=RelaxpyError OpNotImplemented=RelaxpyError
-            TVMError=RelaxpyError
-        """,
-    )
+    _face(globals(), """
+        relaxpy.errors: DiagnosticError=RelaxpyError InternalError=RelaxpyError OpAttributeInvalid=RelaxpyError OpAttributeRequired=RelaxpyError OpAttributeUnImplemented=RelaxpyError OpError=RelaxpyError OpNotImplemented=RelaxpyError TVMError=RelaxpyError
+    """)

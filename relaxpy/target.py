@@ -1,6 +1,8 @@
 """What programs are compiled for."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.ir.core.target import Target as Target, TargetKind as TargetKind
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.core.target: Target TargetKind
-        """,
-    )
+    """)

@@ -1,6 +1,8 @@
 """Passes, pipelines and instruments."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,37 +10,10 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.exec.bisect import Bisection as Bisection, bisect as bisect
     from relaxpy.exec.explain import Explanation as Explanation, explain as explain
-    from relaxpy.ir.transform import (
-        ApplyPassToFunction as ApplyPassToFunction,
-        DumpIR as DumpIR,
-        ModulePass as ModulePass,
-        Pass as Pass,
-        PassContext as PassContext,
-        PassInfo as PassInfo,
-        PassInstrument as PassInstrument,
-        PassPrintingInstrument as PassPrintingInstrument,
-        PassTimingInstrument as PassTimingInstrument,
-        PrintAfterAll as PrintAfterAll,
-        PrintBeforeAll as PrintBeforeAll,
-        PrintIR as PrintIR,
-        Sequential as Sequential,
-        StructuralInstrument as StructuralInstrument,
-        WellFormedInstrument as WellFormedInstrument,
-        get_pipeline as get_pipeline,
-        list_pipelines as list_pipelines,
-        module_pass as module_pass,
-        pass_instrument as pass_instrument,
-        register_pipeline as register_pipeline,
-    )
+    from relaxpy.ir.transform import ApplyPassToFunction as ApplyPassToFunction, DumpIR as DumpIR, ModulePass as ModulePass, Pass as Pass, PassContext as PassContext, PassInfo as PassInfo, PassInstrument as PassInstrument, PassPrintingInstrument as PassPrintingInstrument, PassTimingInstrument as PassTimingInstrument, PrintAfterAll as PrintAfterAll, PrintBeforeAll as PrintBeforeAll, PrintIR as PrintIR, Sequential as Sequential, StructuralInstrument as StructuralInstrument, WellFormedInstrument as WellFormedInstrument, get_pipeline as get_pipeline, list_pipelines as list_pipelines, module_pass as module_pass, pass_instrument as pass_instrument, register_pipeline as register_pipeline
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.exec.bisect: Bisection bisect
         relaxpy.exec.explain: Explanation explain
-        relaxpy.ir.transform: ApplyPassToFunction DumpIR ModulePass Pass PassContext PassInfo
-            PassInstrument PassPrintingInstrument PassTimingInstrument PrintAfterAll PrintBeforeAll
-            PrintIR Sequential StructuralInstrument WellFormedInstrument get_pipeline list_pipelines
-            module_pass pass_instrument register_pipeline
-        """,
-    )
+        relaxpy.ir.transform: ApplyPassToFunction DumpIR ModulePass Pass PassContext PassInfo PassInstrument PassPrintingInstrument PassTimingInstrument PrintAfterAll PrintBeforeAll PrintIR Sequential StructuralInstrument WellFormedInstrument get_pipeline list_pipelines module_pass pass_instrument register_pipeline
+    """)

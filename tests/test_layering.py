@@ -36,7 +36,7 @@ ROOMS = {
     "pytest_compare": {"errors", "ir", "script"},
     "ir": {
         *("dataclass", "errors", "entry", "frames", "gc_pause", "launched", "lazy", "progress"),
-        *("description", "ir"),
+        *("absent", "description", "ir", "missing"),
     },
     "script": {
         *("dataclass", "errors", "entry", "screen", "gc_pause", "lazy", "ir"),

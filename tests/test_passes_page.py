@@ -28,12 +28,8 @@ def public() -> set[str]:
     """The names of the public passes."""
     return {
         cls.__name__
-        for cls in (
-            *vars(transform).values(),
-            *vars(training).values(),
-            *vars(distributed).values(),
-            *vars(kernels).values(),
-        )
+        for module in (transform, training, distributed, kernels)
+        for cls in (getattr(module, name) for name in dir(module))
         if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
         if cls.__module__ not in (instrument.__name__, apply_pass.__name__)
     }

@@ -6,25 +6,22 @@ first use it. `make format` runs this tool; a test compares the files with the t
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypedDict
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "relaxpy" / "names.toml"
-MARK = "# Written by tools/faces.py from relaxpy/names.toml."
+MARK = "# Written by tools/faces.py from relaxpy/names.toml.\n# fmt: off\n# ruff: noqa\n"
 
 
 class Face(TypedDict, total=False):
     """What the table says of a module.
 
-    `names` are for `relaxpy.lazy.face`, and so is `lookup`; a module that is the `same` as another
-    has that one's place in `sys.modules`; `code` stands before the names.
+    `names` and `lookup` are for `relaxpy.lazy.face`; `code` stands before them. A module that is
+    the `same` as another takes that one's place in `sys.modules`.
     """
 
     doc: str
@@ -34,10 +31,74 @@ class Face(TypedDict, total=False):
     code: str
 
 
-def faces() -> dict[str, Face]:
-    """The table: what to write for each module."""
-    table: dict[str, Face] = tomllib.loads(TABLE.read_text(encoding="utf-8"))
-    return table
+Names = dict[str, list[str]]
+"""Modules, and what comes from each: a name, `new=old`, or `*`."""
+
+
+def parsed(text: str) -> Names:
+    """The names of a table by the modules where they are."""
+    found: Names = {}
+    for token in text.split():
+        if token.endswith(":"):
+            names = found.setdefault(token[:-1], [])
+        else:
+            names.append(token)
+    return {module: sorted(names) for module, names in sorted(found.items())}
+
+
+def static_imports(names: Names) -> Iterator[str]:
+    """The imports that type checkers read; the keys of a dictionary only programs know."""
+    for place, tokens in names.items():
+        module = place.removesuffix(".")
+        plain = [token for token in tokens if "=" not in token and token != "*"]
+        if "*" in tokens and ":" not in module:
+            yield f"from {module} import *"
+        if plain:
+            yield f"from {module} import {', '.join(f'{name} as {name}' for name in plain)}"
+        for token in tokens:
+            name, _, old = token.partition("=")
+            root, _, attribute = old.partition(".")
+            if attribute:
+                yield f"from {module} import {root} as _{root}"
+                yield f"{name} = _{root}.{attribute}"
+            elif old:
+                yield f"from {module} import {old} as {name}"
+
+
+def exported(table: dict[str, Face], module: str) -> set[str]:
+    """The names of a module: type checkers take `X as Y` for private without a list of them."""
+    found = set()
+    for place, tokens in parsed(table[module].get("names", "")).items():
+        found |= {token.partition("=")[0] for token in tokens if token != "*"}
+        if "*" in tokens and place in table:
+            found |= exported(table, place)
+    return found
+
+
+def text_of(table: dict[str, Face], module: str) -> str:
+    """The text of a module."""
+    face = table[module]
+    head = f'"""{face["doc"]}"""\n\n{MARK}'
+    if same := face.get("same"):
+        package, _, name = same.rpartition(".")
+        return (
+            f"{head}import sys\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n"
+            f"    from {same} import *\nelse:\n    from {package} import {name}\n\n"
+            f"    sys.modules[__name__] = {name}\n"
+        )
+    names = parsed(face["names"])
+    lines = [
+        "if TYPE_CHECKING:",
+        *(f"    {line}" for line in list(static_imports(names)) or ("pass",)),
+    ]
+    if "=" in face["names"]:
+        lines.append(f"    __all__ = {sorted(exported(table, module))}")
+    lookup = f', "{face["lookup"]}"' if "lookup" in face else ""
+    lines += ["else:", '    _face(globals(), """']
+    lines += [f"        {place}: {' '.join(tokens)}" for place, tokens in names.items()]
+    imports = "from typing import TYPE_CHECKING\n\nfrom relaxpy.lazy import face as _face\n"
+    code = face.get("code", "")
+    return f"{head}{imports}{code}\n" + "\n".join([*lines, f'    """{lookup})', ""])
 
 
 def file_of(module: str) -> Path:
@@ -46,62 +107,14 @@ def file_of(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def static_imports(names: str) -> Iterator[str]:
-    """The imports that type checkers read, and assignments of what has another name."""
-    module, made = "", []
-    for token in names.split():
-        if token.endswith(":"):
-            module = token.removesuffix(":").removesuffix(".")
-            continue
-        name, _, old = token.partition("=")
-        root, _, attribute = (old or name).partition(".")
-        if token == "*" and ":" in module:
-            continue  # the keys of a dictionary, which only programs know
-        if token == "*":
-            yield f"from {module} import *"
-        elif attribute:
-            yield f"from {module} import {root} as _{root}"
-            made.append(f"{name} = _{root}.{attribute}")
-        else:
-            yield f"from {module} import {root} as {name}"
-    yield from made
-
-
-def text_of(face: Face) -> str:
-    """The text of a module, which ruff has yet to format."""
-    head = f'"""{face["doc"]}"""\n\n{MARK}\n'
-    if same := face.get("same"):
-        package, _, name = same.rpartition(".")
-        static = f"if TYPE_CHECKING:\n    from {same} import *"
-        alias = f"    from {package} import {name}\n\n    sys.modules[__name__] = {name}"
-        return f"{head}import sys\nfrom typing import TYPE_CHECKING\n\n{static}\nelse:\n{alias}\n"
-    names = face["names"]
-    static = textwrap.indent("\n".join(static_imports(names)), "    ") or "    pass"
-    lines = textwrap.indent(names.strip(), "        ")
-    lookup = f', "{face["lookup"]}"' if "lookup" in face else ""
-    imports = "from typing import TYPE_CHECKING\n\nfrom relaxpy.lazy import face as _face"
-    call = f'    _face(\n        globals(),\n        """\n{lines}\n        """{lookup},\n    )'
-    code = face.get("code", "")
-    return f"{head}{imports}\n{code}\nif TYPE_CHECKING:\n{static}\nelse:\n{call}\n"
-
-
-def written() -> dict[Path, str]:
-    """The files of all modules with their texts, with imports and lines as `make lint` wants them."""
-    with TemporaryDirectory(dir=ROOT) as folder:
-        drafts = {file_of(module): Path(folder, f"{module}.py") for module in faces()}
-        for draft, face in zip(drafts.values(), faces().values(), strict=True):
-            draft.write_text(text_of(face), encoding="utf-8")
-        for command in (["check", "--select=I", "--fix"], ["format"]):
-            ruff = [sys.executable, "-m", "ruff", *command, "-q", "--no-cache", folder]
-            subprocess.run(ruff, check=True)
-        return {path: draft.read_text(encoding="utf-8") for path, draft in drafts.items()}
-
-
 def main() -> int:
     """Write the files; with `--check`, print those that are outdated instead."""
-    files = written()
+    table: dict[str, Face] = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    files = {file_of(module): text_of(table, module) for module in table}
     outdated = [
-        path for path, text in files.items() if not path.exists() or path.read_text() != text
+        path
+        for path, text in files.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     if "--check" in sys.argv:
         print(*(path.relative_to(ROOT) for path in outdated), sep="\n")

@@ -1,23 +1,15 @@
 """Sets of integers."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.arith.tvm.intset import (
-        IntervalSet as IntervalSet,
-        IntSet as IntSet,
-        PresburgerSet as PresburgerSet,
-        neg_inf as neg_inf,
-        pos_inf as pos_inf,
-        union_lower_bound as union_lower_bound,
-    )
+    from relaxpy.ir.arith.tvm.intset import IntSet as IntSet, IntervalSet as IntervalSet, PresburgerSet as PresburgerSet, neg_inf as neg_inf, pos_inf as pos_inf, union_lower_bound as union_lower_bound
 else:
-    _face(
-        globals(),
-        """
-        relaxpy.ir.arith.tvm.intset: IntervalSet IntSet PresburgerSet neg_inf pos_inf union_lower_bound
-        """,
-    )
+    _face(globals(), """
+        relaxpy.ir.arith.tvm.intset: IntSet IntervalSet PresburgerSet neg_inf pos_inf union_lower_bound
+    """)

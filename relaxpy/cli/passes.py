@@ -24,8 +24,10 @@ def public_passes() -> dict[str, type[Pass]]:
     return {
         name: value
         for module in modules
-        for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, Pass) and _is_selectable(name, value)
+        for name in dir(module)
+        if isinstance(value := getattr(module, name), type)
+        and issubclass(value, Pass)
+        and _is_selectable(name, value)
     }
 
 

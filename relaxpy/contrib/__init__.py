@@ -1,6 +1,8 @@
 """Further tools, under TVM's module names."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.contrib import tvmjs as tvmjs, utils as utils
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.contrib.: tvmjs utils
-        """,
-    )
+    """)

@@ -1,19 +1,15 @@
 """Folders of weights, as TVM and MLC store them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.tensor_cache import (
-        dump_tensor_cache as dump_tensor_cache,
-        load_tensor_cache as load_tensor_cache,
-    )
+    from relaxpy.exec.runtime.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_tensor_cache as load_tensor_cache
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.exec.runtime.tensor_cache: dump_tensor_cache load_tensor_cache
-        """,
-    )
+    """)

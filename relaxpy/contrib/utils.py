@@ -1,19 +1,15 @@
 """Temporary directories: `tvm.contrib.utils`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.temp_directory import (
-        TempDirectory as TempDirectory,
-        tempdir as tempdir,
-    )
+    from relaxpy.exec.runtime.temp_directory import TempDirectory as TempDirectory, tempdir as tempdir
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.exec.runtime.temp_directory: TempDirectory tempdir
-        """,
-    )
+    """)

@@ -1,21 +1,17 @@
 """The schedules of kernels that programs of TVM ask for: `compile` decides them here."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.dlight import cpu as cpu, gpu as gpu
-    from relaxpy.ir.tir.transform.bind_target import (
-        ApplyDefaultSchedule as ApplyDefaultSchedule,
-        ScheduleRule as ScheduleRule,
-    )
+    from relaxpy.ir.tir.transform.bind_target import ApplyDefaultSchedule as ApplyDefaultSchedule, ScheduleRule as ScheduleRule
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.dlight.: cpu gpu
         relaxpy.ir.tir.transform.bind_target: ApplyDefaultSchedule ScheduleRule
-        """,
-    )
+    """)

@@ -1,27 +1,23 @@
 """Rules for GPUs, by TVM's names."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.transform.bind_target import (
-        Fallback as Fallback,
-        ScheduleRule as GEMV,
-        ScheduleRule as GeneralReduction,
-        ScheduleRule as LowBatchGEMV,
-        ScheduleRule as Matmul,
-        ScheduleRule as RMSNorm,
-        ScheduleRule as Reduction,
-        ScheduleRule as Transpose,
-    )
+    from relaxpy.ir.tir.transform.bind_target import Fallback as Fallback
+    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as GEMV
+    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as GeneralReduction
+    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as LowBatchGEMV
+    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as Matmul
+    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as RMSNorm
+    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as Reduction
+    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as Transpose
+    __all__ = ['Fallback', 'GEMV', 'GeneralReduction', 'LowBatchGEMV', 'Matmul', 'RMSNorm', 'Reduction', 'Transpose']
 else:
-    _face(
-        globals(),
-        """
-        relaxpy.ir.tir.transform.bind_target: Fallback GEMV=ScheduleRule GeneralReduction=ScheduleRule
-            LowBatchGEMV=ScheduleRule Matmul=ScheduleRule RMSNorm=ScheduleRule Reduction=ScheduleRule
-            Transpose=ScheduleRule
-        """,
-    )
+    _face(globals(), """
+        relaxpy.ir.tir.transform.bind_target: Fallback GEMV=ScheduleRule GeneralReduction=ScheduleRule LowBatchGEMV=ScheduleRule Matmul=ScheduleRule RMSNorm=ScheduleRule Reduction=ScheduleRule Transpose=ScheduleRule
+    """)

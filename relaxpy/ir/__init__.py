@@ -1,63 +1,35 @@
 """The language: its nodes and its rules. The names of this package are loaded on first use."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span as Span
-    from relaxpy.ir import (
-        attrs as attrs,
-        base as base,
-        container as container,
-        expr as expr,
-        function as function,
-        global_info as global_info,
-        instrument as instrument,
-        module as module,
-        op as op,
-        transform as transform,
-        type as type,
-    )
+    from relaxpy.ir import attrs as attrs, base as base, container as container, expr as expr, function as function, global_info as global_info, instrument as instrument, module as module, op as op, transform as transform, type as type
     from relaxpy.ir.container import Array as Array, Map as Map
     from relaxpy.ir.core.dtype import DataType as DataType
-    from relaxpy.ir.core.node import Attrs as Attrs, Attrs as DictAttrs
+    from relaxpy.ir.core.node import Attrs as Attrs
+    from relaxpy.ir.core.node import Attrs as DictAttrs
     from relaxpy.ir.core.source_name import SourceName as SourceName
     from relaxpy.ir.core.types import PointerType as PointerType, PrimType as PrimType
     from relaxpy.ir.equality.access_path import AccessPath as AccessPath
-    from relaxpy.ir.equality.structural import (
-        assert_structural_equal as assert_structural_equal,
-        first_mismatch as first_mismatch,
-        get_first_structural_mismatch as get_first_structural_mismatch,
-        structural_equal as structural_equal,
-        structural_hash as structural_hash,
-    )
-    from relaxpy.ir.global_info import (
-        DummyGlobalInfo as DummyGlobalInfo,
-        GlobalInfo as GlobalInfo,
-        VDevice as VDevice,
-    )
+    from relaxpy.ir.equality.structural import assert_structural_equal as assert_structural_equal, first_mismatch as first_mismatch, get_first_structural_mismatch as get_first_structural_mismatch, structural_equal as structural_equal, structural_hash as structural_hash
+    from relaxpy.ir.global_info import DummyGlobalInfo as DummyGlobalInfo, GlobalInfo as GlobalInfo, VDevice as VDevice
     from relaxpy.ir.make_node import make_node as make_node
     from relaxpy.ir.module import IRModule as IRModule
     from relaxpy.ir.op import Op as Op, register_op_attr as register_op_attr
-    from relaxpy.ir.relax.nodes import (
-        BaseFunc as BaseFunc,
-        EnvFunc as EnvFunc,
-        GlobalVar as GlobalVar,
-    )
-    from relaxpy.ir.relax.nodes.static_type import (
-        FuncType as FuncType,
-        TupleType as TupleType,
-        Type as Type,
-    )
+    from relaxpy.ir.relax.nodes import BaseFunc as BaseFunc, EnvFunc as EnvFunc, GlobalVar as GlobalVar
+    from relaxpy.ir.relax.nodes.static_type import FuncType as FuncType, TupleType as TupleType, Type as Type
     from relaxpy.ir.serialize import load_json as load_json, save_json as save_json
     from relaxpy.ir.tir.expr import PrimExpr as PrimExpr
     from relaxpy.ir.tir.iteration import Range as Range
+    __all__ = ['AccessPath', 'Array', 'Attrs', 'BaseFunc', 'DataType', 'DictAttrs', 'DummyGlobalInfo', 'EnvFunc', 'FuncType', 'GlobalInfo', 'GlobalVar', 'IRModule', 'Map', 'Op', 'PointerType', 'PrimExpr', 'PrimType', 'Range', 'SourceName', 'Span', 'TupleType', 'Type', 'VDevice', 'assert_structural_equal', 'attrs', 'base', 'container', 'expr', 'first_mismatch', 'function', 'get_first_structural_mismatch', 'global_info', 'instrument', 'load_json', 'make_node', 'module', 'op', 'register_op_attr', 'save_json', 'structural_equal', 'structural_hash', 'transform', 'type']
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.errors: Span
         relaxpy.ir.: attrs base container expr function global_info instrument module op transform type
         relaxpy.ir.container: Array Map
@@ -66,8 +38,7 @@ else:
         relaxpy.ir.core.source_name: SourceName
         relaxpy.ir.core.types: PointerType PrimType
         relaxpy.ir.equality.access_path: AccessPath
-        relaxpy.ir.equality.structural: assert_structural_equal first_mismatch
-            get_first_structural_mismatch structural_equal structural_hash
+        relaxpy.ir.equality.structural: assert_structural_equal first_mismatch get_first_structural_mismatch structural_equal structural_hash
         relaxpy.ir.global_info: DummyGlobalInfo GlobalInfo VDevice
         relaxpy.ir.make_node: make_node
         relaxpy.ir.module: IRModule
@@ -77,5 +48,4 @@ else:
         relaxpy.ir.serialize: load_json save_json
         relaxpy.ir.tir.expr: PrimExpr
         relaxpy.ir.tir.iteration: Range
-        """,
-    )
+    """)

@@ -1,6 +1,8 @@
 """Relax functions as Python functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.exec.python_module import RelaxToPyFuncConverter as RelaxToPyFuncConverter
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.exec.python_module: RelaxToPyFuncConverter
-        """,
-    )
+    """)

@@ -1,6 +1,8 @@
 """Compilation, under TVM's module name; also in two steps, as tests of TVM do it."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,13 +10,12 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.exec.compile import build as build
     from relaxpy.exec.executable import VMExecutable as VMExecutable
-    from relaxpy.exec.vm_build import vm_codegen as _vmcodegen, vm_link as _vmlink
+    from relaxpy.exec.vm_build import vm_codegen as _vmcodegen
+    from relaxpy.exec.vm_build import vm_link as _vmlink
+    __all__ = ['VMExecutable', '_vmcodegen', '_vmlink', 'build']
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.exec.compile: build
         relaxpy.exec.executable: VMExecutable
         relaxpy.exec.vm_build: _vmcodegen=vm_codegen _vmlink=vm_link
-        """,
-    )
+    """)

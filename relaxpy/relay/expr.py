@@ -1,36 +1,19 @@
 """Expressions, under the path of TVM."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relay.bind import bind as bind
-    from relaxpy.ir.relay.expr import (
-        Call as Call,
-        Constant as Constant,
-        GlobalVar as GlobalVar,
-        If as If,
-        Let as Let,
-        RefCreate as RefCreate,
-        RefRead as RefRead,
-        RefWrite as RefWrite,
-        RelayExpr as Expr,
-        RelayExpr as RelayExpr,
-        TempExpr as TempExpr,
-        Tuple as Tuple,
-        TupleGetItem as TupleGetItem,
-        Var as Var,
-        const as const,
-        var as var,
-    )
+    from relaxpy.ir.relay.expr import Call as Call, Constant as Constant, GlobalVar as GlobalVar, If as If, Let as Let, RefCreate as RefCreate, RefRead as RefRead, RefWrite as RefWrite, RelayExpr as RelayExpr, TempExpr as TempExpr, Tuple as Tuple, TupleGetItem as TupleGetItem, Var as Var, const as const, var as var
+    from relaxpy.ir.relay.expr import RelayExpr as Expr
+    __all__ = ['Call', 'Constant', 'Expr', 'GlobalVar', 'If', 'Let', 'RefCreate', 'RefRead', 'RefWrite', 'RelayExpr', 'TempExpr', 'Tuple', 'TupleGetItem', 'Var', 'bind', 'const', 'var']
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relay.bind: bind
-        relaxpy.ir.relay.expr: Call Constant GlobalVar If Let RefCreate RefRead RefWrite RelayExpr
-            TempExpr Tuple TupleGetItem Var const var Expr=RelayExpr
-        """,
-    )
+        relaxpy.ir.relay.expr: Call Constant Expr=RelayExpr GlobalVar If Let RefCreate RefRead RefWrite RelayExpr TempExpr Tuple TupleGetItem Var const var
+    """)

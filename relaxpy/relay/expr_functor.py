@@ -1,20 +1,15 @@
 """Traversals of expressions, under the path of TVM."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.functors import (
-        ExprFunctor as ExprFunctor,
-        ExprMutator as ExprMutator,
-        ExprVisitor as ExprVisitor,
-    )
+    from relaxpy.ir.relay.functors import ExprFunctor as ExprFunctor, ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relay.functors: ExprFunctor ExprMutator ExprVisitor
-        """,
-    )
+    """)

@@ -1,27 +1,20 @@
 """The registry of Relay operators, and the functions that build their calls."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relay.op.makers import maker as maker
-    from relaxpy.ir.relay.op.registry import (
-        Op as Op,
-        Op as _Op,
-        list_op_names as list_op_names,
-        register as register,
-        register_compute as register_compute,
-    )
-
+    from relaxpy.ir.relay.op.registry import Op as Op, list_op_names as list_op_names, register as register, register_compute as register_compute
+    from relaxpy.ir.relay.op.registry import Op as _Op
     get = _Op.get
+    __all__ = ['Op', 'get', 'list_op_names', 'maker', 'register', 'register_compute']
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relay.op.makers: maker
-        relaxpy.ir.relay.op.registry: Op list_op_names register register_compute get=Op.get
-        """,
-        "relaxpy.ir.relay.op.makers:public_name",
-    )
+        relaxpy.ir.relay.op.registry: Op get=Op.get list_op_names register register_compute
+    """, "relaxpy.ir.relay.op.makers:public_name")

@@ -1,19 +1,15 @@
 """Helpers of tests."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.testing import (
-        run_infer_type as run_infer_type,
-        run_opt_pass as run_opt_pass,
-    )
+    from relaxpy.ir.relay.testing import run_infer_type as run_infer_type, run_opt_pass as run_opt_pass
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relay.testing: run_infer_type run_opt_pass
-        """,
-    )
+    """)

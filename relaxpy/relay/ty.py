@@ -1,35 +1,19 @@
 """Types, under the path of TVM."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.ty import (
-        FuncType as FuncType,
-        GlobalTypeVar as GlobalTypeVar,
-        IncompleteType as IncompleteType,
-        RefType as RefType,
-        RefType as RelayRefType,
-        TensorType as TensorType,
-        TupleType as TupleType,
-        Type as Type,
-        TypeCall as TypeCall,
-        TypeData as TypeData,
-        TypeKind as TypeKind,
-        TypeRelation as TypeRelation,
-        TypeVar as TypeVar,
-        UnknownDim as Any,
-        scalar_type as scalar_type,
-        shape_var as ShapeVar,
-    )
+    from relaxpy.ir.relay.ty import FuncType as FuncType, GlobalTypeVar as GlobalTypeVar, IncompleteType as IncompleteType, RefType as RefType, TensorType as TensorType, TupleType as TupleType, Type as Type, TypeCall as TypeCall, TypeData as TypeData, TypeKind as TypeKind, TypeRelation as TypeRelation, TypeVar as TypeVar, scalar_type as scalar_type
+    from relaxpy.ir.relay.ty import UnknownDim as Any
+    from relaxpy.ir.relay.ty import RefType as RelayRefType
+    from relaxpy.ir.relay.ty import shape_var as ShapeVar
+    __all__ = ['Any', 'FuncType', 'GlobalTypeVar', 'IncompleteType', 'RefType', 'RelayRefType', 'ShapeVar', 'TensorType', 'TupleType', 'Type', 'TypeCall', 'TypeData', 'TypeKind', 'TypeRelation', 'TypeVar', 'scalar_type']
 else:
-    _face(
-        globals(),
-        """
-        relaxpy.ir.relay.ty: FuncType GlobalTypeVar IncompleteType RefType TensorType TupleType Type
-            TypeCall TypeData TypeKind TypeRelation TypeVar scalar_type RelayRefType=RefType
-            Any=UnknownDim ShapeVar=shape_var
-        """,
-    )
+    _face(globals(), """
+        relaxpy.ir.relay.ty: Any=UnknownDim FuncType GlobalTypeVar IncompleteType RefType RelayRefType=RefType ShapeVar=shape_var TensorType TupleType Type TypeCall TypeData TypeKind TypeRelation TypeVar scalar_type
+    """)

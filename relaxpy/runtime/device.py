@@ -1,6 +1,8 @@
 """Devices."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.core.device: Device cpu cuda device
-        """,
-    )
+    """)

@@ -1,27 +1,17 @@
 """Parameters in files."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.params import (
-        load_param_dict as load_param_dict,
-        load_param_dict_from_file as load_param_dict_from_file,
-        save_param_dict as save_param_dict,
-        save_param_dict_to_file as save_param_dict_to_file,
-    )
-    from relaxpy.exec.runtime.tensor_cache import (
-        dump_tensor_cache as dump_tensor_cache,
-        load_tensor_cache as load_tensor_cache,
-    )
+    from relaxpy.exec.runtime.params import load_param_dict as load_param_dict, load_param_dict_from_file as load_param_dict_from_file, save_param_dict as save_param_dict, save_param_dict_to_file as save_param_dict_to_file
+    from relaxpy.exec.runtime.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_tensor_cache as load_tensor_cache
 else:
-    _face(
-        globals(),
-        """
-        relaxpy.exec.runtime.params: load_param_dict load_param_dict_from_file save_param_dict
-            save_param_dict_to_file
+    _face(globals(), """
+        relaxpy.exec.runtime.params: load_param_dict load_param_dict_from_file save_param_dict save_param_dict_to_file
         relaxpy.exec.runtime.tensor_cache: dump_tensor_cache load_tensor_cache
-        """,
-    )
+    """)

@@ -1,6 +1,8 @@
 """The virtual machine."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -10,11 +12,8 @@ if TYPE_CHECKING:
     from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
     from relaxpy.exec.vm import VirtualMachine as VirtualMachine
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.exec.executable: VMExecutable
         relaxpy.exec.runtime.instrument: VMInstrumentReturnKind
         relaxpy.exec.vm: VirtualMachine
-        """,
-    )
+    """)

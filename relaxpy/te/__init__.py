@@ -1,6 +1,8 @@
 """Tensor expressions: tensors as functions of their indices."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -9,53 +11,28 @@ if TYPE_CHECKING:
     from relaxpy.ir.te.kernels import extern_primfunc as extern_primfunc
     from relaxpy.ir.te.lower import create_prim_func as create_prim_func
     from relaxpy.ir.te.tag import TagScope as TagScope, tag_scope as tag_scope
-    from relaxpy.ir.te.tensor import (
-        ComputeOp as ComputeOp,
-        ExternOp as ExternOp,
-        PlaceholderOp as PlaceholderOp,
-        ProducerLoad as ProducerLoad,
-        ScanOp as ScanOp,
-        Tensor as Tensor,
-        TensorSlice as TensorSlice,
-        compute as compute,
-        const as const,
-        extern as extern,
-        placeholder as placeholder,
-        reduce_axis as reduce_axis,
-        scan as scan,
-        size_var as size_var,
-        var as var,
-    )
+    from relaxpy.ir.te.tensor import ComputeOp as ComputeOp, ExternOp as ExternOp, PlaceholderOp as PlaceholderOp, ProducerLoad as ProducerLoad, ScanOp as ScanOp, Tensor as Tensor, TensorSlice as TensorSlice, compute as compute, const as const, extern as extern, placeholder as placeholder, reduce_axis as reduce_axis, scan as scan, size_var as size_var, var as var
     from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
-    from relaxpy.ir.tir.intrin import pow as power
-    from relaxpy.ir.tir.maths import *
-    from relaxpy.ir.tir.ops import (
-        floordiv as floordiv,
-        floordiv as indexdiv,
-        floormod as floormod,
-        floormod as indexmod,
-        mul as multiply,
-        sub as subtract,
-    )
-    from relaxpy.ir.tir.reduce import all as all, any as any
-    from relaxpy.te import operation as operation, tag as tag, tensor as tensor
-
     AXIS_SEPARATOR = _IndexMap.AXIS_SEPARATOR
+    from relaxpy.ir.tir.intrin import abs as abs, acos as acos, acosh as acosh, asin as asin, asinh as asinh, atan as atan, atanh as atanh, ceil as ceil, cos as cos, cosh as cosh, erf as erf, exp as exp, floor as floor, fmod as fmod, if_then_else as if_then_else, isfinite as isfinite, isinf as isinf, isnan as isnan, log as log, log10 as log10, log2 as log2, max_value as max_value, min_value as min_value, nearbyint as nearbyint, popcount as popcount, round as round, rsqrt as rsqrt, sigmoid as sigmoid, sin as sin, sinh as sinh, sqrt as sqrt, tan as tan, tanh as tanh, trunc as trunc
+    from relaxpy.ir.tir.intrin import pow as power
+    from relaxpy.ir.tir.ops import add as add, ceildiv as ceildiv, div as div, floordiv as floordiv, floormod as floormod, truncdiv as truncdiv, truncmod as truncmod
+    from relaxpy.ir.tir.ops import floordiv as indexdiv
+    from relaxpy.ir.tir.ops import floormod as indexmod
+    from relaxpy.ir.tir.ops import mul as multiply
+    from relaxpy.ir.tir.ops import sub as subtract
+    from relaxpy.ir.tir.reduce import all as all, any as any, comm_reducer as comm_reducer, max as max, min as min, sum as sum
+    from relaxpy.te import operation as operation, tag as tag, tensor as tensor
+    __all__ = ['AXIS_SEPARATOR', 'ComputeOp', 'ExternOp', 'PlaceholderOp', 'ProducerLoad', 'ScanOp', 'TagScope', 'Tensor', 'TensorSlice', 'abs', 'acos', 'acosh', 'add', 'all', 'any', 'asin', 'asinh', 'atan', 'atanh', 'ceil', 'ceildiv', 'comm_reducer', 'compute', 'const', 'cos', 'cosh', 'create_prim_func', 'div', 'erf', 'exp', 'extern', 'extern_primfunc', 'floor', 'floordiv', 'floormod', 'fmod', 'if_then_else', 'indexdiv', 'indexmod', 'isfinite', 'isinf', 'isnan', 'log', 'log10', 'log2', 'max', 'max_value', 'min', 'min_value', 'multiply', 'nearbyint', 'operation', 'placeholder', 'popcount', 'power', 'reduce_axis', 'round', 'rsqrt', 'scan', 'sigmoid', 'sin', 'sinh', 'size_var', 'sqrt', 'subtract', 'sum', 'tag', 'tag_scope', 'tan', 'tanh', 'tensor', 'trunc', 'truncdiv', 'truncmod', 'var']
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.te.kernels: extern_primfunc
         relaxpy.ir.te.lower: create_prim_func
         relaxpy.ir.te.tag: TagScope tag_scope
-        relaxpy.ir.te.tensor: ComputeOp ExternOp PlaceholderOp ProducerLoad ScanOp Tensor TensorSlice
-            compute const extern placeholder reduce_axis scan size_var var
+        relaxpy.ir.te.tensor: ComputeOp ExternOp PlaceholderOp ProducerLoad ScanOp Tensor TensorSlice compute const extern placeholder reduce_axis scan size_var var
         relaxpy.ir.tir.analysis.index_map: AXIS_SEPARATOR=IndexMap.AXIS_SEPARATOR
-        relaxpy.ir.tir.intrin: power=pow
-        relaxpy.ir.tir.maths: *
-        relaxpy.ir.tir.ops: floordiv floormod indexdiv=floordiv indexmod=floormod multiply=mul
-            subtract=sub
-        relaxpy.ir.tir.reduce: all any
+        relaxpy.ir.tir.intrin: abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor fmod if_then_else isfinite isinf isnan log log10 log2 max_value min_value nearbyint popcount power=pow round rsqrt sigmoid sin sinh sqrt tan tanh trunc
+        relaxpy.ir.tir.ops: add ceildiv div floordiv floormod indexdiv=floordiv indexmod=floormod multiply=mul subtract=sub truncdiv truncmod
+        relaxpy.ir.tir.reduce: all any comm_reducer max min sum
         relaxpy.te.: operation tag tensor
-        """,
-    )
+    """)

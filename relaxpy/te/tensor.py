@@ -1,6 +1,8 @@
 """Tensors, under TVM's module name: all names of `te`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.te import *
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.te: *
-        """,
-    )
+    """)

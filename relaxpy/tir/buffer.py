@@ -1,6 +1,8 @@
 """Buffers."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.ir.tir.buffer import Buffer as Buffer, decl_buffer as decl_buffer
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.tir.buffer: Buffer decl_buffer
-        """,
-    )
+    """)

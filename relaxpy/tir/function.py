@@ -1,6 +1,8 @@
 """Kernels, and maps of indices."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -9,10 +11,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.tir.analysis.index_map import IndexMap as IndexMap
     from relaxpy.ir.tir.prim_func.function import PrimFunc as PrimFunc
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.tir.analysis.index_map: IndexMap
         relaxpy.ir.tir.prim_func.function: PrimFunc
-        """,
-    )
+    """)

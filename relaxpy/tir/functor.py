@@ -1,24 +1,15 @@
 """Visitors and mutators of statements and expressions, for subclassing."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.functor import (
-        PyStmtExprMutator as PyStmtExprMutator,
-        PyStmtExprMutatorWithAnalyzer as PyStmtExprMutatorWithAnalyzer,
-        PyStmtExprVisitor as PyStmtExprVisitor,
-        PyStmtExprVisitorWithAnalyzer as PyStmtExprVisitorWithAnalyzer,
-        mutator as mutator,
-        visitor as visitor,
-    )
+    from relaxpy.ir.tir.functor import PyStmtExprMutator as PyStmtExprMutator, PyStmtExprMutatorWithAnalyzer as PyStmtExprMutatorWithAnalyzer, PyStmtExprVisitor as PyStmtExprVisitor, PyStmtExprVisitorWithAnalyzer as PyStmtExprVisitorWithAnalyzer, mutator as mutator, visitor as visitor
 else:
-    _face(
-        globals(),
-        """
-        relaxpy.ir.tir.functor: PyStmtExprMutator PyStmtExprMutatorWithAnalyzer PyStmtExprVisitor
-            PyStmtExprVisitorWithAnalyzer mutator visitor
-        """,
-    )
+    _face(globals(), """
+        relaxpy.ir.tir.functor: PyStmtExprMutator PyStmtExprMutatorWithAnalyzer PyStmtExprVisitor PyStmtExprVisitorWithAnalyzer mutator visitor
+    """)

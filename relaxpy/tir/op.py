@@ -1,6 +1,8 @@
 """Functions of scalars, under TVM's module name: all names of `tir`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,10 +10,7 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.tir import *
 else:
-    _face(
-        globals(),
-        """
-        relaxpy.tir: *
+    _face(globals(), """
         relaxpy.script.language.hardware:INTRINSICS: *
-        """,
-    )
+        relaxpy.tir: *
+    """)

@@ -27,7 +27,7 @@ from relaxpy.exec.runtime.storage import (
 from relaxpy.exec.runtime.values import Array, Category, ShapeTuple, Value, category_of, describe
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import op
-from relaxpy.ir.relax.op import inspect
+from relaxpy.ir.relax.op import devices, inspect, misc, packed
 
 
 def _tensor(value: Value, operator: str, ndim: int | None = None) -> Array:
@@ -44,7 +44,7 @@ def shape_of(value: Value) -> ShapeTuple:
     return ShapeTuple(_tensor(value, "shape_of").shape)
 
 
-@op.tensor_to_shape.implement
+@misc.tensor_to_shape.implement
 def tensor_to_shape(value: Value) -> ShapeTuple:
     """The shape whose members are the elements of a tensor of rank 1."""
     array = _tensor(value, "tensor_to_shape", 1)
@@ -58,7 +58,7 @@ def tensor_to_shape(value: Value) -> ShapeTuple:
         ) from None
 
 
-@op.shape_to_tensor.implement
+@misc.shape_to_tensor.implement
 def shape_to_tensor(value: Value) -> Array:
     """The members of a shape, as a new int64 tensor."""
     if category_of(value) is not Category.SHAPE:
@@ -214,8 +214,8 @@ def truth(value: Value) -> bool:
     )
 
 
-@op.to_vdevice.implement
-@op.hint_on_device.implement
+@devices.to_vdevice.implement
+@devices.hint_on_device.implement
 @op.builtin.stop_lift_params.implement
 @op.memory.ensure_zero_offset.implement
 def same_value(value: Value, *, dst_vdevice: object = None, memory_scope: object = None) -> Value:
@@ -223,7 +223,7 @@ def same_value(value: Value, *, dst_vdevice: object = None, memory_scope: object
     return value
 
 
-op.make_closure.implement(make_closure)
+packed.make_closure.implement(make_closure)
 op.builtin.alloc_tensor.implement(new_tensor)
 op.memory.alloc_storage.implement(planned_storage)
 op.memory.alloc_tensor.implement(tensor_in)

@@ -249,6 +249,8 @@ class PassContext:
         check_type(self.config, Mapping | None, "config is a table")
         self.config = {_option(key): value for key, value in (self.config or {}).items()}
         for key, value in self.config.items():
+            if key not in _configs:
+                call("passes")  # which register their options when they are loaded
             kind = _configs.get(key)
             if kind is None:
                 raise UnknownOptionError(
@@ -310,6 +312,7 @@ class PassContext:
     @staticmethod
     def list_configs() -> dict[str, dict[str, str]]:
         """Every option that `config` may hold, with its type."""
+        call("passes")
         return {name: {"type": kind.__name__} for name, kind in sorted(_configs.items())}
 
     def __enter__(self) -> Self:
@@ -560,12 +563,16 @@ def _is_named(info: PassInfo, names: Sequence[str]) -> bool:
 def _hint_of_name(name: str) -> str | None:
     """The names close to one that no class of passes has."""
     plain = name.rpartition(".")[2]
+    if plain not in _known:
+        call("passes")
     return None if plain in _known else close_names(plain, _known)
 
 
 def _named_class(name: str) -> type[Pass]:
     """The class of a full name, or of a plain name: that of relaxpy, or the only one."""
     plain = name.rpartition(".")[2]
+    if plain not in _known:
+        call("passes")
     if plain not in _known:
         raise UnknownNameError(
             f"there is no pass named {name!r}", hint=close_names(plain, _known), about=name

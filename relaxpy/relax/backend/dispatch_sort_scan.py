@@ -1,6 +1,8 @@
 """The pass that chooses how sorts and scans are computed."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.relax.backend import DispatchSortScan as DispatchSortScan
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.relax.backend: DispatchSortScan
-        """,
-    )
+    """)

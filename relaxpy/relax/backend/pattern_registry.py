@@ -1,20 +1,21 @@
 """The registry of patterns by name."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
+from relaxpy.ir.relax.transform.fusion import (  # they register patterns
+    cublas as _cublas,
+    cudnn as _cudnn,
+    cutlass as _cutlass,
+    hipblas as _hipblas,
+)
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.dpl.fusion import (
-        get_pattern as get_pattern,
-        get_patterns_with_prefix as get_patterns_with_prefix,
-        register_patterns as register_patterns,
-    )
+    from relaxpy.ir.relax.dpl.fusion import get_pattern as get_pattern, get_patterns_with_prefix as get_patterns_with_prefix, register_patterns as register_patterns
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.dpl.fusion: get_pattern get_patterns_with_prefix register_patterns
-        """,
-    )
+    """)

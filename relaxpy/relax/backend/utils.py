@@ -1,18 +1,15 @@
 """Conditions that the patterns of backends have in common."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.transform.fusion.library_checks import (
-        has_leaking_intermediate_variables as has_leaking_intermediate_variables,
-    )
+    from relaxpy.ir.relax.transform.fusion.library_checks import has_leaking_intermediate_variables as has_leaking_intermediate_variables
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.transform.fusion.library_checks: has_leaking_intermediate_variables
-        """,
-    )
+    """)

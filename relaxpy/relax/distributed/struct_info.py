@@ -1,20 +1,15 @@
 """Struct info of distributed tensors."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.nodes.distributed import (
-        DTensorStructInfo as DTensorStructInfo,
-        Placement as Placement,
-        PlacementSpec as PlacementSpec,
-    )
+    from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as DTensorStructInfo, Placement as Placement, PlacementSpec as PlacementSpec
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.nodes.distributed: DTensorStructInfo Placement PlacementSpec
-        """,
-    )
+    """)

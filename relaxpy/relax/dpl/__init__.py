@@ -1,6 +1,8 @@
 """The dataflow pattern language: patterns, contexts, rewriting."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -11,12 +13,9 @@ if TYPE_CHECKING:
     from relaxpy.relax.dpl.pattern import *
     from relaxpy.relax.dpl.rewrite import *
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.relax.dpl.: context pattern rewrite
         relaxpy.relax.dpl.context: *
         relaxpy.relax.dpl.pattern: *
         relaxpy.relax.dpl.rewrite: *
-        """,
-    )
+    """)

@@ -1,6 +1,8 @@
 """The context in which patterns are matched against a block as a whole."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.ir.relax.dpl.context import PatternContext as PatternContext
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.dpl.context: PatternContext
-        """,
-    )
+    """)

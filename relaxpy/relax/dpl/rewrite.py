@@ -1,24 +1,15 @@
 """Rewriting of the expressions that patterns match."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.dpl.rewriter import (
-        ExprPatternRewriter as ExprPatternRewriter,
-        OrRewriter as OrRewriter,
-        PatternMatchingRewriter as PatternMatchingRewriter,
-        TupleRewriter as TupleRewriter,
-        rewrite_bindings as rewrite_bindings,
-        rewrite_call as rewrite_call,
-    )
+    from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter as ExprPatternRewriter, OrRewriter as OrRewriter, PatternMatchingRewriter as PatternMatchingRewriter, TupleRewriter as TupleRewriter, rewrite_bindings as rewrite_bindings, rewrite_call as rewrite_call
 else:
-    _face(
-        globals(),
-        """
-        relaxpy.ir.relax.dpl.rewriter: ExprPatternRewriter OrRewriter PatternMatchingRewriter
-            TupleRewriter rewrite_bindings rewrite_call
-        """,
-    )
+    _face(globals(), """
+        relaxpy.ir.relax.dpl.rewriter: ExprPatternRewriter OrRewriter PatternMatchingRewriter TupleRewriter rewrite_bindings rewrite_call
+    """)

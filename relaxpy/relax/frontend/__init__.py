@@ -1,24 +1,17 @@
 """Front ends: other ways to describe models."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.frontend.params import detach_params as detach_params
-    from relaxpy.relax.frontend import (
-        common as common,
-        nn as nn,
-        onnx as onnx,
-        torch as torch,
-        weights as weights,
-    )
+    from relaxpy.relax.frontend import common as common, nn as nn, onnx as onnx, torch as torch, weights as weights
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.frontend.params: detach_params
         relaxpy.relax.frontend.: common nn onnx torch weights
-        """,
-    )
+    """)

@@ -1,6 +1,8 @@
 """Weights of models in files of safetensors, GGUF and NumPy."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -11,12 +13,9 @@ if TYPE_CHECKING:
     from relaxpy.frontend.weights.safetensors_file import save_weights as save_weights
     from relaxpy.frontend.weights.tensors import Weights as Weights
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.frontend.weights.files: open_weights
         relaxpy.frontend.weights.load: load_weights
         relaxpy.frontend.weights.safetensors_file: save_weights
         relaxpy.frontend.weights.tensors: Weights
-        """,
-    )
+    """)

@@ -1,6 +1,8 @@
 """Instruments that look at a program before or after each pass."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.ir.instrument import WellFormedInstrument as WellFormedInstrument
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.instrument: WellFormedInstrument
-        """,
-    )
+    """)

@@ -1,16 +1,17 @@
 """The operators of Relax as functions that build calls."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.op import *
+    from relaxpy.relax.op import op_attrs as op_attrs
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.op: *
-        """,
-    )
+        relaxpy.relax.op.: op_attrs
+    """)

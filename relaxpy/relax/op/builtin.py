@@ -1,19 +1,15 @@
 """Builtins."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op.builtin import (
-        alloc_tensor as alloc_tensor,
-        stop_lift_params as stop_lift_params,
-    )
+    from relaxpy.ir.relax.op.builtin import alloc_tensor as alloc_tensor, stop_lift_params as stop_lift_params
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.op.builtin: alloc_tensor stop_lift_params
-        """,
-    )
+    """)

@@ -1,21 +1,15 @@
 """Operators on images."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op.image import (
-        affine_grid as affine_grid,
-        grid_sample as grid_sample,
-        resize2d as resize2d,
-        resize3d as resize3d,
-    )
+    from relaxpy.ir.relax.op.image import affine_grid as affine_grid, grid_sample as grid_sample, resize2d as resize2d, resize3d as resize3d
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.op.image: affine_grid grid_sample resize2d resize3d
-        """,
-    )
+    """)

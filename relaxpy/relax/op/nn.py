@@ -1,6 +1,8 @@
 """Operators of neural networks."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -9,9 +11,6 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.op.nn import *
     from relaxpy.ir.relax.op.nn import relu6 as relu6
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.op.nn: * relu6
-        """,
-    )
+    """)

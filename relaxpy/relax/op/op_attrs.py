@@ -1,6 +1,8 @@
 """The classes of attributes of calls."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,5 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     pass
 else:
-    _face(
-        globals(),
-        """
-
-        """,
-    )
+    _face(globals(), """
+    """, "relaxpy.ir.relax.op.op_attrs:attributes")

@@ -1,21 +1,15 @@
 """Instructions of the virtual machine."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op.vm import (
-        alloc_storage as alloc_storage,
-        alloc_tensor as alloc_tensor,
-        call_tir_dyn as call_tir_dyn,
-        kill_object as kill_object,
-    )
+    from relaxpy.ir.relax.op.vm import alloc_storage as alloc_storage, alloc_tensor as alloc_tensor, call_tir_dyn as call_tir_dyn, kill_object as kill_object
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.op.vm: alloc_storage alloc_tensor call_tir_dyn kill_object
-        """,
-    )
+    """)

@@ -1,19 +1,15 @@
 """Modules with one attention."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.testing import (
-        get_relax_attention_module as get_relax_attention_module,
-        get_relax_stacked_attention_module as get_relax_stacked_attention_module,
-    )
+    from relaxpy.ir.relax.frontend.testing import get_relax_attention_module as get_relax_attention_module, get_relax_stacked_attention_module as get_relax_stacked_attention_module
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.frontend.testing: get_relax_attention_module get_relax_stacked_attention_module
-        """,
-    )
+    """)

@@ -1,6 +1,8 @@
 """Comparison of the calls of a machine with those of other functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.exec.compare_calls import LibCompareVMInstrument as LibCompareVMInstrument
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.exec.compare_calls: LibCompareVMInstrument
-        """,
-    )
+    """)

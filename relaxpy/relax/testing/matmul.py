@@ -1,6 +1,8 @@
 """Modules with one product of matrices."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.ir.relax.frontend.testing import get_relax_matmul_module as get_relax_matmul_module
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.frontend.testing: get_relax_matmul_module
-        """,
-    )
+    """)

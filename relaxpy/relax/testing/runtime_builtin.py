@@ -1,19 +1,15 @@
 """The codes that calls of `vm.builtin.match_shape` and `vm.builtin.make_shape` contain."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.op.vm import (
-        MakeShapeCode as MakeShapeCode,
-        MatchShapeCode as MatchShapeCode,
-    )
+    from relaxpy.ir.relax.op.vm import MakeShapeCode as MakeShapeCode, MatchShapeCode as MatchShapeCode
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.op.vm: MakeShapeCode MatchShapeCode
-        """,
-    )
+    """)

@@ -1,30 +1,24 @@
 """Analyses and passes that tests of passes use."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.analysis.aliases import dataflow_alias_analysis as dataflow_alias_analysis
-    from relaxpy.ir.relax.analysis.inplace import (
-        dataflow_inplace_analysis as dataflow_inplace_analysis,
-    )
-    from relaxpy.ir.relax.analysis.variables import (
-        dataflow_liveness_analysis as dataflow_liveness_analysis,
-    )
-    from relaxpy.ir.relax.transform.lowering.dataflow_use_inplace_calls import (
-        dataflow_single_inplace_call as dataflow_single_inplace_call,
-    )
+    from relaxpy.ir.relax.analysis.inplace import dataflow_inplace_analysis as dataflow_inplace_analysis
+    from relaxpy.ir.relax.analysis.variables import dataflow_liveness_analysis as dataflow_liveness_analysis
+    from relaxpy.ir.relax.transform.lowering.dataflow_use_inplace_calls import dataflow_single_inplace_call as dataflow_single_inplace_call
     from relaxpy.ir.relax.transform.normalize import Normalize as ApplyEmptyCppMutator
+    __all__ = ['ApplyEmptyCppMutator', 'dataflow_alias_analysis', 'dataflow_inplace_analysis', 'dataflow_liveness_analysis', 'dataflow_single_inplace_call']
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.analysis.aliases: dataflow_alias_analysis
         relaxpy.ir.relax.analysis.inplace: dataflow_inplace_analysis
         relaxpy.ir.relax.analysis.variables: dataflow_liveness_analysis
         relaxpy.ir.relax.transform.lowering.dataflow_use_inplace_calls: dataflow_single_inplace_call
         relaxpy.ir.relax.transform.normalize: ApplyEmptyCppMutator=Normalize
-        """,
-    )
+    """)

@@ -1,6 +1,8 @@
 """Packed functions that tests of programs call, `test.vm.add` and others, and a check."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.exec.runtime.packed_for_tests import check_saved_func as check_saved_func
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.exec.runtime.packed_for_tests: check_saved_func
-        """,
-    )
+    """)

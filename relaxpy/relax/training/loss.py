@@ -1,22 +1,15 @@
 """Losses as Relax functions."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.training.loss import (
-        CategoricalCrossEntropyLoss as CategoricalCrossEntropyLoss,
-        CrossEntropyLoss as CrossEntropyLoss,
-        L1Loss as L1Loss,
-        Loss as Loss,
-        MSELoss as MSELoss,
-    )
+    from relaxpy.ir.relax.training.loss import CategoricalCrossEntropyLoss as CategoricalCrossEntropyLoss, CrossEntropyLoss as CrossEntropyLoss, L1Loss as L1Loss, Loss as Loss, MSELoss as MSELoss
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.training.loss: CategoricalCrossEntropyLoss CrossEntropyLoss L1Loss Loss MSELoss
-        """,
-    )
+    """)

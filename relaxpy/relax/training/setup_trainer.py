@@ -1,6 +1,8 @@
 """The pass that prepares a program for the trainer."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.ir.relax.training.setup_trainer import SetupTrainer as SetupTrainer
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.training.setup_trainer: SetupTrainer
-        """,
-    )
+    """)

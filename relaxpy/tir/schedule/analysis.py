@@ -1,20 +1,15 @@
 """What a program asks before it schedules: `tvm.tir.schedule.analysis`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.schedule.analysis import (
-        has_block as has_block,
-        is_output_block as is_output_block,
-        suggest_index_map as suggest_index_map,
-    )
+    from relaxpy.ir.tir.schedule.analysis import has_block as has_block, is_output_block as is_output_block, suggest_index_map as suggest_index_map
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.tir.schedule.analysis: has_block is_output_block suggest_index_map
-        """,
-    )
+    """)

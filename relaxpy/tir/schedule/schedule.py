@@ -1,6 +1,8 @@
 """Schedules and their errors: `tvm.tir.schedule.schedule`."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -9,10 +11,7 @@ if TYPE_CHECKING:
     from relaxpy.errors import ScheduleError as ScheduleError
     from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.errors: ScheduleError
         relaxpy.ir.tir.schedule.schedule: Schedule
-        """,
-    )
+    """)

@@ -1,20 +1,17 @@
 """Checks of schedules: comparison of kernels whatever their names are, and replay of traces."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.verify import (
-        assert_structural_equal_ignore_global_symbol as assert_structural_equal_ignore_global_symbol,
-    )
+    from relaxpy.exec.runtime.verify import assert_structural_equal_ignore_global_symbol as assert_structural_equal_ignore_global_symbol
     from relaxpy.ir.tir.schedule.verify import verify_trace_roundtrip as verify_trace_roundtrip
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.exec.runtime.verify: assert_structural_equal_ignore_global_symbol
         relaxpy.ir.tir.schedule.verify: verify_trace_roundtrip
-        """,
-    )
+    """)

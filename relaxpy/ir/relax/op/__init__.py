@@ -50,7 +50,6 @@ __all__ = [
     "memory",
     "nn",
     "null_value",
-    "op_attrs",
     "print",
     "register",
     "register_gradient",

@@ -82,15 +82,15 @@ def _operator(name: str) -> OpDef | None:
     return by_name.get(wanted)
 
 
-def __getattr__(name: str) -> type:
-    """The class of this name.
+def attributes(module: str, name: str) -> type:
+    """The class of attributes that a module has under this name.
 
     Errors:
         AttributeError: no operator has attributes of this name.
     """
     operator = _operator(name)
     if operator is None or not operator.signature.attributes:
-        raise AttributeError(f"no operator has attributes of the name {name}")
+        raise AttributeError(f"{module}: no operator has attributes of the name {name}")
     made = re.search("([123])D", name)
     members = {
         "operator": operator,

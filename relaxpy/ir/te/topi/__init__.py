@@ -33,4 +33,5 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_import_module(f"{__name__}.functions").__all__})
+    names = {*globals(), *_import_module(f"{__name__}.functions").__all__}
+    return sorted(names - {"TYPE_CHECKING"})

@@ -1,6 +1,8 @@
 """What NVIDIA's libraries compute: patterns, and functions that partition modules by them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.relax.backend.cuda import cublas as cublas, cudnn as cudnn, cutlass as cutlass
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.relax.backend.cuda.: cublas cudnn cutlass
-        """,
-    )
+    """)

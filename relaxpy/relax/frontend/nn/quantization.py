@@ -1,27 +1,17 @@
 """Models with quantised weights."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.quantization import (
-        QuantizedEmbedding as QuantizedEmbedding,
-        QuantizedLinear as QuantizedLinear,
-        quantize_model as quantize_model,
-        quantize_state_dict as quantize_state_dict,
-    )
-    from relaxpy.ir.relax.quantization import (
-        QUANTIZATIONS as QUANTIZATIONS,
-        Quantization as Quantization,
-    )
+    from relaxpy.ir.relax.frontend.nn.quantization import QuantizedEmbedding as QuantizedEmbedding, QuantizedLinear as QuantizedLinear, quantize_model as quantize_model, quantize_state_dict as quantize_state_dict
+    from relaxpy.ir.relax.quantization import QUANTIZATIONS as QUANTIZATIONS, Quantization as Quantization
 else:
-    _face(
-        globals(),
-        """
-        relaxpy.ir.relax.frontend.nn.quantization: QuantizedEmbedding QuantizedLinear quantize_model
-            quantize_state_dict
+    _face(globals(), """
+        relaxpy.ir.relax.frontend.nn.quantization: QuantizedEmbedding QuantizedLinear quantize_model quantize_state_dict
         relaxpy.ir.relax.quantization: QUANTIZATIONS Quantization
-        """,
-    )
+    """)

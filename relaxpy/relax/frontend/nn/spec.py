@@ -1,23 +1,15 @@
 """Which methods of a model are exported, and what their parameters are."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.spec import (
-        Int as Int,
-        MethodSpec as MethodSpec,
-        ModuleSpec as ModuleSpec,
-        Object as Object,
-        Tensor as Tensor,
-        Tuple as Tuple,
-    )
+    from relaxpy.ir.relax.frontend.nn.spec import Int as Int, MethodSpec as MethodSpec, ModuleSpec as ModuleSpec, Object as Object, Tensor as Tensor, Tuple as Tuple
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.ir.relax.frontend.nn.spec: Int MethodSpec ModuleSpec Object Tensor Tuple
-        """,
-    )
+    """)

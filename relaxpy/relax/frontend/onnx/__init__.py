@@ -1,6 +1,8 @@
 """The importer of ONNX models."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -9,10 +11,7 @@ if TYPE_CHECKING:
     from relaxpy.frontend.onnx.api import from_onnx as from_onnx
     from relaxpy.relax.frontend.onnx import backend as backend
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.frontend.onnx.api: from_onnx
         relaxpy.relax.frontend.onnx.: backend
-        """,
-    )
+    """)

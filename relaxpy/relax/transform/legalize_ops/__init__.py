@@ -1,6 +1,8 @@
 """The legalisations of operators, where users of TVM look for them."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
@@ -8,9 +10,6 @@ from relaxpy.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.relax.transform.legalize_ops import common as common
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.relax.transform.legalize_ops.: common
-        """,
-    )
+    """)

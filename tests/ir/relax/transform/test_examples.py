@@ -24,13 +24,11 @@ from relaxpy.transform import bisect
 
 PASSES = {
     name: cls
-    for name, cls in {
-        **vars(transform),
-        **vars(training),
-        **vars(backend),
-        **vars(distributed),
-    }.items()
-    if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
+    for module in (transform, training, backend, distributed)
+    for name in dir(module)
+    if isinstance(cls := getattr(module, name), type)
+    and issubclass(cls, Pass)
+    and not issubclass(cls, FunctionalPass)
     if cls.__module__ != unaffected.__name__
 } | {"UseAssumeToReduceBranches": UseAssumeToReduceBranches}
 EXAMPLES = Path(__file__).parents[4] / "examples" / "passes"

@@ -1,22 +1,17 @@
 """What models of language need: rotary position embeddings, paged caches, trees of tokens."""
 
 # Written by tools/faces.py from relaxpy/names.toml.
+# fmt: off
+# ruff: noqa
 from typing import TYPE_CHECKING
 
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.relax.frontend.nn.llm import (
-        kv_cache as kv_cache,
-        position_embedding as position_embedding,
-        tree_attn as tree_attn,
-    )
+    from relaxpy.relax.frontend.nn.llm import kv_cache as kv_cache, position_embedding as position_embedding, tree_attn as tree_attn
     from relaxpy.relax.frontend.nn.llm.position_embedding import llama_rope as llama_rope
 else:
-    _face(
-        globals(),
-        """
+    _face(globals(), """
         relaxpy.relax.frontend.nn.llm.: kv_cache position_embedding tree_attn
         relaxpy.relax.frontend.nn.llm.position_embedding: llama_rope
-        """,
-    )
+    """)
