@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -81,11 +82,14 @@ def finder(
 def _found_elsewhere(
     module: str, name: str, locations: Mapping[str, str], others: Sequence[str], lookup: str
 ) -> Any:
-    for other in others:
-        if not name.startswith("_") and name in (names := public_names(other)):
-            return (
-                names[name] if isinstance(names, Mapping) else getattr(import_module(other), name)
-            )
+    for other in others if not name.startswith("_") else ():
+        names = public_names(other)
+        if isinstance(names, Mapping):
+            if name in names:
+                return names[name]
+        elif name in names or hasattr(import_module(other), "__getattr__"):
+            with suppress(AttributeError, ImportError):
+                return getattr(import_module(other), name)
     if lookup and not name.startswith("__"):
         place, _, function = lookup.partition(":")
         return getattr(import_module(place), function)(module, name)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FunctionType
 
+from relaxpy import plugin
 from relaxpy.cli.usage import UsageError
 from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir.pass_infra.functional import FunctionalPass
@@ -20,7 +21,7 @@ def public_passes() -> dict[str, type[Pass]]:
     from relaxpy.relax.distributed import transform as distributed
     from relaxpy.tir import transform as kernels
 
-    modules = (transform, training, distributed, kernels)
+    modules = (transform, training, distributed, kernels, *plugin.load("passes"))
     return {
         name: value
         for module in modules

@@ -8,6 +8,7 @@ from itertools import chain
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
+from relaxpy import plugin
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
@@ -50,7 +51,7 @@ from relaxpy.exec.stored import (
 )
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.fork_lock import ForkLock, Late
-from relaxpy.ir.core.target import DEFAULT, TARGETS, Target, default_target, target_kind
+from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -114,7 +115,7 @@ def compile(
     with long_work("compiling"):
         if relax_pipeline == "default":
             relax_pipeline = get_pipeline("default", target=name)
-            if TARGETS[name].is_native and schedules is None:
+            if target_facts(name).is_native and schedules is None:
                 return _stored_or_compiled(module.clone(), relax_pipeline, requested)
         elif isinstance(relax_pipeline, str):
             relax_pipeline = get_pipeline(relax_pipeline)
@@ -129,7 +130,7 @@ def _check_as_written(target: str, reason: str) -> None:
     Errors:
         MisuseError: it cannot.
     """
-    if not (TARGETS[target].is_native or TARGETS[target].runs_as_written):
+    if not (target_facts(target).is_native or target_facts(target).runs_as_written):
         raise MisuseError(
             f'schedules="{AS_WRITTEN}" needs the target "native", found "{target}"'
             + (f": {reason}" if reason else ""),
@@ -397,7 +398,7 @@ def _texts(public: PublicFunctions) -> list[tuple[str, str, str]]:
 
 def _compiled(program: Program, not_native: str = "", remark: str = "") -> Executable:
     """The executable of a program, whose target has been decided."""
-    as_written = TARGETS[program.target].runs_as_written
+    as_written = target_facts(program.target).runs_as_written
     check_runnable(program.module, kernels=as_written)
     if as_written:
         return _for_reference(program)
@@ -434,7 +435,7 @@ def _new_backend(target: str, schedules: str | None) -> Callable[[], Backend]:
     """What creates the back end of a target, whose kernels may run as they are written."""
     if target == "native" and schedules is not None:
         return partial(GraphBackend, as_written=True)
-    return _BACKENDS[target]
+    return _BACKENDS.get(target) or plugin.backend(target)
 
 
 class _Lowered:

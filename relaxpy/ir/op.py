@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self, Unpack, final
 
 from typing_extensions import override
 
+from relaxpy import plugin
 from relaxpy.dataclass import replace
 from relaxpy.errors import UnknownNameError, check_type, close_names
 from relaxpy.ir.core.node import Node
@@ -67,6 +68,8 @@ class Op(Node):
         if isinstance(name, str) and name.startswith("tirx."):
             name = f"tir.{name.removeprefix('tirx.')}"
         op = cls._table.get(name) if isinstance(name, str) else None
+        if (op is None or not op._is_registered) and plugin.load("operators"):
+            op = cls._table.get(name)
         if op is None or not op._is_registered:
             known = cls.list_op_names()
             raise UnknownNameError(

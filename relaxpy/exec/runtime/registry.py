@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, overload
 
+from relaxpy import plugin
 from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
@@ -121,6 +122,8 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     if func is None:
         _import_providers()
         func = _found(name)
+    if func is None and plugin.load("functions"):
+        func = _found(name)
     if func is None and not allow_missing:
         raise UnknownPackedFuncError(
             f"no packed function is registered as {name!r}",
@@ -145,7 +148,7 @@ def _found(name: object) -> Callable[..., Any] | None:
 def is_registered_pure(name: str) -> bool:
     """Whether the function under `name` was registered as pure."""
     if name not in _functions:
-        _import_providers()
+        get_global_func(name, allow_missing=True)  # which may register it
     return name in _pure_names
 
 

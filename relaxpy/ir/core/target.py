@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from typing_extensions import override
 
+from relaxpy import plugin
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError, close_names
@@ -38,6 +39,7 @@ TARGETS: Final[Mapping[str, TargetFacts]] = {
     "reference": TargetFacts(can_be_default=False, runs_as_written=True),
 }
 NAMES = tuple(TARGETS)
+_OF_PLUGIN: Final = TargetFacts(can_be_default=False)
 DEFAULTS = tuple(name for name, facts in TARGETS.items() if facts.can_be_default)
 PROCESSORS = ("llvm", DEFAULT)
 """TVM's names of processors, all of which mean the default target."""
@@ -96,16 +98,27 @@ def target_kind(target: object) -> str:
         return DEFAULT
     if isinstance(kind, str) and kind in PROCESSORS:
         return DEFAULT
-    if not isinstance(kind, str) or kind not in NAMES:
+    names = _names(kind)
+    if not isinstance(kind, str) or kind not in names:
         is_c = isinstance(kind, str) and kind == "c"
         other = "no source text of C is written" if is_c else "programs run on the processor"
         raise MisuseError(
-            f"there is no target {kind!r:.60}; targets are {', '.join(NAMES)}",
-            hint=(None if str(kind) == "gpu" else close_names(str(kind), (*NAMES, *PROCESSORS)))
+            f"there is no target {kind!r:.60}; targets are {', '.join(names)}",
+            hint=(None if str(kind) == "gpu" else close_names(str(kind), (*names, *PROCESSORS)))
             or f'{other}: omit the target, or write "native"',
             about=target,
         )
     return str(kind)
+
+
+def target_facts(name: str) -> TargetFacts:
+    """The facts of a target, which may be that of a plug-in."""
+    return TARGETS.get(name, _OF_PLUGIN)
+
+
+def _names(kind: object) -> tuple[str, ...]:
+    """The names of targets; those of plug-ins are among them where `kind` is no other name."""
+    return NAMES if kind in NAMES else (*NAMES, *plugin.targets())
 
 
 def _kind_of(target: object) -> object:

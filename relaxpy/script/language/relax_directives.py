@@ -8,6 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from relaxpy import plugin
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
@@ -212,6 +213,11 @@ _COMPOSED: Mapping[str, Callable[..., rx.Expr]] = {"relax.nn.relu6": relu6}
 
 def find(name: str) -> OpDef | OpSpace | Callable[..., rx.Expr] | None:
     """Return the operator called `name`, or the namespace of operators with that prefix."""
+    found = _find_registered(name)
+    return _find_registered(name) if found is None and plugin.load("operators") else found
+
+
+def _find_registered(name: str) -> OpDef | OpSpace | Callable[..., rx.Expr] | None:
     table = registered_ops()
     record = table.get(name) or _COMPOSED.get(name)
     if record is not None:

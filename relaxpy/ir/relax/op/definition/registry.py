@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
 from typing_extensions import override
 
+from relaxpy import plugin
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import (
@@ -499,10 +500,11 @@ class Namespace:
             AttributeError: there is none.
         """
         full = f"{self._prefix}.{name}"
-        if full in _table:
-            return _table[full]
-        if any(key.startswith(f"{full}.") for key in _table):
-            return Namespace(full)
+        found = _member(full)
+        if found is None and not name.startswith("_") and plugin.load("operators"):
+            found = _member(full)
+        if found is not None:
+            return found
         message = f"there is no operator {full}"
         if name.startswith("_"):
             raise AttributeError(message)
@@ -516,6 +518,12 @@ class Namespace:
 
     def _owns(self, key: str) -> bool:
         return key.startswith(f"{self._prefix}.")
+
+
+def _member(full: str) -> OpDef | Namespace | None:
+    if full in _table:
+        return _table[full]
+    return Namespace(full) if any(key.startswith(f"{full}.") for key in _table) else None
 
 
 R = Namespace("relax")

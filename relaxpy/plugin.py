@@ -1,0 +1,101 @@
+"""Plug-ins: what other packages add to relaxpy.
+
+A package has a `Plugin`, and names it as an entry point:
+
+    [project.entry-points."relaxpy.plugins"]
+    mine = "my_package:PLUGIN"
+
+Where relaxpy meets an operator, pass, function or target that it does not know, it loads what the
+plug-ins of installed packages add of that kind, and looks again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, Literal, TypeAlias
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError, RelaxpyWarning
+
+GROUP: Final = "relaxpy.plugins"
+"""The group of the entry points."""
+Kind: TypeAlias = Literal["operators", "passes", "functions"]
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What a package adds. Nothing of it is imported before it is needed.
+
+    `operators` are modules that register operators when they are imported, `passes` those that
+    define classes of passes, and `functions` those that register packed functions. `targets` has
+    for each name "module:class": without arguments, the class creates the back end of a module, as
+    `relaxpy.exec.lower.module.NumpyBackend` is one.
+    """
+
+    operators: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    targets: Mapping[str, str] = field(default_factory=dict)
+
+
+@cache
+def installed() -> Mapping[str, Plugin]:
+    """The plug-ins of the packages that are installed, by the names of their entry points."""
+    from importlib.metadata import entry_points  # slow, and rarely needed
+
+    found = {}
+    for entry in sorted(entry_points(group=GROUP)):
+        with _reported(entry.name):
+            plugin = entry.load()
+            if not isinstance(plugin, Plugin):
+                raise MisuseError(f"{entry.value} is a {type(plugin).__name__}, not a Plugin")
+            found[entry.name] = plugin
+    return found
+
+
+@contextmanager
+def _reported(name: str) -> Iterator[None]:
+    """Warn of whatever is raised: a package that is broken leaves all others as they are."""
+    try:
+        yield
+    except Exception as error:
+        message = f"the plug-in {name!r} cannot be loaded: {type(error).__name__}: {error}"
+        warnings.warn(message, RelaxpyWarning, stacklevel=2)
+
+
+_modules: Final[dict[Kind, list[ModuleType]]] = {}
+
+
+def load(kind: Kind) -> list[ModuleType]:
+    """The modules by which all plug-ins add something of this kind, imported once."""
+    if kind not in _modules:
+        found = _modules[kind] = []  # now, so that a module may look up what nobody has
+        for name, plugin in installed().items():
+            for module in getattr(plugin, kind):
+                with _reported(name):
+                    found.append(import_module(module))
+    return _modules[kind]
+
+
+def targets() -> list[str]:
+    """The names of the targets that plug-ins add."""
+    return [name for plugin in installed().values() for name in plugin.targets]
+
+
+def backend(target: str) -> Callable[[], Any]:
+    """What creates the back end of a target that a plug-in adds.
+
+    Errors:
+        KeyError: there is no such target.
+        ImportError, AttributeError: the plug-in names a class that it does not have.
+    """
+    places = {name: place for p in installed().values() for name, place in p.targets.items()}
+    module, _, name = places[target].partition(":")
+    found: Callable[[], Any] = getattr(import_module(module), name)
+    return found
