@@ -28,6 +28,7 @@ ROOMS = {
     "errors": {"absent", "dataclass", "description", "diagnostics", "frames", "nearest", "screen"},
     "progress": {"screen"},
     "entry": {"errors", "frames"},
+    "plugin": {"dataclass", "errors"},
     "rules": {"dataclass", "entry", "errors", "screen"},
     "pysource": {"errors", "folding"},
     "folding": set(),
@@ -36,15 +37,15 @@ ROOMS = {
     "pytest_compare": {"errors", "ir", "script"},
     "ir": {
         *("dataclass", "errors", "entry", "frames", "gc_pause", "launched", "lazy", "progress"),
-        *("absent", "description", "ir", "missing"),
+        *("absent", "description", "ir", "missing", "plugin"),
     },
     "script": {
         *("dataclass", "errors", "entry", "screen", "gc_pause", "lazy", "ir"),
-        *("description", "missing", "nearest", "script"),
+        *("description", "missing", "nearest", "plugin", "script"),
     },
     "exec": {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
-        *("description", "exec", "progress"),
+        *("description", "exec", "plugin", "progress"),
     },
     "distributed": {"dataclass", "distributed", "entry", "errors", "ir", "launched", "screen"},
     "assertions": {"assertions", "entry", "errors", "exec", "ir"},
@@ -52,7 +53,7 @@ ROOMS = {
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "progress"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
-        *("cli", "frontend", "nearest", "pictures", "relax", "tir"),
+        *("cli", "frontend", "nearest", "pictures", "plugin", "relax", "tir"),
     },
 }
 #: The rooms of a package whose files import each other in one direction only.
