@@ -62,7 +62,7 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
     if create is None:
         raise UnknownNameError(
             f"there is no pipeline {name!r}; pipelines are {', '.join(sorted(_pipelines))}",
-            hint=close_names(name, _pipelines),
+            hint=close_names(name, _pipelines, "get_pipeline"),
             about=name,
         )
     return create(**options)

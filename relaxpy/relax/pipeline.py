@@ -7,10 +7,12 @@ from relaxpy.ir.relax.pipelines import (
     get_default_pipeline as get_default_pipeline,
     legalize_passes as legalize_passes,
     library_dispatch_passes as library_dispatch_passes,
-    static_shape_tuning_pipeline as static_shape_tuning_pipeline,
     zero_pipeline as zero_pipeline,
 )
 from relaxpy.ir.transform import (
     get_pipeline as get_pipeline,
     register_pipeline as register_pipeline,
 )
+from relaxpy.missing import hint_at_absent as _hint_at_absent
+
+_hint_at_absent(globals())

@@ -147,33 +147,6 @@ def default_build_pipeline() -> Pass:
     return Sequential(steps, name="default_build")
 
 
-def static_shape_tuning_pipeline(
-    total_trials: int = 0,
-    target: object = None,
-    work_dir: str = "tuning_logs",
-    cpu_weight_prepack: bool = False,
-    max_trials_per_task: int | None = None,
-) -> Pass:
-    """Fusion as TVM prepares it for tuning; kernels of NumPy have nothing to tune.
-
-    With `cpu_weight_prepack`, layouts of weights are rewritten in a function of its own. The other
-    options have no effect.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
-    """
-    target_kind(target)
-    steps: list[Pass] = [transform.CanonicalizeBindings(), zero_pipeline()]
-    if cpu_weight_prepack:
-        steps += [
-            transform.AttachAttrLayoutFreeBuffers(),
-            transform.SplitLayoutRewritePreproc(),
-            transform.LiftTransformParams(),
-            transform.FoldConstant(),
-        ]
-    return Sequential(tuple(steps), name="static_shape_tuning")
-
-
 def distributed_pipeline(own_params: bool = False) -> Pass:
     """The program of each worker, from a program with annotations of how tensors are split.
 
@@ -202,6 +175,5 @@ PIPELINES: dict[str, Callable[..., Pass]] = {
     "default_build": default_build_pipeline,
     "distributed": distributed_pipeline,
     "legalize": legalize_pipeline,
-    "static_shape_tuning": static_shape_tuning_pipeline,
     "zero": zero_pipeline,
 }

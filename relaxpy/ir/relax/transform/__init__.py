@@ -19,9 +19,6 @@ from relaxpy.ir.relax.transform.algebra.decompose_ops import (
 from relaxpy.ir.relax.transform.algebra.expand_matmul_of_sum import (
     ExpandMatmulOfSum as ExpandMatmulOfSum,
 )
-from relaxpy.ir.relax.transform.algebra.fast_math_transform import (
-    FastMathTransform as FastMathTransform,
-)
 from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import (
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
 )
@@ -174,12 +171,8 @@ from relaxpy.ir.relax.transform.params.lift_transform_params import (
 )
 from relaxpy.ir.relax.transform.params.quantize_weights import QuantizeWeights as QuantizeWeights
 from relaxpy.ir.relax.transform.unaffected import (
-    FewShotTuning as FewShotTuning,
     IPCAllReduceRewrite as IPCAllReduceRewrite,
     LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage,
-    MetaScheduleApplyDatabase as MetaScheduleApplyDatabase,
-    MetaScheduleTuneIRMod as MetaScheduleTuneIRMod,
-    MetaScheduleTuneTIR as MetaScheduleTuneTIR,
 )
 
 __all__ = [name for name, value in globals().items() if not ismodule(value) and name[0] != "_"]

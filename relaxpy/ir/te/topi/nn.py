@@ -47,7 +47,6 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.673263242354377284
 __all__ = [
     "batch_matmul",
     "dense",
-    "fast_softmax",
     "flatten",
     "gelu",
     "gelu_tanh",
@@ -357,11 +356,6 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
         attrs={"axis": axis},
     )
     return elementwise.as_dtype(result, x.dtype)
-
-
-def fast_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """As `softmax`: NumPy's exp is faster than a polynomial in its place."""
-    return softmax(x, axis)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
