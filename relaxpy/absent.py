@@ -13,9 +13,7 @@ _NO_SCHEDULE = "tir.Schedule transforms a kernel, which te.create_prim_func make
 _NO_STATE = "a tir.Schedule looks up blocks and loops by the names that it returned"
 _NOT_TUNED = "nothing is tuned: kernels become vectors and threads without schedules"
 _EXACT = "the exact operators and functions, such as topi.exp and topi.nn.softmax, are as fast"
-_PROOFS = (
-    "arith.Analyzer proves and simplifies, and arith.detect_iter_map inverts what indices compute"
-)
+_PROOFS = "arith.Analyzer bounds, simplifies and proves expressions; nothing solves them"
 _NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor() says what is there"
 _DEVICE = "relaxpy.device('metal') describes a device; programs run on the processor"
 _ONE_PROCESS = "collective operators run among processes that MPI starts (relaxpy.distributed)"
@@ -63,6 +61,13 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         _NOT_TUNED,
     ),
     ("relax.transform", "FastMathTransform", _EXACT),
+    (
+        "arith",
+        "IntConstraints IntConstraintsTransform IntGroupBounds deduce_bound "
+        "estimate_region_lower_bound estimate_region_strict_bound estimate_region_upper_bound "
+        "narrow_predicate_expression solve_linear_equations solve_linear_inequalities",
+        _PROOFS,
+    ),
     ("topi", "fast_exp fast_tanh fast_erf", _EXACT),
     ("topi.nn", "fast_softmax", _EXACT),
     ("", "lower driver", "relaxpy.compile(func) compiles a kernel, too"),

@@ -10,14 +10,6 @@ from relaxpy.ir.arith.tvm.analyzer import (
     ModularSet as ModularSet,
     ProofStrength as ProofStrength,
 )
-from relaxpy.ir.arith.tvm.constraints import (
-    IntConstraints as IntConstraints,
-    IntConstraintsTransform as IntConstraintsTransform,
-    IntGroupBounds as IntGroupBounds,
-)
-from relaxpy.ir.arith.tvm.deduce import deduce_bound as deduce_bound
-from relaxpy.ir.arith.tvm.equations import solve_linear_equations as solve_linear_equations
-from relaxpy.ir.arith.tvm.inequalities import solve_linear_inequalities as solve_linear_inequalities
 from relaxpy.ir.arith.tvm.intset import (
     IntervalSet as IntervalSet,
     IntSet as IntSet,
@@ -42,16 +34,10 @@ from relaxpy.ir.arith.tvm.iter_map import (
     normalize_to_iter_sum as normalize_to_iter_sum,
 )
 from relaxpy.ir.arith.tvm.iter_subspace import subspace_divide as subspace_divide
-from relaxpy.ir.arith.tvm.narrow import narrow_predicate_expression as narrow_predicate_expression
 from relaxpy.ir.arith.tvm.patterns import (
     detect_clip_bound as detect_clip_bound,
     detect_common_subexpr as detect_common_subexpr,
     detect_linear_equation as detect_linear_equation,
-)
-from relaxpy.ir.arith.tvm.region import (
-    estimate_region_lower_bound as estimate_region_lower_bound,
-    estimate_region_strict_bound as estimate_region_strict_bound,
-    estimate_region_upper_bound as estimate_region_upper_bound,
 )
 from relaxpy.ir.tir.analysis.touched import domain_touched as domain_touched
 from relaxpy.missing import hint_at_absent as _hint_at_absent
