@@ -1,5 +1,6 @@
 """Layers of neural networks as tensor expressions."""
 
+from relaxpy.ir.te.topi.convolution_names import *
 from relaxpy.ir.te.topi.nn import *
 from relaxpy.missing import hint_at_absent as _hint_at_absent
 

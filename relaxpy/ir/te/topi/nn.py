@@ -14,7 +14,6 @@ from relaxpy.ir.te.topi import (
     adaptive_pooling,
     blocks,
     convolution,
-    convolution_names,
     elementwise,
     image,
     losses,
@@ -28,7 +27,6 @@ from relaxpy.ir.te.topi import (
 from relaxpy.ir.te.topi.adaptive_pooling import *
 from relaxpy.ir.te.topi.blocks import *
 from relaxpy.ir.te.topi.convolution import *
-from relaxpy.ir.te.topi.convolution_names import *
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
 from relaxpy.ir.te.topi.losses import *
 from relaxpy.ir.te.topi.normalization import *
@@ -67,7 +65,6 @@ __all__ = [
 __all__ += blocks.__all__
 __all__ += adaptive_pooling.__all__
 __all__ += convolution.__all__
-__all__ += convolution_names.__all__
 __all__ += losses.__all__
 __all__ += normalization.__all__
 __all__ += padding.__all__

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import special
 
+from relaxpy import topi
 from relaxpy.errors import MisuseError
-from relaxpy.ir.te import tensor as te, topi
+from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases.case import Array, floats, integers
