@@ -37,6 +37,7 @@ Hook = Literal[
     "communication",
     "open_weights",
     "save_weights",
+    "tvm_pipelines",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -64,6 +65,7 @@ _TARGETS: dict[Hook, str] = {
     "communication": "relaxpy.distributed.communication:communication",
     "open_weights": "relaxpy.frontend.weights.files:open_weights",
     "save_weights": "relaxpy.frontend.weights.safetensors_file:save_weights",
+    "tvm_pipelines": "relaxpy.ir.relax.tvm_pipelines:pipelines",
     "relay_operator": "relaxpy.exec.relay.evaluator:run_operator",
 }
 

@@ -25,11 +25,11 @@ from relaxpy.ir.relax.op import (
     call_tir_packed as call_tir_packed,
     call_tir_with_grad as call_tir_with_grad,
 )
-from relaxpy.ir.relax.pipelines import get_default_pipeline as get_default_pipeline
 from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as PyExprMutator
 from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor as PyExprVisitor
+from relaxpy.ir.relax.tvm_pipelines import get_default_pipeline as get_default_pipeline
 from relaxpy.ir.transform import (
     get_pipeline as get_pipeline,
     register_pipeline as register_pipeline,

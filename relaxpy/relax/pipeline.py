@@ -1,6 +1,6 @@
 """Pipelines of passes, and their stages for a target."""
 
-from relaxpy.ir.relax.pipelines import (
+from relaxpy.ir.relax.tvm_pipelines import (
     dataflow_lower_passes as dataflow_lower_passes,
     default_build_pipeline as default_build_pipeline,
     finalize_passes as finalize_passes,

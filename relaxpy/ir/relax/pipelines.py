@@ -1,99 +1,37 @@
-"""The named pipelines of passes over Relax programs, and their stages for a target."""
+"""The named pipelines of passes over Relax programs: what `compile` runs, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
-from relaxpy.ir.relax import transform
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.op.definition.sharding import repeated_axes, reshaped_axes
 from relaxpy.ir.relax.op.selection import topk_in_loops
-from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
-from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
-from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
-    LowerGlobalViewToLocalView,
-)
-from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
+from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
+from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums
+from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern
+from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import ConvertToDataflow
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
+from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
+from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
+from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews
+from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
+from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
 from relaxpy.ir.relax.transform.fusion.fuse_zero_points import FuseZeroPoints
 from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding
+from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs
 from relaxpy.ir.relax.transform.layout.channels_last import ChannelsLast
-
-
-def _stage(name: str, meaning: str, *kinds: Callable[[], Pass]) -> Callable[..., list[Pass]]:
-    """The function that returns the passes of a stage for a target."""
-
-    @user_facing
-    def passes(target: object = None) -> list[Pass]:
-        target_kind(target)
-        return [kind() for kind in kinds]
-
-    passes.__name__ = passes.__qualname__ = name
-    passes.__doc__ = f"""The passes {meaning}.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
-    """
-    return passes
-
-
-library_dispatch_passes = _stage(
-    "library_dispatch_passes", "that give operators to libraries: none, since kernels call NumPy"
-)
-legalize_passes = _stage(
-    "legalize_passes",
-    "from operators to fused kernels",
-    transform.LegalizeOps,
-    transform.AnnotateTIROpPattern,
-    transform.FoldConstant,
-    transform.FuseOps,
-    transform.FuseTIR,
-)
-dataflow_lower_passes = _stage(
-    "dataflow_lower_passes",
-    "from dataflow blocks to calls that allocate their outputs",
-    transform.RewriteDataflowReshape,
-    transform.ToNonDataflow,
-    transform.RemovePurityChecking,
-    transform.CallTIRRewrite,
-)
-finalize_passes = _stage(
-    "finalize_passes",
-    "that plan memory, and make the calls of the runtime explicit",
-    transform.StaticPlanBlockMemory,
-    transform.LowerAllocTensor,
-    transform.KillAfterLastUse,
-    transform.LowerRuntimeBuiltin,
-    transform.ComputePrimValue,
-    transform.VMShapeLower,
-    transform.AttachGlobalSymbol,
-)
-
-
-@user_facing
-def get_default_pipeline(target: object = None) -> Pass:
-    """The pipeline that lowers a program to explicit memory and calls of the runtime.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
-    """
-    return Sequential(
-        (
-            *library_dispatch_passes(target),
-            *legalize_passes(target),
-            *dataflow_lower_passes(target),
-            *finalize_passes(target),
-        ),
-        name="default_pipeline",
-    )
+from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.relax.transform.normalize import Normalize
 
 
 def legalize_pipeline() -> Pass:
     """Normal form, and one kernel for each operator: the least that a program needs to run."""
-    return Sequential((transform.Normalize(), transform.LegalizeOps()), name="legalize")
+    return Sequential((Normalize(), LegalizeOps()), name="legalize")
 
 
 def default_pipeline(target: object = None) -> Pass:
@@ -112,39 +50,35 @@ def default_pipeline(target: object = None) -> Pass:
     if facts is not None and facts.runs_as_written:
         return legalize_pipeline()
     is_native = facts is not None and facts.is_native
-    decoding = (InlineDecoding(),) if is_native else ()
-    rewriting = (FuseZeroPoints(), ChannelsLast()) if is_native else ()
     loops = {"relax.topk": topk_in_loops} if is_native else None
-    steps = (
-        transform.Normalize(),
-        transform.ConvertToDataflow(min_size=1),
-        transform.ShareSums(),
-        transform.EliminateCommonSubexpr(),
-        transform.FoldBatchnormToConv2D(constants_only=True),
-        *rewriting,
-        transform.LegalizeOps(loops),
-        transform.RemoveUnusedKernelOutputs(),
-        transform.FoldViews(),
-        transform.SplitLayoutRewritePreproc(),
-        transform.FoldConstant(),
-        transform.AnnotateTIROpPattern(),
-        *decoding,
-        transform.FuseOps(rule=fusion_pays),
-        transform.FuseTIR(),
-        transform.DeadCodeElimination(),
+    operators: tuple[Pass, ...] = (
+        Normalize(),  # all passes need normal form
+        ConvertToDataflow(min_size=1),  # fusion works inside of dataflow blocks
+        ShareSums(),  # makes equal sums of means and variances, which are one after the next pass
+        EliminateCommonSubexpr(),  # what is equal is legalised, and compiled, once
+        FoldBatchnormToConv2D(constants_only=True),  # no kernel for the normalisation is left
     )
-    return Sequential(steps, name="default")
-
-
-def zero_pipeline() -> Pass:
-    """Legalisation, and fusion of kernels."""
-    return Sequential(legalize_passes(), name="zero")
-
-
-def default_build_pipeline() -> Pass:
-    """TVM's lowering to explicit memory and calls of the runtime, without fusion."""
-    steps = (transform.LegalizeOps(), *dataflow_lower_passes(), *finalize_passes())
-    return Sequential(steps, name="default_build")
+    if is_native:
+        operators += (
+            FuseZeroPoints(),  # reads operators of quantised products, which are loops afterwards
+            ChannelsLast(),  # operators have rules of layouts, kernels have none
+        )
+    kernels: tuple[Pass, ...] = (
+        LegalizeOps(loops),  # from here on, calls are of kernels
+        RemoveUnusedKernelOutputs(),  # what computes them would keep other kernels alive
+        FoldViews(),  # kernels index operands, of which no rearranged constants are folded then
+        SplitLayoutRewritePreproc(),  # new layouts of constant weights, which the next pass folds
+        FoldConstant(),  # after views, which cost no memory, before groups hide constants
+        AnnotateTIROpPattern(),  # the patterns of kernels decide which are fused
+    )
+    if is_native:
+        kernels += (InlineDecoding(),)  # takes weights into products, which FuseOps would not
+    fusion = (
+        FuseOps(rule=fusion_pays),  # groups of kernels are functions
+        FuseTIR(),  # each of these functions is one kernel
+        DeadCodeElimination(),  # kernels that are parts of others are not called any more
+    )
+    return Sequential((*operators, *kernels, *fusion), name="default")
 
 
 def distributed_pipeline(own_params: bool = False) -> Pass:
@@ -154,17 +88,24 @@ def distributed_pipeline(own_params: bool = False) -> Pass:
     has the arguments, and with `own_params` each worker its part of the parameters after the first
     `num_input`. The pipeline of `compile` comes after that.
     """
+    from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
+    from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
+    from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
+        LowerGlobalViewToLocalView,
+    )
+    from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
+
     # Their kernels would compute indices, but on parts they are the same operators.
     rules = (reshaped_axes, repeated_axes)
     on_parts = [n for n, op in registered_ops().items() if op.record.sharding in rules]
     steps = (
-        transform.Normalize(),
+        Normalize(),
         PropagateSharding(),
-        transform.LegalizeOps(skip_ops=on_parts),
+        LegalizeOps(skip_ops=on_parts),
         LegalizeRedistribute(),
         LowerGlobalViewToLocalView(),
         LowerDistIR(own_params),
-        transform.DeadCodeElimination(),
+        DeadCodeElimination(),
         default_pipeline(),
     )
     return Sequential(steps, name="distributed")
@@ -172,8 +113,6 @@ def distributed_pipeline(own_params: bool = False) -> Pass:
 
 PIPELINES: dict[str, Callable[..., Pass]] = {
     "default": default_pipeline,
-    "default_build": default_build_pipeline,
     "distributed": distributed_pipeline,
     "legalize": legalize_pipeline,
-    "zero": zero_pipeline,
 }
