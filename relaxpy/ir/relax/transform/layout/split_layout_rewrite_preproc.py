@@ -20,7 +20,7 @@ from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.analysis.facts import loaded_buffers, stored_buffers
+from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt
