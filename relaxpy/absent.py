@@ -65,7 +65,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "arith",
         "IntConstraints IntConstraintsTransform IntGroupBounds deduce_bound "
         "estimate_region_lower_bound estimate_region_strict_bound estimate_region_upper_bound "
-        "narrow_predicate_expression solve_linear_equations solve_linear_inequalities",
+        "int_solver narrow_predicate_expression solve_linear_equations solve_linear_inequalities",
         _PROOFS,
     ),
     (

@@ -44,11 +44,6 @@ from relaxpy.missing import hint_at_absent as _hint_at_absent
 
 # isort: split
 # These have all names of this module.
-from relaxpy.arith import (
-    bound as bound,
-    int_solver as int_solver,
-    iter_affine_map as iter_affine_map,
-    pattern as pattern,
-)
+from relaxpy.arith import bound as bound, iter_affine_map as iter_affine_map, pattern as pattern
 
 _hint_at_absent(globals())

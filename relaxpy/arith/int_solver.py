@@ -1,3 +1,0 @@
-"""Equations and inequalities, under TVM's module name: all names of `arith`."""
-
-from relaxpy.arith import *
