@@ -12,6 +12,8 @@ from functools import cache
 _NO_SCHEDULE = "tir.Schedule transforms a kernel, which te.create_prim_func makes of tensors"
 _NO_STATE = "a tir.Schedule looks up blocks and loops by the names that it returned"
 _NOT_TUNED = "nothing is tuned: kernels become vectors and threads without schedules"
+_EXACT = "the exact operators and functions, such as topi.exp and topi.nn.softmax, are as fast"
+_PROOFS = "arith.Analyzer bounds, simplifies and proves expressions; nothing solves them"
 _NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor() says what is there"
 _DEVICE = "relaxpy.device('metal') describes a device; programs run on the processor"
 _ONE_PROCESS = "collective operators run among processes that MPI starts (relaxpy.distributed)"
@@ -43,7 +45,36 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "meta_schedule auto_scheduler autotvm", _NOT_TUNED),
     ("s_tir", "meta_schedule", _NOT_TUNED),
-    ("relax.transform", "tuning_api", _NOT_TUNED),
+    (
+        "relax.transform",
+        "tuning_api FewShotTuning MetaScheduleApplyDatabase MetaScheduleTuneIRMod "
+        "MetaScheduleTuneTIR",
+        _NOT_TUNED,
+    ),
+    ("relax", "static_shape_tuning_pipeline", _NOT_TUNED),
+    ("relax.pipeline", "static_shape_tuning_pipeline", _NOT_TUNED),
+    ("get_pipeline", "static_shape_tuning", _NOT_TUNED),
+    (
+        "PassContext",
+        "tir.disable_assert tir.disable_storage_rewrite tir.disable_vectorize "
+        "tir.merge_static_smem tir.use_async_copy",
+        _NOT_TUNED,
+    ),
+    ("relax.transform", "FastMathTransform", _EXACT),
+    (
+        "arith",
+        "IntConstraints IntConstraintsTransform IntGroupBounds deduce_bound "
+        "estimate_region_lower_bound estimate_region_strict_bound estimate_region_upper_bound "
+        "int_solver narrow_predicate_expression solve_linear_equations solve_linear_inequalities",
+        _PROOFS,
+    ),
+    (
+        "script.printer",
+        "doc doc_printer",
+        "mod.script() is the text of a program, and ast.unparse of Python that of a syntax tree",
+    ),
+    ("topi", "fast_exp fast_tanh fast_erf", _EXACT),
+    ("topi.nn", "fast_softmax", _EXACT),
     ("", "lower driver", "relaxpy.compile(func) compiles a kernel, too"),
     ("tir", "Load Store ProducerStore", "write tir.BufferLoad and tir.BufferStore"),
     ("tir", "Any", "a dimension that is not known is a variable, tir.Var('n', 'int64')"),

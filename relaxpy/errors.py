@@ -450,7 +450,12 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
-def close_names(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the names in `known` that are spelt like `name`, or None."""
+def close_names(name: str, known: Iterable[str], owner: str = "") -> str | None:
+    """Return a hint with the names in `known` that are spelt like `name`, or None.
+
+    Of a name of TVM that `owner` does not have, the hint says what to use instead.
+    """
+    if owner and (instead := instead_of(f"{owner}.{name}")):
+        return instead
     names = nearest(name, known)
     return f"did you mean {' or '.join(map(repr, names))}?" if names else None

@@ -230,7 +230,6 @@ NAMESPACES: Mapping[str, Any] = {"relaxpy": relaxpy, "I": I, "R": R, "T": T} | {
 #: Names that a document says are absent, the beginning of names, or what a reader adds.
 ABSENT_NAMES = {
     "docs/relay.md": {"relay.frontend"},
-    "docs/passes.md": {"topi.fast_"},
     "docs/how-to/add-an-intrinsic.md": {"T.cbrt"},
     "docs/how-to/add-an-annotation.md": {"R.Square"},
     "docs/how-to/write-a-plug-in.md": {"R.demo.softsign"},

@@ -100,7 +100,7 @@ FLOORS = {
         relax/utils.py relax/quantization.py relax/analysis pass_infra tir/transform relax/rewrite
         instrument.py relax/dpl
         relax/transform relax/training relax/frontend relax/dump_ast.py relax/pipelines.py
-        transform.py
+        relax/tvm_pipelines.py transform.py
                         relay/ty.py relay/type_text.py relay/base.py relay/expr.py
         relay/analysis/variables.py         relay/module.py relay/op/relations.py
         relay/op/registry.py relay/op/translate.py relay/op/struct_info.py

@@ -1,8 +1,10 @@
 """The names that users import, and that the two places which list them agree."""
 
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +16,7 @@ import pytest
 import relaxpy
 import relaxpy.ir
 from relaxpy.absent import ABSENT, ABSENT_MODULES
+from relaxpy.errors import RelaxpyError
 from relaxpy.exec.profile import Profile
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.transform.legalize import register_legalize
@@ -201,6 +204,13 @@ def test_modules_are_attributes_of_their_packages() -> None:
     assert found.stderr == ""
 
 
+#: What refuses names that are neither attributes nor modules.
+REFUSALS: dict[str, Callable[[str], object]] = {
+    "PassContext": lambda name: relaxpy.transform.PassContext(config={name: True}),
+    "get_pipeline": relaxpy.get_pipeline,
+}
+
+
 @pytest.mark.parametrize(("parent", "names", "instead"), ABSENT)
 def test_an_absent_name_of_tvm_says_what_to_use_instead(
     parent: str, names: str, instead: str
@@ -210,6 +220,12 @@ def test_an_absent_name_of_tvm_says_what_to_use_instead(
         "Profile": Profile((), 0.0),
         "Schedule": relaxpy.tir.Schedule(relaxpy.IRModule({})),
     }
+    if parent in REFUSALS:
+        for name in names.split():
+            with pytest.raises(RelaxpyError, match=re.escape(f"{name}'")) as error:
+                REFUSALS[parent](name)
+            assert f"hint: {instead}" in str(error.value)
+        return
     if parent not in objects:
         objects[parent] = import_module(f"relaxpy.{parent}".rstrip("."))
     owner = objects[parent]

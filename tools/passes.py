@@ -16,7 +16,7 @@ from docstrings import entries, escaped, sections, sentence, toctree, written_or
 
 from relaxpy.cli.passes import example, public_passes, signature
 from relaxpy.ir.pass_infra.passes import Pass
-from relaxpy.ir.relax.pipelines import PIPELINES
+from relaxpy.ir.transform import pipelines
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "passes.md"
@@ -77,9 +77,9 @@ def details(name: str, cls: type[Pass]) -> Iterator[str]:
         yield f"\n```python\n{text.strip()}\n```\n"
 
 
-def pipelines() -> Iterator[str]:
+def rows_of_pipelines() -> Iterator[str]:
     """Yield the rows of the table of pipelines."""
-    for name, create in sorted(PIPELINES.items()):
+    for name, create in sorted(pipelines().items()):
         yield f'| "{name}" | {escaped(sentence(create.__doc__ or ""))} |\n'
 
 
@@ -102,7 +102,7 @@ def page(*, linked: bool = False) -> str:
     for package, members in rooms():
         rows = "".join(row(name, cls, "passes/" if linked else None) for name, cls in members)
         out.append(f"## {ROOMS[package]}\n\n{COLUMNS}{rows}\n")
-    return "".join([*out, PIPELINES_HEAD, *pipelines()])
+    return "".join([*out, PIPELINES_HEAD, *rows_of_pipelines()])
 
 
 def pages() -> Iterator[tuple[str, str]]:

@@ -8,38 +8,26 @@ from typing import TYPE_CHECKING
 from relaxpy.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.arith import analyzer as analyzer, bound as bound, int_set as int_set, int_solver as int_solver, iter_affine_map as iter_affine_map, pattern as pattern
+    from relaxpy.arith import analyzer as analyzer, bound as bound, int_set as int_set, iter_affine_map as iter_affine_map, pattern as pattern
     from relaxpy.ir.arith.prove import prove_equal as prove_equal, simplify as simplify
     from relaxpy.ir.arith.tvm.analyzer import Analyzer as Analyzer, CompareResult as CompareResult, ConstIntBound as ConstIntBound, Extension as Extension, ModularSet as ModularSet, ProofStrength as ProofStrength
-    from relaxpy.ir.arith.tvm.constraints import IntConstraints as IntConstraints, IntConstraintsTransform as IntConstraintsTransform, IntGroupBounds as IntGroupBounds
-    from relaxpy.ir.arith.tvm.deduce import deduce_bound as deduce_bound
-    from relaxpy.ir.arith.tvm.equations import solve_linear_equations as solve_linear_equations
-    from relaxpy.ir.arith.tvm.inequalities import solve_linear_inequalities as solve_linear_inequalities
     from relaxpy.ir.arith.tvm.intset import IntSet as IntSet, IntervalSet as IntervalSet, PresburgerSet as PresburgerSet, neg_inf as neg_inf, pos_inf as pos_inf, union_lower_bound as union_lower_bound
     from relaxpy.ir.arith.tvm.iter_expr import IterMapExpr as IterMapExpr, IterMapLevel as IterMapLevel, IterMark as IterMark, IterSplitExpr as IterSplitExpr, IterSumExpr as IterSumExpr, normalize_iter_map_to_expr as normalize_iter_map_to_expr
     from relaxpy.ir.arith.tvm.iter_inverse import inverse_affine_iter_map as inverse_affine_iter_map
     from relaxpy.ir.arith.tvm.iter_map import IterMapResult as IterMapResult, detect_iter_map as detect_iter_map, iter_map_simplify as iter_map_simplify, normalize_to_iter_sum as normalize_to_iter_sum
     from relaxpy.ir.arith.tvm.iter_subspace import subspace_divide as subspace_divide
-    from relaxpy.ir.arith.tvm.narrow import narrow_predicate_expression as narrow_predicate_expression
     from relaxpy.ir.arith.tvm.patterns import detect_clip_bound as detect_clip_bound, detect_common_subexpr as detect_common_subexpr, detect_linear_equation as detect_linear_equation
-    from relaxpy.ir.arith.tvm.region import estimate_region_lower_bound as estimate_region_lower_bound, estimate_region_strict_bound as estimate_region_strict_bound, estimate_region_upper_bound as estimate_region_upper_bound
     from relaxpy.ir.tir.analysis.touched import domain_touched as domain_touched
 else:
     _face(globals(), """
-        relaxpy.arith.: analyzer bound int_set int_solver iter_affine_map pattern
+        relaxpy.arith.: analyzer bound int_set iter_affine_map pattern
         relaxpy.ir.arith.prove: prove_equal simplify
         relaxpy.ir.arith.tvm.analyzer: Analyzer CompareResult ConstIntBound Extension ModularSet ProofStrength
-        relaxpy.ir.arith.tvm.constraints: IntConstraints IntConstraintsTransform IntGroupBounds
-        relaxpy.ir.arith.tvm.deduce: deduce_bound
-        relaxpy.ir.arith.tvm.equations: solve_linear_equations
-        relaxpy.ir.arith.tvm.inequalities: solve_linear_inequalities
         relaxpy.ir.arith.tvm.intset: IntSet IntervalSet PresburgerSet neg_inf pos_inf union_lower_bound
         relaxpy.ir.arith.tvm.iter_expr: IterMapExpr IterMapLevel IterMark IterSplitExpr IterSumExpr normalize_iter_map_to_expr
         relaxpy.ir.arith.tvm.iter_inverse: inverse_affine_iter_map
         relaxpy.ir.arith.tvm.iter_map: IterMapResult detect_iter_map iter_map_simplify normalize_to_iter_sum
         relaxpy.ir.arith.tvm.iter_subspace: subspace_divide
-        relaxpy.ir.arith.tvm.narrow: narrow_predicate_expression
         relaxpy.ir.arith.tvm.patterns: detect_clip_bound detect_common_subexpr detect_linear_equation
-        relaxpy.ir.arith.tvm.region: estimate_region_lower_bound estimate_region_strict_bound estimate_region_upper_bound
         relaxpy.ir.tir.analysis.touched: domain_touched
     """)

@@ -246,14 +246,14 @@ def lsp(options: Namespace) -> int:
 def passes(options: Namespace) -> int:
     """Print the passes and pipelines, or what one pass is and does."""
     from relaxpy.cli.passes import described, listed, public_passes
-    from relaxpy.ir.relax.pipelines import PIPELINES
+    from relaxpy.ir.transform import pipelines
 
     if options.name is not None:
         print(described(options.name))
         return 0
     _print_columns("passes", listed(public_passes()))
     print()
-    _print_columns("pipelines", listed(PIPELINES))
+    _print_columns("pipelines", listed(pipelines()))
     return 0
 
 

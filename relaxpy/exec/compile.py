@@ -29,10 +29,6 @@ from relaxpy.exec.paths import as_path
 from relaxpy.exec.profiler import ProgramProfiler
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
-from relaxpy.exec.runtime import (  # registers functions
-    kv_cache as kv_cache,
-    vm_builtins as vm_builtins,
-)
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument

@@ -29,10 +29,6 @@ from relaxpy.exec.instructions import (
     program_text,
 )
 from relaxpy.exec.report import ExecutionReport
-from relaxpy.exec.runtime import (  # registers functions
-    kv_cache as kv_cache,
-    vm_builtins as vm_builtins,
-)
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth

@@ -38,6 +38,7 @@ Hook = Literal[
     "open_weights",
     "save_weights",
     "passes",
+    "tvm_pipelines",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -66,6 +67,7 @@ _TARGETS: dict[Hook, str] = {
     "open_weights": "relaxpy.frontend.weights.files:open_weights",
     "save_weights": "relaxpy.frontend.weights.safetensors_file:save_weights",
     "passes": "relaxpy.cli.passes:public_passes",
+    "tvm_pipelines": "relaxpy.ir.relax.tvm_pipelines:pipelines",
     "relay_operator": "relaxpy.exec.relay.evaluator:run_operator",
 }
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names
+from relaxpy.ir import hooks
 from relaxpy.ir.instrument import (
     DumpIR as DumpIR,
     PassPrintingInstrument as PassPrintingInstrument,
@@ -31,6 +32,13 @@ from relaxpy.ir.relax.pipelines import PIPELINES
 _pipelines: dict[str, Callable[..., Pass]] = dict(PIPELINES)
 
 
+def pipelines() -> Mapping[str, Callable[..., Pass]]:
+    """The functions that create the pipelines, by name; those of TVM are loaded for this."""
+    for name, create in hooks.call("tvm_pipelines").items():
+        _pipelines.setdefault(name, create)
+    return _pipelines
+
+
 @user_facing
 def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:
     """Register the decorated function, which creates a pass from options, as pipeline `name`.
@@ -39,7 +47,7 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[...
         MisuseError: the name is taken.
     """
     _check_name(name)
-    if name in _pipelines:
+    if name in pipelines():
         raise MisuseError(f"a pipeline {name!r} is already registered", about=name)
 
     def register(create: Callable[..., Pass]) -> Callable[..., Pass]:
@@ -58,11 +66,11 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
         UnknownNameError (also ValueError, KeyError): there is no pipeline of that name.
     """
     _check_name(name)
-    create = _pipelines.get(name)
+    create = _pipelines.get(name) or pipelines().get(name)
     if create is None:
         raise UnknownNameError(
-            f"there is no pipeline {name!r}; pipelines are {', '.join(sorted(_pipelines))}",
-            hint=close_names(name, _pipelines),
+            f"there is no pipeline {name!r}; pipelines are {', '.join(list_pipelines())}",
+            hint=close_names(name, _pipelines, "get_pipeline"),
             about=name,
         )
     return create(**options)
@@ -74,4 +82,4 @@ def _check_name(name: object) -> None:
 
 def list_pipelines() -> list[str]:
     """Return the sorted names of all pipelines."""
-    return sorted(_pipelines)
+    return sorted(pipelines())

@@ -81,7 +81,6 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "DispatchSampling": backend.DispatchSampling(),
     "DispatchSortScan": backend.DispatchSortScan(),
     "ExpandTupleArguments": transform.ExpandTupleArguments(),
-    "FastMathTransform": transform.FastMathTransform(),
     "FoldConstant": transform.FoldConstant(),
     "FoldConstant(legal)": lambda mod: transform.FoldConstant()(transform.LegalizeOps()(mod)),
     "FoldViews": lambda mod: transform.FoldViews()(transform.LegalizeOps()(in_dataflow(mod))),
@@ -187,6 +186,6 @@ REORDERING = frozenset(
 #: Passes that compute by other operators, with the datatype in which they round if it is another.
 REWRITING: dict[str, str | None] = {
     **dict.fromkeys(("DecomposeOpsForInference", "DecomposeOpsForTraining"), None),
-    **dict.fromkeys(("FastMathTransform", "FoldBatchnormToConv2D"), None),
+    "FoldBatchnormToConv2D": None,
     "ToMixedPrecision": "float16",
 }

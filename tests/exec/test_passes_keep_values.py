@@ -19,23 +19,13 @@ from tests.exec.signatures import SIGNATURES
 from tests.fuzz.seed import SEED
 from tests.ir.relax.texts import module
 
-_NOTHING = "it leaves every module as it is (tests/ir/relax/transform/test_unaffected.py)"
 #: Why a pass has no row.
 WITHOUT_ROWS: dict[str, str] = {
     "Gradient": "it adds a function (test_gradient_differences.py, test_narrow_gradients.py)",
     "QuantizeWeights": "it rounds weights (tests/ir/relax/transform/test_quantize_weights.py)",
     "SetupTrainer": "it adds functions for training (tests/ir/relax/training/test_trainer.py)",
-    **dict.fromkeys(
-        (
-            *(
-                "FewShotTuning",
-                "IPCAllReduceRewrite",
-                "MetaScheduleApplyDatabase",
-                "MetaScheduleTuneIRMod",
-            ),
-            "MetaScheduleTuneTIR",
-        ),
-        _NOTHING,
+    "IPCAllReduceRewrite": (
+        "it leaves every module as it is (tests/ir/relax/transform/test_unaffected.py)"
     ),
 }
 

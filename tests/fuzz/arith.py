@@ -29,8 +29,8 @@ QUESTIONS_EACH = 8
 ANSWERED = (
     *("simplify", "rewrite_simplify", "canonical_simplify", "const_int_bound", "modular_set"),
     *("can_prove", "prove_equal", "int_set", "can_prove_less", "can_prove_greater_equal"),
-    *("constraint_scope", "detect_common_subexpr", "detect_linear_equation", "deduce_bound"),
-    *("narrow_predicate_expression", "detect_clip_bound"),
+    *("constraint_scope", "detect_common_subexpr", "detect_linear_equation"),
+    "detect_clip_bound",
 )
 
 
@@ -338,29 +338,6 @@ def covered(session: Session, points: list[Env]) -> None:
 # --- functions beside the Analyzer
 
 
-def deduced(session: Session, points: list[Env]) -> None:
-    condition = session.source.condition(1)
-    own = session.source.variables
-    var = session.chosen.choice(own["int32"] + own["int64"])
-    hints, relaxed = domains(session), domains(session, 1)
-    hints.pop(var, None), relaxed.pop(var, None)
-    hints = {v: d for v, d in hints.items() if v not in relaxed}
-    about = (var, condition, hints, relaxed)
-    found = session.run("deduce_bound", about, lambda: arith.deduce_bound(*about))
-    if found is None or found.is_nothing():
-        return
-    for env in points:
-        if not (ends_at(hints, env) and ends_at(relaxed, env)):
-            continue
-        value = value_at(condition, env)
-        # Every value in the interval satisfies the condition.
-        if value is False and lies_in(env[var], found, env):
-            low = value_at(found.min_value, env) if found.has_lower_bound() else 0
-            high = value_at(found.max_value, env) if found.has_upper_bound() else 0
-            if low is not None and high is not None:
-                raise session.wrong("deduce_bound", (*about, found), f"False: {shown(env)}")
-
-
 def linear(session: Session, points: list[Env]) -> None:
     expr = session.source.any(session.chosen.randint(1, 6))
     own = session.source.variables
@@ -402,86 +379,6 @@ def clipped(session: Session, points: list[Env]) -> None:
 def repeated(session: Session, points: list[Env]) -> None:
     expr = session.source.any(session.chosen.randint(1, 8))
     session.run("detect_common_subexpr", (expr,), lambda: arith.detect_common_subexpr(expr, 2))
-
-
-def narrowed(session: Session, points: list[Env]) -> None:
-    condition = session.source.condition(session.chosen.randint(1, 3))
-    table = {v: d for v, d in domains(session).items() if isinstance(d, Range)}
-    about = (condition, table)
-    found = session.run(
-        "narrow_predicate_expression", about, lambda: arith.narrow_predicate_expression(*about)
-    )
-    for env in points if found is not None else ():
-        if ends_at(table, env) and value_at(condition, env) is False:
-            try:
-                if evaluate(found, env):
-                    raise session.wrong("narrow_predicate_expression", (*about, found), shown(env))
-            except NoValueError:
-                continue
-
-
-def equations(session: Session, points: list[Env]) -> None:
-    system, variables, table = system_of(session, tir.EQ)
-    about = (system, variables, table)
-    found = session.run(
-        "solve_linear_equations", about, lambda: arith.solve_linear_equations(*about)
-    )
-    for env in points if found is not None else ():
-        if not satisfied(system, table, env):
-            continue
-        if not all(
-            value_at(r, env) is not False for r in found.dst.relations if not found.dst.variables
-        ):
-            raise session.wrong("solve_linear_equations", about, f"{found.dst}: {shown(env)}")
-        inner = dict(env)
-        for var, value in found.dst_to_src.items():
-            inner[var] = value_at(value, env, exact=False)
-        if None in inner.values():
-            continue
-        for var, value in found.src_to_dst.items():
-            if value_at(value, inner, exact=False) not in (env[var], None):
-                raise session.wrong("solve_linear_equations", about, f"{var}: {shown(env)}")
-
-
-def inequalities(session: Session, points: list[Env]) -> None:
-    kind = session.chosen.choice((tir.LT, tir.LE, tir.GE, tir.GT))
-    system, variables, table = system_of(session, kind)
-    about = (system, variables, table, False)
-    found = session.run(
-        "solve_linear_inequalities", about, lambda: arith.solve_linear_inequalities(*about)
-    )
-    for env in points if found is not None else ():
-        if not satisfied(system, table, env):
-            continue
-        holds = all(value_at(r, env, exact=False) is not False for r in found.relations)
-        if not holds or not may_lie_in(dict(found.ranges), env):
-            raise session.wrong("solve_linear_inequalities", about, f"{found}: {shown(env)}")
-    session.run(
-        "solve_linear_inequalities",
-        (system, variables, table, True),
-        lambda: arith.solve_linear_inequalities(system, variables, table, True),
-    )
-
-
-def system_of(
-    session: Session, kind: type[tir.CmpExpr]
-) -> tuple[list[E], list[tir.Var], dict[tir.Var, Any]]:
-    chosen, source = session.chosen, session.source
-    dtype = chosen.choice(("int32", "int64"))
-    variables = chosen.sample(source.variables[dtype], 2)
-    system: list[E] = []
-    for _ in range(chosen.randint(1, 3)):
-        parts = [v * chosen.randint(-4, 4) for v in source.variables[dtype]]
-        total: E = source.literal(dtype)
-        for part in parts:
-            total = ops.add(total, part)
-        if chosen.random() < 0.15:
-            total = source.number(dtype, 3)
-        system.append(kind(total, source.literal(dtype)))
-    if chosen.random() < 0.2:
-        system.append(source.condition(1))
-    table = {v: d for v, d in domains(session).items() if isinstance(d, Range) and v in variables}
-    return system, variables, table
 
 
 def satisfied(system: list[E], table: dict[tir.Var, Any], env: Env) -> bool:
@@ -598,49 +495,6 @@ def iterated(session: Session, points: list[Env]) -> None:
     )
 
 
-def regions(session: Session, points: list[Env]) -> None:
-    iters = iterators(session)
-    start = index(session, iters)
-    extent = ops.const(session.chosen.randint(1, 4), "int32")
-    if start.dtype != "int32" or session.chosen.random() < 0.1:
-        start, extent = ops.const(0, "int32"), session.source.number("int32", 3)
-    region = [Range.from_min_extent(start, extent)]
-    about = (region, iters, predicate_over(session, iters))
-    around = session.run(
-        "estimate_region_upper_bound", about, lambda: arith.estimate_region_upper_bound(*about)
-    )
-    exact = session.run(
-        "estimate_region_strict_bound", about, lambda: arith.estimate_region_strict_bound(*about)
-    )
-    inside = session.run(
-        "estimate_region_lower_bound", about, lambda: arith.estimate_region_lower_bound(*about)
-    )
-    taken = set()
-    full = points[0] if points else session.source.point()
-    for env in runs(iters):
-        full = {**full, **env}
-        holds = value_at(about[2], full)
-        if holds is None:
-            return
-        if not holds:
-            continue
-        start, extent = value_at(region[0].min, full), value_at(region[0].extent, full)
-        if start is None or extent is None or extent > 100 or start + extent > 2**31:
-            return
-        taken |= set(range(start, start + extent))
-    for value in taken if around is not None else ():
-        if not lies_in(value, around[0], full):
-            raise session.wrong("estimate_region_upper_bound", (*about, around), f"{value}")
-    if exact is not None and taken:
-        low, high = (value_at(end, full) for end in (exact[0].min_value, exact[0].max_value))
-        if low is not None and high is not None and taken != set(range(low, high + 1)):
-            raise session.wrong("estimate_region_strict_bound", (*about, exact), sorted(taken))
-    if inside is not None and taken:
-        low, high = (value_at(end, full) for end in (inside[0].min_value, inside[0].max_value))
-        if low is not None and high is not None and not taken.issuperset(range(low, high + 1)):
-            raise session.wrong("estimate_region_lower_bound", (*about, inside), sorted(taken))
-
-
 def sets(session: Session, points: list[Env]) -> None:
     chosen = session.chosen
     parts = []
@@ -661,12 +515,6 @@ def sets(session: Session, points: list[Env]) -> None:
     session.run("IntSet.vector", (vector,), lambda: arith.IntSet.vector(vector))
     condition = session.source.condition(2)
     session.run("PresburgerSet", (condition,), lambda: arith.PresburgerSet(condition).is_nothing())
-    coef, ends = session.source.number("int32", 1), [session.source.number("int32", 2)] * 3
-    session.run(
-        "IntGroupBounds",
-        (coef, *ends),
-        lambda: arith.IntGroupBounds(coef, *[[end] for end in ends]).find_best_range(),
-    )
 
 
 QUESTIONS: list[Callable[[Session, list[Env]], None]] = [
@@ -678,15 +526,10 @@ QUESTIONS: list[Callable[[Session, list[Env]], None]] = [
     limited,
     shape_limit,
     *([covered] * 3),
-    deduced,
     linear,
     clipped,
     repeated,
-    narrowed,
-    equations,
-    inequalities,
     *([iterated] * 2),
-    regions,
     sets,
 ]
 

@@ -27,20 +27,21 @@ _pure_names: set[str] = set()
 python_functions: dict[str, Callable[..., Any]] = {}
 """Those that `vm.builtin.register_py_func` enters; packed functions of the same names precede."""
 _PROVIDERS = (
-    "growing",
-    "kv_cache",
-    "matrices",
-    "onnx_sequences",
-    "onnx_strings",
-    "paged_kv_cache",
-    "rnn_state",
-    "sampling",
-    "sorting",
-    "tensor_cache",
-    "tuples",
-    "vm_builtins",
+    "relaxpy.exec.runtime.elements",
+    "relaxpy.exec.runtime.growing",
+    "relaxpy.exec.runtime.kv_cache",
+    "relaxpy.exec.runtime.matrices",
+    "relaxpy.exec.runtime.onnx_sequences",
+    "relaxpy.exec.runtime.onnx_strings",
+    "relaxpy.exec.runtime.paged_kv_cache",
+    "relaxpy.exec.runtime.rnn_state",
+    "relaxpy.exec.runtime.sampling",
+    "relaxpy.exec.runtime.sorting",
+    "relaxpy.exec.runtime.tensor_cache",
+    "relaxpy.exec.runtime.tuples",
+    "relaxpy.exec.runtime.vm_builtins",
 )
-"""The modules beside this one that provide packed functions when they are imported."""
+"""The modules that provide packed functions when they are imported."""
 
 
 @overload
@@ -138,7 +139,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
 @cache
 def _import_providers() -> None:
     for module in _PROVIDERS:
-        importlib.import_module(f"relaxpy.exec.runtime.{module}")
+        importlib.import_module(module)
 
 
 def _found(name: object) -> Callable[..., Any] | None:
@@ -154,6 +155,7 @@ def is_registered_pure(name: str) -> bool:
 
 def list_global_func_names() -> list[str]:
     """The names of all packed functions, sorted."""
+    _import_providers()
     return sorted(_functions)
 
 

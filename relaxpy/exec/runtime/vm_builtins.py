@@ -45,33 +45,6 @@ def _in_context(context: str, problem: str) -> str:
     return f"check failed: {context} {problem}" if context else problem
 
 
-#: The packed function that checks the elements of a tensor.
-CHECK = "relaxpy.check_elements"
-
-
-@provided(CHECK, pure=True)
-def check_elements(name: str, x: Array, least: float, most: float) -> Array:
-    """The tensor, all of whose elements are from `least` to `most`.
-
-    Errors:
-        RuntimeCheckError: one is not.
-    """
-    problem = outside(name, x, least, most)
-    if problem:
-        raise RuntimeCheckError(problem)
-    return x
-
-
-def outside(name: str, x: Array, least: float, most: float) -> str:
-    """What is wrong with an element that is not from `least` to `most`; "" if all are."""
-    array = np.asarray(x)
-    wrong = array[~((array >= least) & (array <= most))]
-    if not wrong.size:
-        return ""
-    expected = f"at least {least}" if most == np.iinfo(np.int64).max else f"{least} to {most}"
-    return f"{name} is {wrong.flat[0]}, expected {expected}"
-
-
 @_builtin("alloc_shape_heap")
 def alloc_shape_heap(context: object, count: int) -> Array:
     """Memory for the values of so many dimensions."""

@@ -14,7 +14,7 @@ from onnx import TensorProto
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import StructInfoError
-from relaxpy.exec.runtime.vm_builtins import CHECK, outside
+from relaxpy.exec.runtime.elements import CHECK, outside
 from relaxpy.frontend.onnx.registry import Value
 from relaxpy.frontend.onnx.view import NARROW, Graph, Node, code_of
 from relaxpy.frontend.shared.contents import (

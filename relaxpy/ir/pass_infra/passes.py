@@ -255,7 +255,7 @@ class PassContext:
             if kind is None:
                 raise UnknownOptionError(
                     f"there is no option {key!r} for passes",
-                    hint=close_names(str(key), _configs),
+                    hint=close_names(str(key), _configs, "PassContext"),
                     about=key,
                 )
             check_type(value, kind, f"option {key} is of type {kind.__name__}")

@@ -1,10 +1,9 @@
-"""The named pipelines of passes over Relax programs, and their stages for a target."""
+"""The named pipelines of passes over Relax programs: what `compile` runs, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax.op.definition.registry import registered_ops
@@ -13,22 +12,10 @@ from relaxpy.ir.relax.op.selection import topk_in_loops
 from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums
 from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern
-from relaxpy.ir.relax.transform.cleanup.attach_global_symbol import AttachGlobalSymbol
-from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
-from relaxpy.ir.relax.transform.cleanup.compute_prim_value import ComputePrimValue
 from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import ConvertToDataflow
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
 from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant
-from relaxpy.ir.relax.transform.cleanup.remove_purity_checking import RemovePurityChecking
-from relaxpy.ir.relax.transform.cleanup.rewrite_dataflow_reshape import RewriteDataflowReshape
-from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow
-from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
-from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
-from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
-    LowerGlobalViewToLocalView,
-)
-from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
 from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews
 from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
@@ -36,88 +23,10 @@ from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
 from relaxpy.ir.relax.transform.fusion.fuse_zero_points import FuseZeroPoints
 from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding
 from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs
-from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import (
-    AttachAttrLayoutFreeBuffers,
-)
 from relaxpy.ir.relax.transform.layout.channels_last import ChannelsLast
 from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.relax.transform.lowering.call_tir_rewrite import CallTIRRewrite
-from relaxpy.ir.relax.transform.lowering.kill_after_last_use import KillAfterLastUse
-from relaxpy.ir.relax.transform.lowering.lower_alloc_tensor import LowerAllocTensor
-from relaxpy.ir.relax.transform.lowering.lower_runtime_builtin import LowerRuntimeBuiltin
-from relaxpy.ir.relax.transform.lowering.static_plan_block_memory import StaticPlanBlockMemory
-from relaxpy.ir.relax.transform.lowering.vm_shape_lower import VMShapeLower
 from relaxpy.ir.relax.transform.normalize import Normalize
-from relaxpy.ir.relax.transform.params.lift_transform_params import LiftTransformParams
-
-
-def _stage(name: str, meaning: str, *kinds: Callable[[], Pass]) -> Callable[..., list[Pass]]:
-    """The function that returns the passes of a stage for a target."""
-
-    @user_facing
-    def passes(target: object = None) -> list[Pass]:
-        target_kind(target)
-        return [kind() for kind in kinds]
-
-    passes.__name__ = passes.__qualname__ = name
-    passes.__doc__ = f"""The passes {meaning}.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
-    """
-    return passes
-
-
-library_dispatch_passes = _stage(
-    "library_dispatch_passes", "that give operators to libraries: none, since kernels call NumPy"
-)
-legalize_passes = _stage(
-    "legalize_passes",
-    "from operators to fused kernels",
-    LegalizeOps,
-    AnnotateTIROpPattern,
-    FoldConstant,
-    FuseOps,
-    FuseTIR,
-)
-dataflow_lower_passes = _stage(
-    "dataflow_lower_passes",
-    "from dataflow blocks to calls that allocate their outputs",
-    RewriteDataflowReshape,
-    ToNonDataflow,
-    RemovePurityChecking,
-    CallTIRRewrite,
-)
-finalize_passes = _stage(
-    "finalize_passes",
-    "that plan memory, and make the calls of the runtime explicit",
-    StaticPlanBlockMemory,
-    LowerAllocTensor,
-    KillAfterLastUse,
-    LowerRuntimeBuiltin,
-    ComputePrimValue,
-    VMShapeLower,
-    AttachGlobalSymbol,
-)
-
-
-@user_facing
-def get_default_pipeline(target: object = None) -> Pass:
-    """The pipeline that lowers a program to explicit memory and calls of the runtime.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
-    """
-    return Sequential(
-        (
-            *library_dispatch_passes(target),
-            *legalize_passes(target),
-            *dataflow_lower_passes(target),
-            *finalize_passes(target),
-        ),
-        name="default_pipeline",
-    )
 
 
 def legalize_pipeline() -> Pass:
@@ -141,66 +50,35 @@ def default_pipeline(target: object = None) -> Pass:
     if facts is not None and facts.runs_as_written:
         return legalize_pipeline()
     is_native = facts is not None and facts.is_native
-    decoding = (InlineDecoding(),) if is_native else ()
-    rewriting = (FuseZeroPoints(), ChannelsLast()) if is_native else ()
     loops = {"relax.topk": topk_in_loops} if is_native else None
-    steps = (
-        Normalize(),
-        ConvertToDataflow(min_size=1),
-        ShareSums(),
-        EliminateCommonSubexpr(),
-        FoldBatchnormToConv2D(constants_only=True),
-        *rewriting,
-        LegalizeOps(loops),
-        RemoveUnusedKernelOutputs(),
-        FoldViews(),
-        SplitLayoutRewritePreproc(),
-        FoldConstant(),
-        AnnotateTIROpPattern(),
-        *decoding,
-        FuseOps(rule=fusion_pays),
-        FuseTIR(),
-        DeadCodeElimination(),
+    operators: tuple[Pass, ...] = (
+        Normalize(),  # all passes need normal form
+        ConvertToDataflow(min_size=1),  # fusion works inside of dataflow blocks
+        ShareSums(),  # makes equal sums of means and variances, which are one after the next pass
+        EliminateCommonSubexpr(),  # what is equal is legalised, and compiled, once
+        FoldBatchnormToConv2D(constants_only=True),  # no kernel for the normalisation is left
     )
-    return Sequential(steps, name="default")
-
-
-def zero_pipeline() -> Pass:
-    """Legalisation, and fusion of kernels."""
-    return Sequential(legalize_passes(), name="zero")
-
-
-def default_build_pipeline() -> Pass:
-    """TVM's lowering to explicit memory and calls of the runtime, without fusion."""
-    steps = (LegalizeOps(), *dataflow_lower_passes(), *finalize_passes())
-    return Sequential(steps, name="default_build")
-
-
-def static_shape_tuning_pipeline(
-    total_trials: int = 0,
-    target: object = None,
-    work_dir: str = "tuning_logs",
-    cpu_weight_prepack: bool = False,
-    max_trials_per_task: int | None = None,
-) -> Pass:
-    """Fusion as TVM prepares it for tuning; kernels of NumPy have nothing to tune.
-
-    With `cpu_weight_prepack`, layouts of weights are rewritten in a function of its own. The other
-    options have no effect.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
-    """
-    target_kind(target)
-    steps: list[Pass] = [CanonicalizeBindings(), zero_pipeline()]
-    if cpu_weight_prepack:
-        steps += [
-            AttachAttrLayoutFreeBuffers(),
-            SplitLayoutRewritePreproc(),
-            LiftTransformParams(),
-            FoldConstant(),
-        ]
-    return Sequential(tuple(steps), name="static_shape_tuning")
+    if is_native:
+        operators += (
+            FuseZeroPoints(),  # reads operators of quantised products, which are loops afterwards
+            ChannelsLast(),  # operators have rules of layouts, kernels have none
+        )
+    kernels: tuple[Pass, ...] = (
+        LegalizeOps(loops),  # from here on, calls are of kernels
+        RemoveUnusedKernelOutputs(),  # what computes them would keep other kernels alive
+        FoldViews(),  # kernels index operands, of which no rearranged constants are folded then
+        SplitLayoutRewritePreproc(),  # new layouts of constant weights, which the next pass folds
+        FoldConstant(),  # after views, which cost no memory, before groups hide constants
+        AnnotateTIROpPattern(),  # the patterns of kernels decide which are fused
+    )
+    if is_native:
+        kernels += (InlineDecoding(),)  # takes weights into products, which FuseOps would not
+    fusion = (
+        FuseOps(rule=fusion_pays),  # groups of kernels are functions
+        FuseTIR(),  # each of these functions is one kernel
+        DeadCodeElimination(),  # kernels that are parts of others are not called any more
+    )
+    return Sequential((*operators, *kernels, *fusion), name="default")
 
 
 def distributed_pipeline(own_params: bool = False) -> Pass:
@@ -210,6 +88,13 @@ def distributed_pipeline(own_params: bool = False) -> Pass:
     has the arguments, and with `own_params` each worker its part of the parameters after the first
     `num_input`. The pipeline of `compile` comes after that.
     """
+    from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
+    from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
+    from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
+        LowerGlobalViewToLocalView,
+    )
+    from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
+
     # Their kernels would compute indices, but on parts they are the same operators.
     rules = (reshaped_axes, repeated_axes)
     on_parts = [n for n, op in registered_ops().items() if op.record.sharding in rules]
@@ -228,9 +113,6 @@ def distributed_pipeline(own_params: bool = False) -> Pass:
 
 PIPELINES: dict[str, Callable[..., Pass]] = {
     "default": default_pipeline,
-    "default_build": default_build_pipeline,
     "distributed": distributed_pipeline,
     "legalize": legalize_pipeline,
-    "static_shape_tuning": static_shape_tuning_pipeline,
-    "zero": zero_pipeline,
 }

@@ -88,6 +88,15 @@ def check_variable(var: object, construct: str) -> None:
         raise unexpected(var, f"{construct} defines a tir.Var")
 
 
+def check_variables(variables: object) -> list[expr.Var]:
+    """`variables` as a list. Errors: MisuseError (also TypeError) if one is not a tir.Var."""
+    if not isinstance(variables, (list, tuple)):
+        raise unexpected(variables, "expected a list of variables")
+    for var in variables:
+        check_variable(var, "a list of variables")
+    return list(variables)
+
+
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.algebra.combine_parallel_matmul import CombineParallelMatmul as CombineParallelMatmul
     from relaxpy.ir.relax.transform.algebra.decompose_ops import DecomposeOpsForInference as DecomposeOpsForInference, DecomposeOpsForTraining as DecomposeOpsForTraining
     from relaxpy.ir.relax.transform.algebra.expand_matmul_of_sum import ExpandMatmulOfSum as ExpandMatmulOfSum
-    from relaxpy.ir.relax.transform.algebra.fast_math_transform import FastMathTransform as FastMathTransform
     from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D as FoldBatchnormToConv2D
     from relaxpy.ir.relax.transform.algebra.reorder_permute_dims_after_concat import ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat
     from relaxpy.ir.relax.transform.algebra.reorder_take_after_matmul import ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
@@ -84,9 +83,9 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.params.lazy_transform_params import LazyTransformParams as LazyTransformParams
     from relaxpy.ir.relax.transform.params.lift_transform_params import LiftTransformParams as LiftTransformParams
     from relaxpy.ir.relax.transform.params.quantize_weights import QuantizeWeights as QuantizeWeights
-    from relaxpy.ir.relax.transform.unaffected import FewShotTuning as FewShotTuning, IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage, MetaScheduleApplyDatabase as MetaScheduleApplyDatabase, MetaScheduleTuneIRMod as MetaScheduleTuneIRMod, MetaScheduleTuneTIR as MetaScheduleTuneTIR
+    from relaxpy.ir.relax.transform.unaffected import IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
-    __all__ = ['AdjustMatmulOrder', 'AllocateWorkspace', 'AlterOpImpl', 'AnnotateTIROpPattern', 'AppendInPlace', 'AttachAttrLayoutFreeBuffers', 'AttachExternModules', 'AttachGlobalSymbol', 'BindParams', 'BindSymbolicVars', 'BindingRewriter', 'Bisection', 'BundleModelParams', 'CallTIRRewrite', 'CanonicalizeBindings', 'CombineParallelMatmul', 'ComputePrimValue', 'ConvertLayout', 'ConvertToDataflow', 'DataflowBlockPass', 'DataflowUseInplaceCalls', 'DeadCodeElimination', 'DecomposeOpsForInference', 'DecomposeOpsForTraining', 'EliminateCommonSubexpr', 'ExpandMatmulOfSum', 'ExpandTupleArguments', 'Explanation', 'FastMathTransform', 'FewShotTuning', 'FoldBatchnormToConv2D', 'FoldConstant', 'FoldViews', 'FunctionPass', 'FuseOps', 'FuseOpsByPattern', 'FuseTIR', 'FuseTransposeMatmul', 'FusionPattern', 'Gradient', 'IPCAllReduceRewrite', 'InlinePrivateFunctions', 'KillAfterLastUse', 'LambdaLift', 'LazyGetInput', 'LazySetOutput', 'LazyTransformParams', 'LegalizeOps', 'LiftTransformParams', 'LowerAllocTensor', 'LowerGPUIPCAllocStorage', 'LowerRuntimeBuiltin', 'MergeCompositeFunctions', 'MetaScheduleApplyDatabase', 'MetaScheduleTuneIRMod', 'MetaScheduleTuneTIR', 'Normalize', 'NormalizeGlobalVar', 'OptimizeLayoutTransform', 'PatternCheckContext', 'QuantizeWeights', 'RealizeVDevice', 'RemovePurityChecking', 'RemoveRedundantReshape', 'RemoveUnusedKernelOutputs', 'RemoveUnusedOutputs', 'RemoveUnusedParameters', 'ReorderPermuteDimsAfterConcat', 'ReorderTakeAfterMatmul', 'RewriteCUDAGraph', 'RewriteDataflowReshape', 'RunCodegen', 'ShareSums', 'SpecializePrimFuncBasedOnCallSite', 'SplitCallTIRByPattern', 'SplitLayoutRewritePreproc', 'StaticPlanBlockMemory', 'ToMixedPrecision', 'ToNonDataflow', 'TopologicalSort', 'UpdateParamStructInfo', 'UpdateParamType', 'UpdateVDevice', 'VMBuiltinLower', 'VMShapeLower', 'bisect', 'dataflowblock_pass', 'explain', 'function_pass', 'fusion_pays', 'legalize_ops', 'map_bindings', 'transform']
+    __all__ = ['AdjustMatmulOrder', 'AllocateWorkspace', 'AlterOpImpl', 'AnnotateTIROpPattern', 'AppendInPlace', 'AttachAttrLayoutFreeBuffers', 'AttachExternModules', 'AttachGlobalSymbol', 'BindParams', 'BindSymbolicVars', 'BindingRewriter', 'Bisection', 'BundleModelParams', 'CallTIRRewrite', 'CanonicalizeBindings', 'CombineParallelMatmul', 'ComputePrimValue', 'ConvertLayout', 'ConvertToDataflow', 'DataflowBlockPass', 'DataflowUseInplaceCalls', 'DeadCodeElimination', 'DecomposeOpsForInference', 'DecomposeOpsForTraining', 'EliminateCommonSubexpr', 'ExpandMatmulOfSum', 'ExpandTupleArguments', 'Explanation', 'FoldBatchnormToConv2D', 'FoldConstant', 'FoldViews', 'FunctionPass', 'FuseOps', 'FuseOpsByPattern', 'FuseTIR', 'FuseTransposeMatmul', 'FusionPattern', 'Gradient', 'IPCAllReduceRewrite', 'InlinePrivateFunctions', 'KillAfterLastUse', 'LambdaLift', 'LazyGetInput', 'LazySetOutput', 'LazyTransformParams', 'LegalizeOps', 'LiftTransformParams', 'LowerAllocTensor', 'LowerGPUIPCAllocStorage', 'LowerRuntimeBuiltin', 'MergeCompositeFunctions', 'Normalize', 'NormalizeGlobalVar', 'OptimizeLayoutTransform', 'PatternCheckContext', 'QuantizeWeights', 'RealizeVDevice', 'RemovePurityChecking', 'RemoveRedundantReshape', 'RemoveUnusedKernelOutputs', 'RemoveUnusedOutputs', 'RemoveUnusedParameters', 'ReorderPermuteDimsAfterConcat', 'ReorderTakeAfterMatmul', 'RewriteCUDAGraph', 'RewriteDataflowReshape', 'RunCodegen', 'ShareSums', 'SpecializePrimFuncBasedOnCallSite', 'SplitCallTIRByPattern', 'SplitLayoutRewritePreproc', 'StaticPlanBlockMemory', 'ToMixedPrecision', 'ToNonDataflow', 'TopologicalSort', 'UpdateParamStructInfo', 'UpdateParamType', 'UpdateVDevice', 'VMBuiltinLower', 'VMShapeLower', 'bisect', 'dataflowblock_pass', 'explain', 'function_pass', 'fusion_pays', 'legalize_ops', 'map_bindings', 'transform']
 else:
     _face(globals(), """
         relaxpy.exec.bisect: Bisection bisect
@@ -97,7 +96,6 @@ else:
         relaxpy.ir.relax.transform.algebra.combine_parallel_matmul: CombineParallelMatmul
         relaxpy.ir.relax.transform.algebra.decompose_ops: DecomposeOpsForInference DecomposeOpsForTraining
         relaxpy.ir.relax.transform.algebra.expand_matmul_of_sum: ExpandMatmulOfSum
-        relaxpy.ir.relax.transform.algebra.fast_math_transform: FastMathTransform
         relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d: FoldBatchnormToConv2D
         relaxpy.ir.relax.transform.algebra.reorder_permute_dims_after_concat: ReorderPermuteDimsAfterConcat
         relaxpy.ir.relax.transform.algebra.reorder_take_after_matmul: ReorderTakeAfterMatmul
@@ -164,6 +162,6 @@ else:
         relaxpy.ir.relax.transform.params.lazy_transform_params: LazyTransformParams
         relaxpy.ir.relax.transform.params.lift_transform_params: LiftTransformParams
         relaxpy.ir.relax.transform.params.quantize_weights: QuantizeWeights
-        relaxpy.ir.relax.transform.unaffected: FewShotTuning IPCAllReduceRewrite LowerGPUIPCAllocStorage MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR
+        relaxpy.ir.relax.transform.unaffected: IPCAllReduceRewrite LowerGPUIPCAllocStorage
         relaxpy.relax.transform.: legalize_ops transform
     """)

@@ -1,8 +1,7 @@
 """The rewrites of integer reasoning: what goes in, what has the same simplest form, and when.
 
-`a => b` is exactly what both `simplify` and `rewrite_simplify` make of `a`, `a -> b` what
-`rewrite_simplify` makes of it, as programs of TVM expect, `a ~> b` what `simplify` makes of it;
-in `a = b`, both have one form. Conditions follow after `if`.
+`a => b` is exactly what `simplify` makes of `a`; in `a = b`, both have one form. Conditions follow
+after `if`.
 """
 
 import re
@@ -73,20 +72,20 @@ def rewrites(dtype: str) -> Iterator[Rewrite]:
         if line.startswith("#"):
             continue
         row, _, conditions = line.partition(" if ")
-        before, sign, after = re.split(r" ([-~=]>|=) ", row)
+        before, sign, after = re.split(r" (=>|=) ", row)
         sides = (ops.convert(eval(side, known)) for side in (before, after))
         yield Rewrite(*sides, tuple(eval(f"[{conditions}]", known)), sign)
 
 
 TABLE = """
 # sums and products
-3 - y + x -> x - y + 3
-x * y + x * 10 -> (y + 10) * x
+3 - y + x = x - y + 3
+x * y + x * 10 = (y + 10) * x
 x + 2 + 3 + 4 + x * 3 => x * 4 + 9
 x + (y - x) => y
 x + y - (x + z) => y - z
 (x + 2) * 3 => x * 3 + 6
-(x - y) * -2 -> (y - x) * 2
+(x - y) * -2 = (y - x) * 2
 x * 2 * 3 => x * 6
 y * x + x = x * (y + 1)
 x * y - x = x * (y - 1)
@@ -96,43 +95,43 @@ x - 10 + (10 - z) => x - z
 lo(x, y - z) + z => lo(x + z, y)
 hi(x, y - 10) + 10 => hi(x + 10, y)
 hi(x, y * 2) + lo(x, y * 2) => x + y * 2
-hi(x, y + 2) - 2 ~> hi(x - 2, y)
+hi(x, y + 2) - 2 => hi(x - 2, y)
 lo(x + 2, y + 3) - 2 => lo(x, y + 1)
 hi(c(0), 1 - x * 4) + x * 4 => hi(x * 4, 1)
 lo(2 - x * 4, 0) + x * 4 = lo(x * 4, 2)
 2 * z + lo(x, y - 2 * z) => lo(x + z * 2, y)
-lo(x, y) - x -> lo(c(0), y - x)
-x - lo(x, y) -> hi(c(0), x - y)
-x - hi(x, y) -> lo(c(0), x - y)
-lo(x + y, z) - x -> lo(y, z - x)
-x - lo(x + y, z) -> hi(0 - y, x - z)
+lo(x, y) - x = lo(c(0), y - x)
+x - lo(x, y) = hi(c(0), x - y)
+x - hi(x, y) = lo(c(0), x - y)
+lo(x + y, z) - x = lo(y, z - x)
+x - lo(x + y, z) = hi(0 - y, x - z)
 lo(x, y) - lo(x + 10, y + 10) => c(-10)
 lo(x + 10, y + 1) - lo(x, y - 9) => c(10)
-x - hi(x + y, 0) -> lo(0 - y, x)
+x - hi(x + y, 0) = lo(0 - y, x)
 lo(x, y) * hi(x, y) => x * y
 2 + (3 * x + z + y + 1) * 4 + x = x * 13 + z * 4 + y * 4 + 6
 x * 3 - 4 * x + 1 => 1 - x
-y * x + 10 * x -> (y + 10) * x
-x * y + x -> (y + 1) * x
-x - (x + y) -> 0 - y
-x * y - 10 * x -> (y + (-10)) * x
-x + 10 - 20 -> x + (-10)
-3 - y + x ~> x + 3 - y
+y * x + 10 * x = (y + 10) * x
+x * y + x = (y + 1) * x
+x - (x + y) = 0 - y
+x * y - 10 * x = (y + (-10)) * x
+x + 10 - 20 = x + (-10)
+3 - y + x => x + 3 - y
 # quotients and remainders
 fld(fld(x, 2), 3) => fld(x, 6)
 fld(fld(x, 2) + 1, 3) => fld(x + 2, 6)
 tdiv(tdiv(x, 2), 3) => tdiv(x, 6)
-tdiv(tdiv(x, 2) + 1, 3) -> tdiv(x + 2, 6) if x >= 0, y >= 0, z >= 0
+tdiv(tdiv(x, 2) + 1, 3) = tdiv(x + 2, 6) if x >= 0, y >= 0, z >= 0
 fld(4 * x + y, 2) = 2 * x + fld(y, 2)
 flm(10 * x + y, 2) => flm(y, 2)
-tdiv(x * 4 + y, 2) -> x * 2 + tdiv(y, 2) if x >= 0, y >= 0, z >= 0
-tmod(x * 10 + y, 2) -> tmod(y, 2) if x >= 0, y >= 0, z >= 0
+tdiv(x * 4 + y, 2) = x * 2 + tdiv(y, 2) if x >= 0, y >= 0, z >= 0
+tmod(x * 10 + y, 2) = tmod(y, 2) if x >= 0, y >= 0, z >= 0
 fld(2 * x, 4) => fld(x, 2)
 fld(8 * x + 39, 16) => fld(x, 2) + 2
 flm(9600 * x, 6400) = flm(3200 * x, 6400)
 fld(x * 8 + 7, 16) => fld(x, 2)
-fld(x * 8 - 9, 16) ~> fld(x, 2) - 1
-fld(x * 8 - 1, 16) ~> fld(x + 1, 2) - 1
+fld(x * 8 - 9, 16) => fld(x, 2) - 1
+fld(x * 8 - 1, 16) => fld(x + 1, 2) - 1
 fld(360 * x + y, 16) = 22 * x if x >= 0, x < 2, y >= 0, y < 7
 fld(360 * x + y, 25) = 14 * x if x >= 0, x < 2, y >= 0, y < 7
 fld(32 * x + y, 64) => fld(x, 2) if y >= 0, y < 32
@@ -143,23 +142,23 @@ fld(x, 2) + flm(x, 2) => fld(x + 1, 2)
 tdiv(x, 8) * 8 + tmod(x, 8) => x
 y * flm(x, 8) + 10 * flm(x, 8) = flm(x, 8) * (y + 10)
 fld(flm(x, 2) + 7, 2) + fld(x, 2) = fld(x + 7, 2)
-fld(x + 5, 3) - fld(x, 3) -> fld(flm(x, 3) + 5, 3)
-fld(x + 5, 3) - fld(x + 2, 3) -> fld(flm(x + 2, 3), 3) + 1
-tdiv(x + 5, 3) - tdiv(x, 3) -> tdiv(tmod(x, 3) + 5, 3) if x >= 0
-tdiv(x + 5, 3) - tdiv(x + 1, 3) -> tdiv(tmod(x + 1, 3) + 4, 3) if x >= -1
-tdiv(x + y, x) -> tdiv(y, x) + 1 if x >= 0, y >= 0, z >= 0
+fld(x + 5, 3) - fld(x, 3) = fld(flm(x, 3) + 5, 3)
+fld(x + 5, 3) - fld(x + 2, 3) = fld(flm(x + 2, 3), 3) + 1
+tdiv(x + 5, 3) - tdiv(x, 3) = tdiv(tmod(x, 3) + 5, 3) if x >= 0
+tdiv(x + 5, 3) - tdiv(x + 1, 3) = tdiv(tmod(x + 1, 3) + 4, 3) if x >= -1
+tdiv(x + y, x) = tdiv(y, x) + 1 if x >= 0, y >= 0, z >= 0
 fld(x * z * 2 + y, 2 * z) = x + fld(y, 2 * z) if 2 * z >= 0
 fld(x + y, x) => fld(y, x) + 1 if x >= 0
-tdiv(x * z + y, z) -> x + tdiv(y, z) if x >= 0, y >= 0, z >= 0
+tdiv(x * z + y, z) = x + tdiv(y, z) if x >= 0, y >= 0, z >= 0
 tdiv(x * y, y) => x if x >= 0, y >= 0, z >= 0
-tdiv(x + y + z, x) -> tdiv(y + z, x) + 1 if x >= 0, y >= 0, z >= 0
+tdiv(x + y + z, x) = tdiv(y + z, x) + 1 if x >= 0, y >= 0, z >= 0
 tdiv(x, x) => c(1)
 fld(lo(6 * x, y), 2) = lo(3 * x, fld(y, 2))
-fld(hi(y, x * 6), 2) -> hi(fld(y, 2), x * 3)
-tdiv(lo(x * 6, y), 2) -> lo(x * 3, tdiv(y, 2)) if x >= 0, y >= 0, z >= 0
-tdiv(hi(x * 6, y), 2) -> hi(x * 3, tdiv(y, 2)) if x >= 0, y >= 0, z >= 0
+fld(hi(y, x * 6), 2) = hi(fld(y, 2), x * 3)
+tdiv(lo(x * 6, y), 2) = lo(x * 3, tdiv(y, 2)) if x >= 0, y >= 0, z >= 0
+tdiv(hi(x * 6, y), 2) = hi(x * 3, tdiv(y, 2)) if x >= 0, y >= 0, z >= 0
 tdiv(x * 6 - y + (y + 3), 2) => x * 3 + 1 if x >= 0, y >= 0, z >= 0
-tdiv(x + 4, 2) -> tdiv(x, 2) + 2 if x >= 0, y >= 0, z >= 0
+tdiv(x + 4, 2) = tdiv(x, 2) + 2 if x >= 0, y >= 0, z >= 0
 flm(x - flm(x, 9), 9) => c(0)
 flm(x + flm(-x, 9), 9) => c(0)
 flm(x - flm(x, -9), 9) => c(0)
@@ -178,30 +177,30 @@ fld(x + 1, 2) - flm(x, 2) => fld(x, 2)
 tmod(10 * x, -2) => c(0)
 y - tdiv(y, -5) * -5 => tmod(y, 5)
 tmod(x * 10, -2) => c(0) if x <= 0
-tmod(x * 10 + y, -2) -> tmod(y, 2) if x >= 0, y >= 0, z >= 0
+tmod(x * 10 + y, -2) = tmod(y, 2) if x >= 0, y >= 0, z >= 0
 tmod(x * -10, 2) => c(0)
-tmod(nx * -10 + y, 2) -> tmod(y, 2) if nx <= 0, y >= 0
+tmod(nx * -10 + y, 2) = tmod(y, 2) if nx <= 0, y >= 0
 tmod(nx * -10 + 1 + ny * -2 + 2, 2) => c(1) if nx <= 0, ny <= 0
 tmod(x * 10 + 1 + y * 2 + 2, -2) => c(1) if x >= 0, y >= 0, z >= 0
 y - fld(y - 6, 5) * 5 => flm(y + 4, 5) + 6
-fld(y, 3) * 3 - y -> 0 - flm(y, 3)
-y - fld(y + z, 5) * 5 -> flm(y + z, 5) - z
-y * 5 - fld(y + z, 2) * 10 -> (flm(y + z, 2) - z) * 5
-fld(y + z, 3) * 6 - y * 2 -> (z - flm(y + z, 3)) * 2
-y - tdiv(y - 6, 5) * 5 ~> tmod(y - 6, 5) + 6
+fld(y, 3) * 3 - y = 0 - flm(y, 3)
+y - fld(y + z, 5) * 5 = flm(y + z, 5) - z
+y * 5 - fld(y + z, 2) * 10 = (flm(y + z, 2) - z) * 5
+fld(y + z, 3) * 6 - y * 2 = (z - flm(y + z, 3)) * 2
+y - tdiv(y - 6, 5) * 5 => tmod(y - 6, 5) + 6
 y * 3 - tdiv(y, 2) * 6 => tmod(y, 2) * 3
-y * 5 - tdiv(y - z, 2) * 10 -> (tmod(y - z, 2) + z) * 5
+y * 5 - tdiv(y - z, 2) * 10 = (tmod(y - z, 2) + z) * 5
 flm(x * 360 + y, 16) => flm(x * 8 + y, 16)
 flm(x * -10 + y, 2) => flm(y, 2)
-flm(x * 32 + y, 64) -> flm(x, 2) * 32 + y if y >= 0, y < 32
+flm(x * 32 + y, 64) = flm(x, 2) * 32 + y if y >= 0, y < 32
 flm(x * z * 2 + y, z * 2) => flm(y, z * 2) if z * 2 >= 0
 fld(x - flm(x, 21), 21) => fld(x, 21)
 fld(x, 6) * 6 + flm(fld(x, 3), 2) * 3 + flm(x, 3) => x
-flm(8 * x, 16) ~> flm(x, 2) * 8
-fld(fld(flm(x, 16), 2) * 2, 4) ~> fld(flm(x, 16), 4)
-fld(fld(flm(x, 16), 2) * 2 + 1, 6) ~> fld(flm(x, 16), 6)
+flm(8 * x, 16) => flm(x, 2) * 8
+fld(fld(flm(x, 16), 2) * 2, 4) => fld(flm(x, 16), 4)
+fld(fld(flm(x, 16), 2) * 2 + 1, 6) => fld(flm(x, 16), 6)
 fld(fld(flm(x, 16), 2) * -3, 9) = fld(0 - fld(flm(x, 16), 2), 3)
-tmod(tmod(x, 20), 4) ~> tmod(x, 4)
+tmod(tmod(x, 20), 4) => tmod(x, 4)
 tdiv(tmod(x + y, 20), -4) * 4 = tmod(x + y, 4) - tmod(x + y, 20)
 fld(flm(x, 2), 8) => c(0)
 fld(17 + 48 * x, 16) = 3 * x + 1
@@ -215,19 +214,19 @@ flm(flm(x * 4 + y - 466036, 24528) - 24512, 16) = flm(4 * x + y + 12, 16)
 flm(x * 10 + 1 + y * 2 + 2, 2) => c(1)
 fld(flm(x, y), y) => c(0) if y > 0
 flm(flm(x, y), y) => flm(x, y) if y > 0
-tdiv(y - z, 5) * 5 - y -> 0 - tmod(y - z, 5) - z
-fld(x * 8 - 1, 16) -> fld(x * 8 + (-1), 16)
+tdiv(y - z, 5) * 5 - y = 0 - tmod(y - z, 5) - z
+fld(x * 8 - 1, 16) = fld(x * 8 + (-1), 16)
 fld(x * 6 + y + z, 2) => x * 3 + fld(y + z, 2)
-flm(x * 9600, 6400) -> flm(x * 3200, 6400)
+flm(x * 9600, 6400) = flm(x * 3200, 6400)
 flm(x + y * 360, 16) => flm(x + y * 8, 16)
-tdiv(y + x * 4, 2) -> tdiv(y, 2) + x * 2 if x >= 0, y >= 0
-tdiv(tdiv(x, 2) + 1, 3) -> tdiv(x + 2, 6) if x >= 0
-tmod(x * 10 + y, -2) -> tmod(y, 2) if x >= 0, y >= 0
+tdiv(y + x * 4, 2) = tdiv(y, 2) + x * 2 if x >= 0, y >= 0
+tdiv(tdiv(x, 2) + 1, 3) = tdiv(x + 2, 6) if x >= 0
+tmod(x * 10 + y, -2) = tmod(y, 2) if x >= 0, y >= 0
 fld(y + (z + x), x) => fld(y + z, x) + 1 if x >= 0
 fld(x * 32 + y, 64) => fld(x, 2) if y >= 0, y < 32
 fld(4 * x + y, 2) => x * 2 + fld(y, 2)
 fld(x, 12) * 12 + fld(flm(x, 12), 4) * 4 + flm(x, 4) => x
-flm(fld(x, 4), 2) ~> fld(flm(x, 8), 4)
+flm(fld(x, 4), 2) => fld(flm(x, 8), 4)
 fld(flm(x, 4), 4) => c(0)
 fld(flm(x, 32) + 32 * y, 64) => fld(y, 2)
 0 - fld(0 - n, 4) => fld(n + 3, 4)
@@ -237,30 +236,30 @@ fld(x * z * 2 + y, z * 2) => x + fld(y, z * 2)
 fld(x * x * z * 2, x * x * x * 4) => fld(z, x * 2)
 fld(n * m + n, m + 1) => n
 tdiv(x, 3) * 3 + tmod(x, 3) => x
-tmod(0 - x, 2) ~> tmod(x, 2) * -1
+tmod(0 - x, 2) => tmod(x, 2) * -1
 # extrema and choices
 lo(x + 1, x + 10) => x + 1
 lo(flm(x, 2), flm(y, 2) + 10) => flm(x, 2)
 lo(tmod(x, 2), tmod(y, 2) + 10) => tmod(x, 2)
 lo(hi(x, y), x) => x
 hi(x, hi(x, y)) => hi(x, y)
-lo(y + x, z + x) -> lo(y, z) + x
+lo(y + x, z + x) = lo(y, z) + x
 lo(x - y, x - z) => x - hi(y, z)
 lo(y - x, z - x) => lo(y, z) - x
 lo(lo(lo(x, y), z), y) => lo(lo(x, y), z)
-lo(lo(lo(lo(x, y), z), x * 2), y) -> lo(lo(lo(x, y), z), x * 2)
-lo(hi(x, y), hi(x, z)) -> hi(lo(y, z), x)
-hi(lo(x, y), lo(z, x)) -> lo(hi(y, z), x)
+lo(lo(lo(lo(x, y), z), x * 2), y) = lo(lo(lo(x, y), z), x * 2)
+lo(hi(x, y), hi(x, z)) = hi(lo(y, z), x)
+hi(lo(x, y), lo(z, x)) = lo(hi(y, z), x)
 lo(hi(x, y), lo(y, x)) => lo(x, y)
 lo(tdiv(x, 10), tdiv(y, 10)) => tdiv(lo(x, y), 10)
-lo(tdiv(x, -10), tdiv(y, -10)) -> tdiv(hi(x, y), -10)
+lo(tdiv(x, -10), tdiv(y, -10)) = tdiv(hi(x, y), -10)
 hi(fld(x, 10), fld(y, 10)) => fld(hi(x, y), 10)
-lo(fld(x, -10), fld(y, -10)) -> fld(hi(x, y), -10)
+lo(fld(x, -10), fld(y, -10)) = fld(hi(x, y), -10)
 lo(x * 3, 9) => lo(x, 3) * 3
 lo(-2 * x, 4) => hi(x, -2) * -2
 lo(0 - x * 2, 0) => hi(x, 0) * -2
-lo(3 - x, 2) -> 3 - hi(x, 1)
-hi(3 - x, 1) -> 3 - lo(x, 2)
+lo(3 - x, 2) = 3 - hi(x, 1)
+hi(3 - x, 1) = 3 - lo(x, 2)
 lo(lo(x, 11), 10) => lo(x, 10)
 lo(tdiv(x + 3, 4) * 4, x) => x
 lo(fld(x + 3, 4) * 4, x) => x
@@ -272,25 +271,25 @@ lo(tdiv(x + 3, 4) * 4, hi(x, 4)) => hi(x, 4) if x > 0
 hi(x, y) + lo(x, y) => x + y
 Sel(x < 0, y, 0) + Sel(x < 0, 1, z) => Sel(x < 0, y + 1, z)
 Sel(x < 0, y, 1) - Sel(x < 0, 1, z) => Sel(x < 0, y - 1, 1 - z)
-Sel(x < 0, y, z) - y ~> Sel(x < 0, 0, z - y)
-Sel(x < 0, y, z) - z ~> Sel(x < 0, y - z, 0)
+Sel(x < 0, y, z) - y => Sel(x < 0, 0, z - y)
+Sel(x < 0, y, z) - z => Sel(x < 0, y - z, 0)
 lo(Sel(x < 0, y, 0), Sel(x < 0, 1, z)) = Sel(x < 0, lo(y, 1), lo(c(0), z))
 Sel(x * 3 + 1 == 0, y, z) => z
 Sel(x * 3 + 1 != 0, y, z) => y
 Sel(x > 0, y + 1, y + 1) => y + 1
 Sel(x >= 10, ite(tdiv(x, 3) > 2, x, 0), 0) => Sel(LE(10, x), x, 0)
 Sel(x >= 10, ite(tdiv(x, 3) < 2, x, 0), 0) => c(0)
-hi(x, y + 2) + (-2) -> hi(x + (-2), y)
+hi(x, y + 2) + (-2) = hi(x + (-2), y)
 lo(x + 2, y + 3) + (-2) => lo(x, y + 1)
-lo(x + y, z + x) -> lo(y, z) + x
-hi(z, y + x) - x -> hi(z - x, y)
-x - hi(0, x + y) -> lo(x, 0 - y)
-lo(hi(x, y), hi(z, x)) -> hi(lo(y, z), x)
+lo(x + y, z + x) = lo(y, z) + x
+hi(z, y + x) - x = hi(z - x, y)
+x - hi(0, x + y) = lo(x, 0 - y)
+lo(hi(x, y), hi(z, x)) = hi(lo(y, z), x)
 lo(x * -2, 4) => hi(x, -2) * -2
 lo(x + 111, x + 10) => x + 10
-lo(y + x, z + x) ~> x + lo(y, z)
+lo(y + x, z + x) => x + lo(y, z)
 lo(3 * x, 9) => lo(x, 3) * 3
-hi(hi(z, x), y) ~> hi(hi(x, y), z)
+hi(hi(z, x), y) => hi(hi(x, y), z)
 Sel(x < y, z + z, z * 2) => z * 2
 ite(flm(x, 4) < 4, x, y) => x
 hi(hi(x, c(0)), c(0)) => hi(x, c(0))

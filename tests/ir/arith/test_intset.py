@@ -1,4 +1,4 @@
-"""Interval sets: what they are, what expressions cover, and what moving regions cover."""
+"""Interval sets: what they are, and what expressions cover."""
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -11,9 +11,6 @@ from relaxpy.arith import (
     IntSet,
     PresburgerSet,
     detect_iter_map,
-    estimate_region_lower_bound,
-    estimate_region_strict_bound,
-    estimate_region_upper_bound,
     neg_inf,
     pos_inf,
     union_lower_bound,
@@ -22,7 +19,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.iteration import Range
 from tests.fuzz.integers import VARIABLES, expressions
-from tests.ir.arith.boxes import holds, points, value
+from tests.ir.arith.boxes import points, value
 
 E = T.PrimExpr
 x, y, z, h = (T.Var(name, "int32") for name in "xyzh")
@@ -157,71 +154,10 @@ REGIONS: list[tuple[list[tuple[E, int]], dict[T.Var, int], E | bool, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("parts", "extents", "predicate", "exact"), REGIONS)
-def test_regions_from_outside_and_from_inside(
-    parts: list[tuple[E, int]], extents: dict[T.Var, int], predicate: E | bool, exact: bool
-) -> None:
-    region = [Range.from_min_extent(begin, extent) for begin, extent in parts]
-    domains = {var: Range(0, extent) for var, extent in extents.items()}
-    condition = ops.convert(predicate)
-    covered = set()
-    for env in points({var: range(extent) for var, extent in extents.items()}):
-        if holds(condition, env):
-            (sides,) = points({T.Var(f"d{k}", "int32"): range(1) for k in range(len(parts))})
-            steps = {var: range(extent) for var, (_, extent) in zip(sides, parts, strict=True)}
-            begins = [value(begin, env) or 0 for begin, _ in parts]
-            for step in points(steps):
-                covered.add(tuple(b + s for b, s in zip(begins, step.values(), strict=True)))
-    around = estimate_region_upper_bound(region, domains, predicate)
-    for point in covered:
-        for part, at in zip(around, point, strict=True):
-            assert (value(part.min_value, {}) or 0) <= at <= (value(part.max_value, {}) or 0)
-    for estimate in (estimate_region_strict_bound, estimate_region_lower_bound):
-        found = estimate(region, domains, predicate)
-        assert (found is not None) == exact
-        if found is not None:
-            sides = {
-                T.Var("d", "int32"): range(
-                    value(part.min_value, {}) or 0, (value(part.max_value, {}) or 0) + 1
-                )
-                for part in found
-            }
-            assert {tuple(env.values()) for env in points(sides)} == covered
-
-
-def test_a_tile_that_does_not_fit_is_cut() -> None:
-    region = [Range.point(h * 8 + i)]
-    inside = T.all(h * 8 + i >= 1, h * 8 + i < 224)
-    found = estimate_region_lower_bound(region, {i: Range(0, 10)}, inside)
-    assert found is not None
-    for number in (0, 1, 10, 26, 27):
-        env = {h: number}
-        assert value(found[0].min_value, env) == max(number * 8, 1)
-        assert value(found[0].max_value, env) == min(number * 8 + 10, 224) - 1
-
-
-def test_conditions_about_other_sums_are_left_out_from_outside() -> None:
-    whole = h * 8 + i * 5 + j
-    domains = {i: Range(0, 2), j: Range(0, 5)}
-    other = T.all(whole >= 1, h * 8 + j * 2 + i < 224)
-    assert estimate_region_lower_bound([Range.point(whole)], domains, other) is None
-    [around] = estimate_region_upper_bound([Range.point(whole)], domains, other)
-    assert Analyzer().can_prove_equal(around.min_value, h * 8)
-    assert Analyzer().can_prove_equal(around.max_value, h * 8 + 9)
-
-
-def test_a_region_is_made_of_ranges() -> None:
-    with pytest.raises(MisuseError, match="a Range in a region"):
-        estimate_region_upper_bound([i], {i: Range(0, 3)})  # type: ignore[list-item]
-
-
 def test_domains_over_other_variables_are_opened() -> None:
     iters = {x: Range(0, y), y: Range(2, 6)}
     assert Analyzer().int_set(x + z, iters) == IntervalSet(z, z + 4)
     assert Analyzer().int_set(ops.minimum(z, x), iters).max_value is ops.minimum(z, 4)
-    around = estimate_region_upper_bound([Range.from_min_extent(x + z, 1)], iters)
-    assert around == [IntervalSet(z, z + 4)]
-    assert estimate_region_strict_bound([Range.from_min_extent(x, 1)], iters) is None
     assert detect_iter_map([x, y], iters).errors == ("the range of x depends on other iterators",)
 
 

@@ -7,12 +7,10 @@ from itertools import product
 import pytest
 
 from relaxpy.arith import Analyzer, ConstIntBound
-from relaxpy.ir import structural_equal
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
-from tests.fuzz import scalars
 from tests.fuzz.integers import Integers
 from tests.fuzz.scalars import NoValueError, evaluate
 from tests.fuzz.seed import COUNT
@@ -115,15 +113,9 @@ def other_form(row: Rewrite) -> Iterator[str]:
     made = Analyzer()
     with made.constraint_scope(ops.all_of(true, *row.conditions)):
         found = made.simplify(row.before)
-        if found is not made.simplify(row.after) or (
-            row.sign in ("=>", "~>") and found is not row.after
-        ):
+        if found is not made.simplify(row.after) or (row.sign == "=>" and found is not row.after):
             yield f"{row}: simplify gives {found}"
-        if row.sign in ("=>", "->"):
-            rewritten = made.rewrite_simplify(row.before)
-            if not structural_equal(rewritten, row.after):
-                yield f"{row}: rewrite_simplify gives {rewritten}"
-    if row.sign in ("=>", "~>") and not row.conditions and simplify(row.before) is not row.after:
+    if row.sign == "=>" and not row.conditions and simplify(row.before) is not row.after:
         yield f"{row}: the prover has {simplify(row.before)}"
 
 
@@ -209,21 +201,3 @@ def test_no_rewriting_overflows_where_the_original_does_not(
         except NoValueError:  # the original overflows
             continue
         assert evaluate(found, env) == expected, (found, values)
-
-
-def test_forms_of_random_expressions_have_their_values() -> None:
-    chosen = random.Random(0)
-    source = scalars.Expressions(chosen, ("int32", "int64"))
-    compared = 0
-    for _ in range(300):
-        before = source.number(chosen.choice(("int32", "int64")), chosen.randint(2, 7))
-        after = Analyzer().rewrite_simplify(before)
-        for _ in range(4):
-            point = source.point()
-            try:
-                value = evaluate(before, point)
-            except NoValueError:
-                continue
-            assert evaluate(after, point, exact=False) == value, (before, after, point)
-            compared += 1
-    assert compared > 500

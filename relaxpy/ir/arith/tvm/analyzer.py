@@ -19,7 +19,6 @@ from relaxpy.ir.arith.algebra.residue import least
 from relaxpy.ir.arith.canonical import Canonical, is_integer
 from relaxpy.ir.arith.tvm.image import evaluate_set
 from relaxpy.ir.arith.tvm.intset import IntervalSet
-from relaxpy.ir.arith.tvm.rewrite import rewritten
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
 
@@ -179,7 +178,9 @@ class Analyzer:
         Errors:
             MisuseError: `expr` divides a vector by zero in every lane.
         """
-        result = self._convert(expr)
+        result = ops.convert(expr)
+        if divides_by_zero(result):
+            raise MisuseError(f"division of `{result.a}` by zero", rule="PX-3")
         for _ in range(max(1, ops.as_int(steps))):
             before, result = result, self._engine.simplify(result)
             self._attempted += 1
@@ -189,26 +190,12 @@ class Analyzer:
         self._visited += 1
         return result
 
-    @staticmethod
-    def _convert(expr: tir.ExprLike) -> tir.PrimExpr:
-        """Convert `expr` to a PrimExpr, which must not divide a vector by zero."""
-        value = ops.convert(expr)
-        if divides_by_zero(value):
-            raise MisuseError(f"division of `{value.a}` by zero", rule="PX-3")
-        return value
-
-    @_query
-    def rewrite_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
-        """`expr` in the form that the rules of TVM give it. Errors: MisuseError as `simplify`."""
-        value = self._convert(expr)
-        result = rewritten(value, self._engine.simplify, self.can_prove_greater_equal)
-        self._visited += 1
-        self._attempted += 1
-        self._performed += result is not value
-        return result
-
     def canonical_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
         """`expr` simplified once. Errors: MisuseError as `simplify`."""
+        return self.simplify(expr, 1)
+
+    def rewrite_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
+        """As `canonical_simplify`: there is one simplified form. Errors: MisuseError as there."""
         return self.simplify(expr, 1)
 
     @property

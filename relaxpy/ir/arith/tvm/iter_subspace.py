@@ -17,7 +17,6 @@ from relaxpy.ir.arith.tvm.iter_expr import (
 )
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.arith.tvm.iter_reader import RefusedError
-from relaxpy.ir.arith.tvm.patterns import check_variables
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
@@ -45,7 +44,7 @@ def subspace_divide(
     Errors:
         MisuseError (also TypeError): an iterator is not a tir.Var, or has no Range.
     """
-    inner_vars = set(check_variables(sub_iters))
+    inner_vars = set(ops.check_variables(sub_iters))
     result = detect_iter_map(
         bindings, input_iters, predicate, check_level, simplify_trivial_iterators, analyzer
     )

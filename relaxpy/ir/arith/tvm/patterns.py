@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from relaxpy.errors import unexpected
 from relaxpy.ir.arith.algebra import folding, poly, writer
 from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import Poly
@@ -34,15 +33,6 @@ def linear_row(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | N
     return row, linear[1]
 
 
-def check_variables(variables: object) -> list[Var]:
-    """`variables` as a list. Errors: MisuseError (also TypeError) if one is not a tir.Var."""
-    if not isinstance(variables, (list, tuple)):
-        raise unexpected(variables, "expected a list of variables")
-    for var in variables:
-        ops.check_variable(var, "a list of variables")
-    return list(variables)
-
-
 @entry_point
 def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr]:
     """The coefficient of each variable, and the rest; [] if `expr` is not linear.
@@ -52,7 +42,7 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
     Errors:
         MisuseError (also TypeError): one of `var_list` is not a variable.
     """
-    value, variables = ops.convert(expr), check_variables(var_list)
+    value, variables = ops.convert(expr), ops.check_variables(var_list)
     if not is_integer(value.dtype):
         is_constant = not mentions(value, variables)
         return [ops.const(0, value.dtype) for _ in variables] + [value] if is_constant else []
@@ -82,7 +72,7 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
     Errors:
         MisuseError (also TypeError): `expr` is not Bool, or one of `var_list` not a variable.
     """
-    variables = check_variables(var_list)
+    variables = ops.check_variables(var_list)
     ends: list[PrimExpr | None] = [None] * (2 * len(variables))
     for conjunct in at_most_zero(ops.truth(expr)):
         if conjunct is None:

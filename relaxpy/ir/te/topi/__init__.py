@@ -7,7 +7,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relaxpy.ir.te.topi import image as image, nn as nn, utils as utils
+    from relaxpy.ir.te.topi import image as image, nn as nn
     from relaxpy.ir.te.topi.contraction import *
     from relaxpy.ir.te.topi.creation import *
     from relaxpy.ir.te.topi.elementwise import *
@@ -26,6 +26,8 @@ else:
     def __getattr__(name):
         functions = vars(_import_module(f"{__name__}.functions"))
         names = functions.get("__all__", ())  # a module of this folder may be loading right now
+        if name in {"image", "nn"} and names:
+            return functions[name]
         if name != "__all__" and name not in names:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals().update({"__all__": names}, **{name: functions[name] for name in names})
@@ -33,5 +35,5 @@ else:
 
 
 def __dir__() -> list[str]:
-    names = {*globals(), *_import_module(f"{__name__}.functions").__all__}
+    names = {"image", "nn", *globals(), *_import_module(f"{__name__}.functions").__all__}
     return sorted(names - {"TYPE_CHECKING"})

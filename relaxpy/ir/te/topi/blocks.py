@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import injective
-from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.shapes import tidy
-from relaxpy.ir.te.topi.transform import strided_slice
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.expr import PrimExpr
 
-__all__ = [
-    "batch_to_space_nd",
-    "depth_to_space",
-    "pixel_shuffle",
-    "space_to_batch_nd",
-    "space_to_depth",
-]
+__all__ = ["depth_to_space", "pixel_shuffle", "space_to_depth"]
 
 
 def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle") -> Tensor:
@@ -126,86 +116,3 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
         return data(*source)
 
     return injective(shape, element, "space_to_depth")
-
-
-def _check_blocks(data: Tensor, name: str, block_shape: Sequence[int], *widths: object) -> None:
-    counts = {len(block_shape), *(len(w) for w in widths if isinstance(w, Sequence))}
-    if len(counts) != 1 or not 0 < len(block_shape) < data.ndim or min(block_shape) <= 0:
-        raise MisuseError(
-            f"{name} takes one positive block size and one width each for at most "
-            f"{data.ndim - 1} axes after the first, found {list(block_shape)}"
-        )
-
-
-def space_to_batch_nd(
-    data: Tensor,
-    block_shape: Sequence[int],
-    pad_before: Sequence[int],
-    pad_after: Sequence[int],
-    pad_value: ExprLike = 0.0,
-) -> Tensor:
-    """Turn each position in a block into a separate batch, after padding.
-
-    The blocks are along the axes after the first one, the batches in row-major order of positions.
-
-    Errors:
-        MisuseError: there is not one block size and width for each of these axes.
-    """
-    _check_blocks(data, "space_to_batch_nd", block_shape, pad_before, pad_after)
-    unpadded = [0] * (data.ndim - len(block_shape) - 1)
-    padded = pad(data, [0, *pad_before, *unpadded], [0, *pad_after, *unpadded], pad_value)
-    sizes = [ops.const(size, "int64") for size in block_shape]
-    batch, *spatial = padded.shape
-    shape = [batch, *spatial]
-    for axis, size in enumerate(sizes, start=1):
-        shape[0] = tidy(ops.mul(shape[0], size))
-        shape[axis] = tidy(ops.floordiv(shape[axis], size))
-
-    def element(*index: PrimExpr) -> PrimExpr:
-        source, position = list(index), ops.floordiv(index[0], batch)
-        source[0] = ops.floormod(index[0], batch)
-        for axis in range(len(sizes), 0, -1):
-            size = sizes[axis - 1]
-            offset = ops.floormod(position, size) if axis > 1 else position
-            source[axis] = ops.add(ops.mul(index[axis], size), offset)
-            position = ops.floordiv(position, size)
-        return padded(*source)
-
-    return injective(shape, element, "space_to_batch_nd")
-
-
-def batch_to_space_nd(
-    data: Tensor,
-    block_shape: Sequence[int],
-    crop_begin_list: Sequence[int],
-    crop_end_list: Sequence[int],
-) -> Tensor:
-    """Turn batches into positions in blocks along the axes after the first one, then crop the ends.
-
-    Errors:
-        MisuseError: there is not one block size and width for each of these axes.
-    """
-    _check_blocks(data, "batch_to_space_nd", block_shape, crop_begin_list, crop_end_list)
-    sizes = [ops.const(size, "int64") for size in block_shape]
-    shape = list(data.shape)
-    for axis, size in enumerate(sizes, start=1):
-        shape[0] = tidy(ops.floordiv(shape[0], size))
-        shape[axis] = tidy(ops.mul(shape[axis], size))
-    batch = shape[0]
-
-    def element(*index: PrimExpr) -> PrimExpr:
-        source: list[PrimExpr] = list(index)
-        position: PrimExpr = ops.const(0, "int64")
-        for axis, size in enumerate(sizes, start=1):
-            position = ops.add(ops.mul(position, size), ops.floormod(index[axis], size))
-            source[axis] = ops.floordiv(index[axis], size)
-        source[0] = ops.add(ops.mul(position, batch), index[0])
-        return data(*source)
-
-    merged = injective(shape, element, "batch_to_space_nd")
-    ends = [
-        ops.sub(size, ops.const(cut, "int64"))
-        for size, cut in zip(shape[1:], crop_end_list, strict=False)
-    ]
-    axes = list(range(1, len(sizes) + 1))
-    return strided_slice(merged, list(crop_begin_list), ends, None, axes)

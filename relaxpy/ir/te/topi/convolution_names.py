@@ -8,6 +8,7 @@ from typing import Any
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.arguments import checked
 from relaxpy.ir.te.topi.convolution import conv, conv_transpose
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.te.topi.transform import reshape, transpose
@@ -163,3 +164,7 @@ def depthwise_conv2d_nhwc(
     *window, channels, multiple = kernel.shape
     kernel = reshape(kernel, [*window, 1, ops.mul(channels, multiple)])
     return group_conv2d_nhwc(Input, kernel, stride, padding, dilation, groups, out_dtype)
+
+
+# Users call functions that check their arguments.
+globals().update({_name: checked(globals()[_name]) for _name in __all__})

@@ -40,9 +40,6 @@ __all__ = [
     "equal",
     "erf",
     "exp",
-    "fast_erf",
-    "fast_exp",
-    "fast_tanh",
     "floor",
     "floor_divide",
     "floor_mod",
@@ -211,21 +208,6 @@ floor, ceil, round, trunc = map(_unary, ("floor", "ceil", "round", "trunc"))
 abs, sign, negative = map(_unary, ("abs", "sign", "negative"))
 isnan, isinf, isfinite = map(_unary, ("isnan", "isinf", "isfinite"))
 logical_not, bitwise_not = map(_unary, ("logical_not", "bitwise_not"))
-
-
-def fast_exp(x: Tensor) -> Tensor:
-    """exp(x); NumPy's is faster than a polynomial in its place."""
-    return map_elements(_UNARY["exp"], x, "T_fast_exp")
-
-
-def fast_tanh(x: Tensor) -> Tensor:
-    """tanh(x), as `fast_exp`."""
-    return map_elements(_UNARY["tanh"], x, "T_fast_tanh")
-
-
-def fast_erf(x: Tensor) -> Tensor:
-    """erf(x), as `fast_exp`."""
-    return map_elements(_UNARY["erf"], x, "T_fast_erf")
 
 
 def reinterpret(x: Tensor, dtype: str) -> Tensor:

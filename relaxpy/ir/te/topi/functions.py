@@ -15,7 +15,6 @@ from relaxpy.ir.te.topi import (
     sequences,
     sorting,
     transform,
-    utils,
 )
 from relaxpy.ir.te.topi.arguments import checked
 from relaxpy.ir.te.topi.contraction import *
@@ -31,9 +30,7 @@ from relaxpy.ir.te.topi.sequences import *
 from relaxpy.ir.te.topi.sorting import *
 from relaxpy.ir.te.topi.transform import *
 
-__all__ = ["image", "nn", "utils"]
-_SPACES = tuple(__all__)
-__all__ += contraction.__all__
+__all__ = list(contraction.__all__)
 __all__ += creation.__all__
 __all__ += elementwise.__all__
 __all__ += indexing.__all__
@@ -48,4 +45,4 @@ __all__ += transform.__all__
 
 # Users call functions that check their arguments; these functions call each other unchecked.
 for _space, _names in ((globals(), __all__), (vars(image), image.__all__), (vars(nn), nn.__all__)):
-    _space |= {_name: checked(_space[_name]) for _name in _names if _name not in _SPACES}
+    _space |= {_name: checked(_space[_name]) for _name in _names}

@@ -14,7 +14,6 @@ from relaxpy.ir.te.topi import (
     adaptive_pooling,
     blocks,
     convolution,
-    convolution_names,
     elementwise,
     image,
     losses,
@@ -28,7 +27,6 @@ from relaxpy.ir.te.topi import (
 from relaxpy.ir.te.topi.adaptive_pooling import *
 from relaxpy.ir.te.topi.blocks import *
 from relaxpy.ir.te.topi.convolution import *
-from relaxpy.ir.te.topi.convolution_names import *
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
 from relaxpy.ir.te.topi.losses import *
 from relaxpy.ir.te.topi.normalization import *
@@ -47,7 +45,6 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.673263242354377284
 __all__ = [
     "batch_matmul",
     "dense",
-    "fast_softmax",
     "flatten",
     "gelu",
     "gelu_tanh",
@@ -68,7 +65,6 @@ __all__ = [
 __all__ += blocks.__all__
 __all__ += adaptive_pooling.__all__
 __all__ += convolution.__all__
-__all__ += convolution_names.__all__
 __all__ += losses.__all__
 __all__ += normalization.__all__
 __all__ += padding.__all__
@@ -357,11 +353,6 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
         attrs={"axis": axis},
     )
     return elementwise.as_dtype(result, x.dtype)
-
-
-def fast_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """As `softmax`: NumPy's exp is faster than a polynomial in its place."""
-    return softmax(x, axis)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:

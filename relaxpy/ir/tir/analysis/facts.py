@@ -238,16 +238,6 @@ def expr_deep_equal(lhs: PrimExpr, rhs: PrimExpr) -> bool:
     return lhs is rhs or lhs.same_as(rhs)
 
 
-def stored_buffers(*statements: stmt.Stmt) -> set[Buffer]:
-    """The buffers that statements store to."""
-    return {n.buffer for s in statements for n in walk(s) if isinstance(n, stmt.BufferStore)}
-
-
-def loaded_buffers(*statements: stmt.Stmt) -> set[Buffer]:
-    """The buffers that statements load from."""
-    return {n.buffer for s in statements for n in walk(s) if isinstance(n, BufferLoad)}
-
-
 @user_facing
 def undefined_vars(node: stmt.Stmt | PrimExpr, defs: Sequence[Var] | None = None) -> list[Var]:
     """The variables that a statement or expression uses, and neither it nor `defs` defines."""

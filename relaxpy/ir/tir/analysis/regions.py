@@ -1,4 +1,4 @@
-"""The regions that a block reads and writes, inferred from its body."""
+"""The buffers and the regions of them that a block reads and writes, inferred from its body."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ from relaxpy.ir.tir.substitution import substitute
 
 #: The minimum and the maximum (inclusive); None if unknown.
 Interval: TypeAlias = "tuple[PrimExpr, PrimExpr] | None"
+
+
+def stored_buffers(*statements: stmt.Stmt) -> set[Buffer]:
+    """The buffers that statements store to."""
+    return {n.buffer for s in statements for n in walk(s) if isinstance(n, stmt.BufferStore)}
+
+
+def loaded_buffers(*statements: stmt.Stmt) -> set[Buffer]:
+    """The buffers that statements load from."""
+    return {n.buffer for s in statements for n in walk(s) if isinstance(n, BufferLoad)}
 
 
 def access_regions(

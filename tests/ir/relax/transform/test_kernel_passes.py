@@ -1,4 +1,4 @@
-"""FuseTransposeMatmul, FastMathTransform, DispatchSortScan, DispatchSampling."""
+"""FuseTransposeMatmul, DispatchSortScan, DispatchSampling."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.relax.backend import DispatchSampling, DispatchSortScan
-from relaxpy.relax.transform import FastMathTransform, FuseTransposeMatmul, LegalizeOps
+from relaxpy.relax.transform import FuseTransposeMatmul, LegalizeOps
 from tests.ir.relax import texts
 from tests.ir.relax.texts import flow
 from tests.ir.relax.transform import before_after
@@ -97,25 +97,6 @@ def test_a_product_outside_dataflow_blocks_stays() -> None:
         return y
     """)
     stays(FuseTransposeMatmul(), Mod)
-
-
-def test_fast_functions_compute_what_the_operators_compute() -> None:
-    before = flow(
-        'x: R.Tensor((3, "n"), "float32")',
-        "a = R.exp(x); b = R.erf(a); c = R.tanh(b); d = R.nn.softmax(c, axis=0); y = R.sin(d)",
-    )
-    after = FastMathTransform()(before)
-    assert set(after.functions_by_name) == {
-        "main",
-        *("fast_exp", "fast_erf", "fast_tanh", "fast_softmax"),
-    }
-    assert after.script().count("R.sin(") == 1
-    assert FastMathTransform()(after) is after
-    agree(before, after, numbers(3, 5) / np.float32(3))
-
-
-def test_functions_of_unknown_shapes_are_not_fast() -> None:
-    stays(FastMathTransform(), flow('x: R.Tensor(ndim=2, dtype="float32")', "y = R.exp(x)"))
 
 
 def test_running_sums_products_and_sorting_are_kernels() -> None:

@@ -169,7 +169,6 @@ HARD: dict[str, tuple[Callable[[IRModule], IRModule], Callable[[IRModule], IRMod
     "DispatchSampling": (same, backend.DispatchSampling(), "scans_in_dataflow"),
     "DispatchSortScan": (same, backend.DispatchSortScan(), "scans_in_dataflow"),
     "ExpandTupleArguments": (same, transform.ExpandTupleArguments(), "closures"),
-    "FastMathTransform": (same, transform.FastMathTransform(), "scans_in_dataflow"),
     "FoldBatchnormToConv2D": (same, transform.FoldBatchnormToConv2D(), "images"),
     "FuseTransposeMatmul": (same, transform.FuseTransposeMatmul(), "scans_in_dataflow"),
     "LiftTransformParams of all": (same, transform.LiftTransformParams(True), "weights"),

@@ -335,16 +335,6 @@ def test_the_pipelines_have_the_passes_of_their_names() -> None:
     ]
 
 
-@pytest.mark.parametrize("prepack", [False, True])
-def test_tuning_accepts_its_options(prepack: bool) -> None:
-    mod = module('x: R.Tensor((2,), "float32"))', "y = R.exp(x)\nreturn y")
-    step = get_pipeline(
-        "static_shape_tuning", total_trials=8, target="llvm", cpu_weight_prepack=prepack
-    )
-    data = np.ones(2, "float32")
-    np.testing.assert_allclose(relaxpy.compile(step(mod))["main"](data), np.exp(data), rtol=1e-6)
-
-
 def test_a_lowered_module_runs_without_more_passes() -> None:
     mod = module('x: R.Tensor(("n",), "float32"))', "y = R.exp(x)\nz = R.add(y, x)\nreturn z")
     lowered = relax.get_default_pipeline("llvm")(mod)
@@ -450,7 +440,7 @@ def test_new_tensors_are_on_the_device_of_the_result_in_each_step_of_lowering() 
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("pipeline", ["default", "default_build", "zero", "static_shape_tuning"])
+@pytest.mark.parametrize("pipeline", ["default", "default_build", "zero"])
 def test_dimensions_over_variables_of_one_name_keep_apart(pipeline: str) -> None:
     first, second = tir.Var("n", "int64"), tir.Var("n", "int64")
     sizes = [

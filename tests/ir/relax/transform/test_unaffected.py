@@ -1,4 +1,4 @@
-"""Passes for tuning and for GPUs leave modules as they are; AttachExternModules."""
+"""Passes for several GPUs leave modules as they are; AttachExternModules."""
 
 from typing import Any
 
@@ -19,18 +19,9 @@ def main(x: f32[4]) -> f32[4]:
 
 
 @pytest.mark.parametrize(
-    "step",
-    [
-        transform.MetaScheduleApplyDatabase(),
-        transform.MetaScheduleApplyDatabase("logs", enable_warning=True),
-        transform.MetaScheduleTuneTIR("logs", 4),
-        transform.MetaScheduleTuneIRMod({}, "logs", 4, max_trials_per_task=2, op_names=["add"]),
-        transform.FewShotTuning(valid_count=2, benchmark=True),
-        transform.IPCAllReduceRewrite(1),
-        transform.LowerGPUIPCAllocStorage(),
-    ],
+    "step", [transform.IPCAllReduceRewrite(1), transform.LowerGPUIPCAllocStorage()]
 )
-def test_tuning_and_gpus_change_nothing(step: Pass) -> None:
+def test_passes_for_several_gpus_change_nothing(step: Pass) -> None:
     assert step(Mod) is Mod
     assert step.info.name == type(step).__name__
 

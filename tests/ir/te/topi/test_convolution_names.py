@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from relaxpy import topi
 from relaxpy.errors import MisuseError
-from relaxpy.ir.te import tensor as te, topi
+from relaxpy.ir.te import tensor as te
 from tests.ir.relax.op.cases.windows import convolve, transpose_convolve
 from tests.ir.te.topi.test_topi import Array, evaluate
 from tests.rows import table

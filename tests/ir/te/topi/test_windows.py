@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxpy import topi
 from relaxpy.errors import MisuseError
-from relaxpy.ir.te import tensor as te, topi
+from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from tests.fuzz.seed import COUNT

@@ -22,7 +22,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.analysis.facts import loaded_buffers, stored_buffers
+from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Add, FloatImm, IntImm, Mul, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc

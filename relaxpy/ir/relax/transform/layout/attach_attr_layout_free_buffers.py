@@ -16,10 +16,8 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
+from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import LAYOUT_FREE
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-
-LAYOUT_FREE = "layout_free_buffers"
-"""The attribute of a PrimFunc that lists the parameters whose layout is free."""
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,16 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
-from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import LAYOUT_FREE
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.analysis.facts import loaded_buffers, stored_buffers
+from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt
 
 PREPROC = "meta_schedule.layout_rewrite_preproc"
 """The annotation of blocks that only copy a weight to another layout."""
+LAYOUT_FREE = "layout_free_buffers"
+"""The attribute of a PrimFunc that lists the parameters whose layout is free."""
 
 
 @dataclass(frozen=True)
