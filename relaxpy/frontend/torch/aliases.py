@@ -145,7 +145,7 @@ def is_whole(meta: Any) -> bool:
         return False
     stride: Any = 1
     for size, found in zip(reversed(meta.shape), reversed(meta.stride()), strict=True):
-        if sympy_of(found) != stride:
+        if sympy_of(size) != 1 and sympy_of(found) != stride:
             return False
         stride = stride * sympy_of(size)
     size = sympy_of(meta.untyped_storage().nbytes())

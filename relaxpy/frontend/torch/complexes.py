@@ -215,7 +215,7 @@ _LINEAR: Mapping[str, Sequence[int]] = {
     "index_put _unsafe_index_put put": [0, 2],
     "index_add index_copy scatter.src scatter.value scatter_add": [0, 3],
     "slice_scatter select_scatter diagonal_scatter as_strided_scatter": [0, 1],
-    "masked_fill masked_scatter": [0, 2],
+    "masked_fill masked_scatter pad_sequence": [0, 2],
     "where": [1, 2],
     # sums, copies and constants
     "add sub rsub copy fill": [0, 1],

@@ -66,12 +66,32 @@ def relax_dynamo(
         with unset_fake_temporarily():
             return _Graph(module, pipeline or "default", target, count, fixed)
 
-    return aot_autograd(  # type: ignore[no-any-return]
+    compiler = aot_autograd(
         fw_compiler=forward,
         bw_compiler=compiled,
         inference_compiler=frozen if freezing else forward,
         decompositions=table_for_graphs,
     )
+
+    def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        for node in module.graph.nodes:
+            if node.target in _ONE_HOT:
+                node.target = _one_hot
+        module.recompile()
+        return compiler(module, example_inputs)  # type: ignore[no-any-return]
+
+    return backend
+
+
+_ONE_HOT: Final = (torch.nn.functional.one_hot, torch.ops.aten.one_hot.default)
+
+
+def _one_hot(x: Any, num_classes: int = -1) -> Any:
+    """What PyTorch computes when it traces has zeros for classes that its kernel refuses."""
+    if num_classes == -1:
+        return torch.nn.functional.one_hot(x)
+    zeros = torch.zeros([*x.shape, num_classes], dtype=torch.int64, device=x.device)
+    return zeros.scatter(-1, x.unsqueeze(-1), 1)
 
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -139,6 +140,36 @@ EDGES = {
 }
 
 
+SIZED: dict[int, Any] = {
+    8: (torch.int8, torch.uint8, torch.bool),
+    16: (torch.int16, torch.uint16, torch.float16, torch.bfloat16),
+    32: (torch.int32, torch.uint32, torch.float32),
+    64: (torch.int64, torch.uint64, torch.float64),
+}
+DTYPES = [*sum(SIZED.values(), ()), torch.complex64, torch.complex128]
+
+
+@pytest.mark.parametrize("target", ["numpy", "native", "reference", "torch.compile"])
+@pytest.mark.parametrize("bits", SIZED)
+def test_bits_are_those_of_elements_of_any_size(bits: int, target: str) -> None:
+    draw = torch.Generator().manual_seed(bits)
+    for old in SIZED[bits]:
+        limit = 2 if old is torch.bool else 256
+        x = torch.randint(0, limit, (2, 32), dtype=torch.uint8, generator=draw).view(old)
+
+        several = [dtype for dtype in DTYPES if dtype is not torch.bool or limit == 2]
+
+        def views(x: Any, several: Sequence[Any] = several) -> Any:
+            return [x.view(dtype) for dtype in several]
+
+        road = captured if target == "torch.compile" else partial(exported, target=target)
+        for operand in (x, x[:0]):
+            for ours, theirs in zip(road(views, operand), views(operand), strict=True):
+                is_pair = theirs.is_complex() and not ours.is_complex()
+                right = torch.view_as_real(theirs) if is_pair else theirs
+                torch.testing.assert_close(ours, right, equal_nan=True, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
 @pytest.mark.parametrize("name", EDGES)
 def test_edges_are_those_of_pytorch(name: str, target: str) -> None:
@@ -182,30 +213,41 @@ INDEXED: dict[str, Callable[[Any, Any], Any]] = {
     "scatter_add": lambda x, i: x.scatter_add(1, i[:, None], torch.ones(1, 1)),
     "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], torch.ones(1, 1), "mean"),
     "embedding": lambda x, i: F.embedding(i, x),
+    "bincount": lambda x, i: i.bincount(),
+    "one_hot": lambda x, i: F.one_hot(i, 2),
+    "one_hot of columns": lambda x, i: F.one_hot(i[:, None], num_classes=2) + 1,
+    "max_unpool1d": lambda x, i: F.max_unpool1d(x[:1, :1], i[None], 2),
+    "max_unpool2d": lambda x, i: F.max_unpool2d(x[None, :, :1, None], i.expand(1, 2, 1, 1), (1, 2)),
+    "max_unpool3d": lambda x, i: F.max_unpool3d(
+        x[None, :1, :1, None, None], i.view([1] * 5), (1, 1, 2)
+    ),
 }
 
 
-@pytest.mark.parametrize("target", ["numpy", "native"])
-@pytest.mark.parametrize("name", [*INDEXED, "one_hot", "bincount"])
+@pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
+@pytest.mark.parametrize("name", INDEXED)
 def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(
     name: str, target: str
 ) -> None:
-    function = INDEXED.get(name)
-    if function is None:
-        convert = {"one_hot": lambda i: F.one_hot(i, 2), "bincount": lambda i: i.bincount()}[name]
-        function = lambda x, i: convert(i)  # noqa: E731
-    x, index = torch.zeros(2, 2), torch.tensor([0])
-    program = torch.export.export(Function(function), (x, index))
-    run = relaxpy.compile(from_exported_program(program), target)["main"]
+    function, args = INDEXED[name], (torch.zeros(2, 2), torch.tensor([0]))
+    if (name, target) == ("bincount", "torch.compile"):
+        return  # PyTorch leaves it to eager mode
+    torch._dynamo.reset()
+    if target == "torch.compile":
+        run = torch.compile(function, backend=relax_dynamo(target="numpy"))
+    else:
+        program = torch.export.export(Function(function), args)
+        mod = from_exported_program(program, unwrap_unit_return_tuple=True)
+        run = relaxpy.compile(mod, target)["main"]
     for number in (-4, -3, -2, -1, 0, 1, 2, 5):
-        index = torch.tensor([number])
+        args = (torch.zeros(2, 2), torch.tensor([number]))
         try:
-            right = function(x, index)
+            right = function(*args)
         except (RuntimeError, IndexError):
             with pytest.raises(RelaxpyError, match=r"index -?\d+ is outside"):
-                run(x, index)
+                run(*args)
         else:
-            torch.testing.assert_close(run(x, index)[0], right)
+            torch.testing.assert_close(run(*args), right)
 
 
 @ROADS
@@ -270,3 +312,25 @@ def test_importing_the_frontend_loads_neither_torch_dynamo_nor_inductor() -> Non
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "0"
+
+
+@pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "padding_value": 7}])
+def test_pieces_whose_lengths_are_data_are_padded(options: Any, target: str) -> None:
+    def padded(x: Any, mask: Any) -> Any:
+        pieces = [x[mask], x[~mask], x[:1]]
+        more = torch.nn.utils.rnn.pad_sequence(pieces, padding_side="left", **options)
+        return torch.nn.utils.rnn.pad_sequence(pieces, **options), more
+
+    masks = ([True, False, False], [True, True, False], [False] * 3)
+    for x in (torch.arange(3.0), torch.arange(6).reshape(3, 2)):
+        run = None
+        for mask in map(torch.tensor, masks):
+            if target == "torch.compile":
+                found = captured(padded, x, mask)
+            else:
+                program = torch.export.export(Function(padded), (x, mask))
+                run = run or relaxpy.compile(from_exported_program(program), target)["main"]
+                found = run(x, mask)
+            for ours, theirs in zip(found, padded(x, mask), strict=True):
+                torch.testing.assert_close(ours, theirs)
