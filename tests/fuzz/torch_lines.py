@@ -1,10 +1,10 @@
 """Lines of random `forward` functions: views, changes in place, new tensors, layers of images.
 
 `x`, `y` and `z` stand for values, `F` for a floating one, `C` for a complex one, `I` for one of
-integers, `B` for one of Booleans, `E` for one whose elements are exact, `N` for one that may change;
-`a` and `b` for axes of the first value, `i` for an index, `k` for a small integer, `c` for a number
-of Python, `d` for a datatype. What jumps at some elements (`floor`, comparisons, `argmax`) is
-written with `E`.
+integers, `B` for one of Booleans, `E` for one whose elements are exact, `N` for one that may
+change; `a` and `b` for axes of the first value, `i` for an index, `k` for a small integer, `c` for
+a number of Python, `d` for a datatype. What jumps at some elements (`floor`, comparisons, `argmax`)
+is written with `E`.
 
 In lines of layers, `X` stands for images of four channels, `{2|3}` for one of these texts, `{size}`
 for an expression of the sizes of `X`, and `{number}` for one or a small integer.

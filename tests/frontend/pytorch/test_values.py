@@ -80,6 +80,12 @@ NARROW = {
     "addmm": lambda x: torch.addmm(x, x[:, None] * x, x[:, None] * x, alpha=1e-4, beta=0.3),
     "bilinear": lambda x: F.bilinear(x[None], x[None], x.repeat(2, 4, 1) / 7, x[:2]),
     "triplet": lambda x: F.triplet_margin_loss(x[None], x[None] * 0.9, x[None] * 0.5),
+    "bags": lambda x: F.embedding_bag(
+        torch.tensor([[0, 3, 2], [1, 3, 1]]), x[:, None], mode="mean"
+    ),
+    "weighted bags": lambda x: F.embedding_bag(
+        torch.tensor([[0, 3, 2]]), x[:, None], mode="sum", per_sample_weights=x[None, :3] / 9
+    ),
     "avg_pool": lambda x: F.avg_pool2d(x.reshape(1, 1, 2, 2), 2, divisor_override=3),
 }
 
