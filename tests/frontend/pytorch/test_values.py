@@ -284,24 +284,73 @@ def test_functions_of_floats_are_refused_for_integers_as_in_pytorch(function: An
         from_exported_program(program)
 
 
-@pytest.mark.parametrize(
-    "function", [lambda x: x.clamp(-1, 300), lambda x: x.clamp(300), lambda x: x.clamp_max(-256)]
-)
-def test_bounds_outside_of_the_datatype_are_refused(function: Any) -> None:
-    x = torch.tensor([0, 44, 200], dtype=torch.uint8)
-    with pytest.raises(RuntimeError):
-        function(x)
-    program = torch.export.export(Function(function), (x,))
-    with pytest.raises(NotImplementedError, match=r"the bound -?\d+ is no uint8"):
-        from_exported_program(program)
+#: Operands that PyTorch has no kernel for, and what is said of them.
+REFUSED: dict[str, Sequence[Callable[[Any], Any]]] = {
+    "for floats only, found int64": (
+        lambda x: x.frac(),
+        lambda x: torch.lerp(x, x, 0.5),
+        lambda x: F.smooth_l1_loss(x, x),
+        lambda x: F.binary_cross_entropy(x, x),
+        lambda x: x.logcumsumexp(0),
+    ),
+    "for floats and uint8 only, found int64": (
+        lambda x: F.interpolate(x[None, None], scale_factor=2),
+        lambda x: F.interpolate(x[None, None], scale_factor=2, mode="bilinear"),
+    ),
+    "for numbers only, found bool": (
+        lambda x: (x > 2) @ (x > 2),
+        lambda x: torch.einsum("ij,jk", x > 2, x > 2),
+        lambda x: (x > 2).ceil(),
+        lambda x: (x > 2).abs(),
+        lambda x: (x > 2).relu_(),
+        lambda x: (x > 2).argmax(),
+        lambda x: (x > 2).median(),
+    ),
+    "for operands of one datatype, found float32 and float64": (
+        lambda x: F.layer_norm(x.float(), (2,), torch.ones(2).double()),
+        lambda x: F.batch_norm(x.float(), torch.ones(2).double(), torch.ones(2).double()),
+        lambda x: x.float().index_add(0, torch.tensor([0]), x[:1].double()),
+        lambda x: x.float().index_copy(0, torch.tensor([0]), x[:1].double()),
+        lambda x: x.float().index_put((torch.tensor([0]),), x[:1].double()),
+    ),
+    r"the bound -?\d+ is no uint8": (
+        lambda x: x.byte().clamp(-1, 300),
+        lambda x: x.byte().clamp(300),
+        lambda x: x.byte().clamp_max(-256),
+    ),
+    "the value .* is no": (
+        lambda x: torch.full_like(x, 300, dtype=torch.uint8),
+        lambda x: torch.full((2,), 1e20, dtype=torch.int64),
+        lambda x: torch.full((2,), INF, dtype=torch.int32),
+        lambda x: x.to(torch.int8).masked_fill(x > 1, 300),
+        lambda x: x.half().masked_fill_(x > 1, -1e9),
+    ),
+    "negative powers of integers": (lambda x: x**-1,),
+    "smooth_l1_loss of a negative beta": (
+        lambda x: F.smooth_l1_loss(x.float(), x.float(), beta=-1.0),
+    ),
+}
 
 
-def test_a_negative_beta_is_refused() -> None:
-    function, x = lambda a, b: F.smooth_l1_loss(a, b, beta=-1.0), torch.ones(2)
-    with pytest.raises(RuntimeError):
-        function(x, x)
-    with pytest.raises(NotImplementedError, match="smooth_l1_loss of a negative beta"):
-        from_exported_program(torch.export.export(Function(function), (x, x)))
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_pytorch_has_no_kernel_for_is_refused(message: str) -> None:
+    x = torch.tensor([[1, 2], [3, 4]])
+    for function in REFUSED[message]:
+        with pytest.raises(RuntimeError):
+            function(x)
+        program = torch.export.export(Function(function), (x,))
+        with pytest.raises(NotImplementedError, match=message):
+            from_exported_program(program)
+
+
+def test_values_at_the_ends_of_datatypes_are_written() -> None:
+    def filled(x: Any) -> Any:
+        narrow = x.half().masked_fill(x > 1, -65504), x.half().masked_fill(x > 1, -INF)
+        return *narrow, torch.full_like(x, -1, dtype=torch.uint8), x.masked_fill(x > 1, 1.5)
+
+    x = torch.tensor([[1, 2], [3, 4]])
+    for ours, theirs in zip(exported(filled, x), filled(x), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("bounds", [(5, 10), (None, -1), (-255, None)])
