@@ -1,9 +1,10 @@
 """Lines of random `forward` functions: views, changes in place, new tensors, layers of images.
 
-`x`, `y` and `z` stand for values, `F` for a floating one, `I` for one of integers, `B` for one of
-Booleans, `E` for one whose elements are exact, `N` for one that may change; `a` and `b` for axes of
-the first value, `i` for an index, `k` for a small integer, `c` for a number of Python, `d` for a
-datatype. What jumps at some elements (`floor`, comparisons, `argmax`) is written with `E`.
+`x`, `y` and `z` stand for values, `F` for a floating one, `C` for a complex one, `I` for one of
+integers, `B` for one of Booleans, `E` for one whose elements are exact, `N` for one that may
+change; `a` and `b` for axes of the first value, `i` for an index, `k` for a small integer, `c` for
+a number of Python, `d` for a datatype. What jumps at some elements (`floor`, comparisons, `argmax`)
+is written with `E`.
 
 In lines of layers, `X` stands for images of four channels, `{2|3}` for one of these texts, `{size}`
 for an expression of the sizes of `X`, and `{number}` for one or a small integer.
@@ -71,6 +72,26 @@ torch.remainder(E, 2)  torch.atan2(F, F)  nn.softplus(F)  torch.floor_divide(E, 
 torch.meshgrid(x.flatten(), x.flatten(), indexing='ij')[1]  x[B]  E.nonzero()  E.unique()
 """)
 #: PyTorch fills one column with its first element if it filters (`antialias`): there are two.
+COMPLEX = _lines("""
+torch.complex(F, F)  torch.complex(F, -F.abs())  F * 1j  F + 2j  C * C  C + C  C - 1j  C * F
+C.conj()  C.real  C.imag  C.conj().imag  torch.view_as_real(C)  C.abs()  C @ C.mT  C.sum(a)
+torch.view_as_complex(F.unflatten(-1, (-1, 2)))  torch.view_as_complex(torch.stack([F, F], -1))
+C.square()  C.flip(a)  torch.cat([C, C], a)  (F * 1j).exp()  C.mean()  C.resolve_conj()  C.mH
+F.view(torch.complex64)  C.view(torch.float32)  C.resolve_neg()  torch.polar(F, F)
+""")
+#: Changes of complex numbers, and of the real ones that are their parts.
+COMPLEX_CHANGES = _lines("""
+C.mul_(1j)  C.real.mul_(2)  C.imag.fill_(c)  torch.view_as_real(C).add_(1)  C.conj().add_(1j)
+C.copy_(x)  C[:1] = 1j  C.add_(C)
+""")
+BITS = _lines("""
+E.view(torch.uint8)  E.view(torch.int16)  E.view(torch.int32)  E.view(torch.int64)
+E.contiguous().view(torch.int8)  I.view(torch.uint8)  I.view(torch.int64)[..., :1]
+""")
+BIT_CHANGES = _lines("""
+E.view(torch.int16).zero_()  E.view(torch.uint8)[..., 1:].zero_()  E.view(torch.int32).neg_()
+""")
+BREAKS = ("torch._dynamo.graph_break()",)
 LAYERS = _lines("""
 nn.conv2d(X, b{0|1|2}, None, {1|2|(1, 2)|(2, 1)}, {0|1|(1, 0)|(0, 2)}, {1|1|2})
 nn.conv2d(X, b3, groups=4, padding={0|1}, stride={1|2})
@@ -133,10 +154,10 @@ _SIZES = (
 _NAMED = {"size": _SIZES, "number": f"1|2|3|{_SIZES}"}
 #: Operators whose result is rounded.
 ROUNDED = re.compile(
-    r"sqrt|exp|log|sig|tanh|sin|softmax|mean|var|std|norm|lu\(F|lerp|/ |avg|atan2"
+    r"sqrt|exp|log|sig|tanh|sin|softmax|mean|var|std|norm|lu\(F|lerp|/ |avg|atan2|polar"
     r"|polate|sample|attention|cdist|lp_pool|linspace|cosine"
 )
-_LETTER = re.compile(r"(?<![\w.'])[XxyzFEIBNabikcd](?![\w'(])")
+_LETTER = re.compile(r"(?<![\w.'])[XxyzFEIBCNabikcd](?![\w'(])")
 
 
 def expanded(template: str, rng: random.Random) -> str:

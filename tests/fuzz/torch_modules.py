@@ -14,7 +14,11 @@ runs it. What is varied, each by itself:
   one of them twice, numbers and None;
 - layers of images, one on another, whose arguments are numbers or expressions of sizes; the number
   of images and both sizes of them are dynamic, and 0 or 1 in some calls;
-- exported and compiled for a target, or compiled while it runs by `torch.compile`.
+- complex numbers, their parts, and the bits of elements as those of other datatypes, in a part of
+  the modules; parts and bits are changed as well;
+- exported and compiled for a target, or compiled while it runs by `torch.compile`; then with breaks
+  between graphs, so that views and what they are of meet changes in another graph, with strides
+  compared, and in a part of the modules with gradients of the inputs.
 """
 
 from __future__ import annotations
@@ -35,7 +39,20 @@ import relaxpy
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo
 from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
-from tests.fuzz.torch_lines import CHANGES, LAYERS, NEW, ROUNDED, VIEWS, expanded, filled
+from tests.fuzz.torch_lines import (
+    BIT_CHANGES,
+    BITS,
+    BREAKS,
+    CHANGES,
+    COMPLEX,
+    COMPLEX_CHANGES,
+    LAYERS,
+    NEW,
+    ROUNDED,
+    VIEWS,
+    expanded,
+    filled,
+)
 
 WAYS = ("native", "numpy", "torch.compile")
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -79,6 +96,8 @@ class Case:
     calls: Sequence[Sequence[Any]]
     #: The axes of the inputs that are dynamic, if there are several calls.
     dynamic: Sequence[int] = (0,)
+    #: Whether gradients are compared, where it is compiled while it runs.
+    trains: bool = False
 
     def module(self) -> Drawn:
         return Drawn(self.text, self.buffers)
@@ -95,7 +114,7 @@ class Draw:
 
     rng: random.Random
     given: dict[str, Any] = field(default_factory=dict)
-    kinds: Sequence[tuple[str, ...]] = (VIEWS, VIEWS, CHANGES, CHANGES, NEW, NEW, NEW)
+    kinds: Sequence[tuple[str, ...]] = (VIEWS, VIEWS, CHANGES, CHANGES, NEW, NEW, NEW, BREAKS)
     lines: list[str] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
     #: Variables whose elements may differ by rounding.
@@ -105,7 +124,8 @@ class Draw:
         """The name of a value of the kind that the letter stands for."""
         fits: dict[str, Callable[[str, Any], bool]] = {
             "F": lambda name, x: x.is_floating_point(),
-            "I": lambda name, x: not x.is_floating_point() and x.dtype != torch.bool,
+            "C": lambda name, x: x.is_complex(),
+            "I": lambda name, x: x.dtype in INTEGERS,
             "B": lambda name, x: x.dtype == torch.bool and name not in self.rounded,
             "E": lambda name, x: name not in self.rounded,
             "X": lambda name, x: x.ndim == 4 and x.shape[1] == 4 and name[0] != "b",
@@ -147,22 +167,23 @@ class Draw:
             text = self.line(self.rng.choice(kind))
             used = set(re.findall(r"\b[bvx]\d+\b", text))
             operands = [self.values[key] for key in used]
-            if mixes_signs(operands) or (kind is CHANGES and any(map(overlaps, operands))):
+            is_change = kind in (CHANGES, COMPLEX_CHANGES, BIT_CHANGES, BREAKS)
+            if mixes_signs(operands) or (is_change and any(map(overlaps, operands))):
                 return
-            line = text if kind is CHANGES else f"{name} = {text}"
+            line = text if is_change else f"{name} = {text}"
             values = self.after([*self.lines, line])
         except (Redraw, *REFUSED):
             return
+        rounded = set(self.rounded)
+        if ROUNDED.search(text) or used & rounded or any(x.is_complex() for x in operands):
+            rounded |= used if is_change else {name}
+        rounded |= {key for key, x in values.items() if x.dtype in FLOATS[4:]}
+        places = {values[key].untyped_storage().data_ptr() for key in rounded & values.keys()}
+        rounded |= {key for key, x in values.items() if x.untyped_storage().data_ptr() in places}
+        if any(values[key].dtype in INTEGERS for key in rounded & values.keys()):
+            return  # the bits of what differs by rounding
         self.lines.append(line)
-        self.values = values
-        if ROUNDED.search(text) or used & self.rounded:
-            self.rounded |= {name} if kind is not CHANGES else used
-        narrow = {key for key, x in values.items() if x.dtype in FLOATS[4:]}
-        self.rounded |= narrow
-        places = {values[key].untyped_storage().data_ptr() for key in self.rounded & values.keys()}
-        self.rounded |= {
-            key for key, x in values.items() if x.untyped_storage().data_ptr() in places
-        }
+        self.values, self.rounded = values, rounded
 
     def after(self, lines: Sequence[str]) -> dict[str, Any]:
         """The values of all variables after these lines."""
@@ -177,7 +198,9 @@ class Draw:
 def is_tame(x: Any) -> bool:
     """Whether a tensor is small, and rounding does not decide whether its elements are finite."""
     small = isinstance(x, torch.Tensor) and x.numel() < 5000 and x.ndim < 7
-    return small and bool((x.double().abs() < 2e3).all())
+    if not small or not (x.is_floating_point() or x.is_complex()):  # which may be bits of others
+        return small
+    return bool(((x if x.is_complex() else x.double()).abs() < 2e3).all())
 
 
 def overlaps(x: Any) -> bool:
@@ -226,13 +249,18 @@ def _write(rng: random.Random) -> Case:
         shapes[f"b{k}"] = base[rng.randrange(1, 3) : rng.randrange(1, 5)]
     if rng.random() < 0.2:
         shapes["x1"] = ()
-    draw = Draw(rng, {name: tensor(rng, shape) for name, shape in sorted(shapes.items())})
+    trains = rng.random() < 0.3
+    dtypes = (torch.float32, torch.float64) if trains else DTYPES
+    given = {name: tensor(rng, shape, rng.choice(dtypes)) for name, shape in sorted(shapes.items())}
+    more = rng.choice(((), (), (COMPLEX, COMPLEX, COMPLEX_CHANGES), (BITS, BIT_CHANGES)))
+    draw = Draw(rng, given)
+    draw.kinds = (*draw.kinds, *more)
     text, buffers, call = _drawn(draw, rng.choice((1, 2, 3, 4, 6, 9, 12)))
     calls = [call]
     if rng.random() < 0.5:
         longer = [x for x in call if x.ndim]
         calls.append([torch.cat([x, x[:2]]) if x.ndim else x for x in call] if longer else [])
-    case = Case(text, buffers, calls)
+    case = Case(text, buffers, calls, trains=trains and "float16" not in text)
     for call in calls:
         case.module()(*map(copied, call))
     return case
@@ -328,17 +356,45 @@ def run(case: Case, way: str) -> None:
 def run_compiled(case: Case) -> None:
     torch._dynamo.reset()
     plain, module = case.module(), case.module()
+    traced = torch.compile(case.module(), backend="aot_eager")
     try:
-        torch.compile(case.module(), backend="aot_eager")(*map(copied, case.calls[0]))
-    except REFUSED as error:
+        theirs = called(case, traced, case.calls[0])
+        for found, expected in zip(theirs, called(case, case.module(), case.calls[0]), strict=True):
+            agree(found, expected, "what PyTorch compiles to")
+    except (*REFUSED, AssertionError) as error:
         raise Redraw from error
     compiled = torch.compile(module, backend=relax_dynamo(target="numpy"))
-    for call in case.calls:
-        theirs, ours = [*map(copied, call)], [*map(copied, call)]
-        expected, found = plain(*theirs), compiled(*ours)
-        agree(leaves(found), leaves(expected), "results")
-        agree(ours, theirs, "arguments")
+    for k, call in enumerate(case.calls):
+        ours, eager = called(case, compiled, call), called(case, plain, call)
+        for found, expected, what in zip(ours, eager, KINDS, strict=True):
+            agree(found, expected, what)
         agree([*module.buffers()], [*plain.buffers()], "buffers")
+        if not k:
+            assert [*map(layout, ours[0])] == [*map(layout, theirs[0])], "strides of results"
+
+
+KINDS = ("results", "arguments", "gradients")
+
+
+def called(case: Case, run: Callable[..., Any], call: Sequence[Any]) -> tuple[list[Any], ...]:
+    """The results, the arguments after the call, and the gradients of these."""
+    given = [*map(copied, call)]
+    if not case.trains:
+        return leaves(run(*given)), given, []
+    roots = [x.requires_grad_(x.is_floating_point()) for x in given]
+    args = [x * 1 if x.requires_grad else x for x in roots]
+    results = leaves(run(*args))
+    sums = [y.abs().square().mean() for y in results if y.requires_grad and y.numel()]
+    some = [x for x in roots if x.requires_grad] if sums else []
+    gradients = torch.autograd.grad(sum(sums), some, allow_unused=True) if some else []
+    zeros = [torch.zeros_like(x) if g is None else g for x, g in zip(some, gradients, strict=True)]
+    return [y.detach() for y in results], [x.detach() for x in args], zeros
+
+
+def layout(x: Any) -> list[tuple[int, int]]:
+    """The sizes of a tensor that are not 1, with its strides; none if it has no elements."""
+    pairs = zip(x.shape, x.stride(), strict=True)
+    return [(size, stride) for size, stride in pairs if size > 1 and x.numel()]
 
 
 def run_exported(case: Case, target: str) -> None:
@@ -370,7 +426,9 @@ def run_exported(case: Case, target: str) -> None:
         module, args = case.module(), [*map(copied, call)]
         expected = leaves(module(*args))
         after = dict(zip(inputs, args, strict=True)) | dict(module.named_buffers())
-        agree(run(*map(copied, call)), [*(after[name] for name in changed), *expected], "results")
+        right = [*(after[name] for name in changed), *expected]
+        pairs = [torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in right]
+        agree(run(*map(copied, call)), pairs, "results")
 
 
 def number_of(size: Any) -> int | None:

@@ -80,6 +80,10 @@ class _Location:
         return _Location(self.subject, value, annotation, f"{self.text}field {number}: ")
 
 
+_OTHER_SIZES = (
+    "to call it with other sizes, import the model with a dynamic one: "
+    "torch.export.export(..., dynamic_shapes=...), or from_onnx(..., shape_dict={name: ['n', ...]})"
+)
 _LONGEST = 400
 """The most characters of struct info in a message: a tuple of parameters can have thousands."""
 _COMPARISON_RULES = frozenset(("MC-4", "MC-7", "MC-10", "MC-12", "MC-16", "MC-17"))
@@ -121,7 +125,12 @@ class Matcher:
             compare()
 
     def _fail(
-        self, at: _Location, problem: str, rule: str, used: Sequence[tir.Var] = ()
+        self,
+        at: _Location,
+        problem: str,
+        rule: str,
+        used: Sequence[tir.Var] = (),
+        hint: str | None = None,
     ) -> RuntimeCheckError:
         subject = at.subject
         if self._rules is not None:
@@ -140,7 +149,7 @@ class Matcher:
             rule=rule,
             span=subject.span,
             notes=notes,
-            hint=_hint(at.value, at.annotation),
+            hint=hint or _hint(at.value, at.annotation),
         )
 
     def _compare(self, compare: Callable[[], None]) -> None:
@@ -261,7 +270,11 @@ class Matcher:
         text = ShortText().prim(expr, INT64)
         how = f"not {expected}" if isinstance(expr, tir.ConstExpr) else f"but {text} = {expected}"
         used = [v for v in walk(expr) if isinstance(v, tir.Var)]
-        raise self._fail(at, f"{what} is {actual}, {how}", rule, used)
+        # What has no position in a text is imported: its sizes are those that it was imported with.
+        is_imported = self._error is FunctionSignatureError and at.subject.span is None
+        is_fixed = isinstance(expr, tir.ConstExpr) and rule == "MC-7"
+        hint = _OTHER_SIZES if is_imported and is_fixed and self._binds else None
+        raise self._fail(at, f"{what} is {actual}, {how}", rule, used, hint)
 
     def _function(self, value: Value, sinfo: rx.FuncStructInfo, at: _Location) -> None:
         if sinfo.params is None:

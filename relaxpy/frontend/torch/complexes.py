@@ -69,7 +69,10 @@ def convert(cx: Context, target: Any, args: Sequence[Value], kwargs: Mapping[str
         UnsupportedError: there is no converter for complex numbers.
     """
     entry = found(target, COMPLEX)
+    is_real = not has_complex_result(cx.node.meta.get("val"))
     if entry is not None:
+        numbers = zip(target._schema.arguments, args, strict=False)
+        args = [as_complex(cx, x) if _is_number(a, x) and not is_real else x for a, x in numbers]
         return cx.converted(entry, target, args, kwargs)
     entry, places = found(target, CONVERTERS), found(target, _BY_PARTS)
     factors = found(target, _PRODUCTS)
@@ -87,8 +90,12 @@ def convert(cx: Context, target: Any, args: Sequence[Value], kwargs: Mapping[str
     def of_part(k: int) -> Any:
         return result([part(arg, k) if n in places else arg for n, arg in enumerate(args)])
 
-    is_real = not has_complex_result(cx.node.meta.get("val"))
     return of_part(0) if is_real else joined(of_part(0), of_part(1))
+
+
+def _is_number(argument: Any, value: Any) -> bool:
+    """Whether a complex number stands for a tensor, as it does in gradients of products."""
+    return isinstance(value, complex) and str(argument.type) == "Tensor"
 
 
 def joined(re: Any, im: Any) -> Any:
@@ -208,7 +215,7 @@ _LINEAR: Mapping[str, Sequence[int]] = {
     "index_put _unsafe_index_put put": [0, 2],
     "index_add index_copy scatter.src scatter.value scatter_add": [0, 3],
     "slice_scatter select_scatter diagonal_scatter as_strided_scatter": [0, 1],
-    "masked_fill masked_scatter": [0, 2],
+    "masked_fill masked_scatter pad_sequence": [0, 2],
     "where": [1, 2],
     # sums, copies and constants
     "add sub rsub copy fill": [0, 1],

@@ -15,14 +15,13 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, unexpected
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
-from relaxpy.frontend.torch.aliases import Aliases, is_whole
+from relaxpy.frontend.torch.aliases import Aliases, memory_order, unrelated
 from relaxpy.frontend.torch.api import import_exported
 from relaxpy.frontend.torch.arrays import complex_view, real_view
 from relaxpy.frontend.torch.decompose import table_for_graphs
 from relaxpy.frontend.torch.freezing import Freezer, static_inputs
 from relaxpy.frontend.torch.importer import Options, imported
 from relaxpy.frontend.torch.program import of_graph
-from relaxpy.frontend.torch.symbols import is_symbolic
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
 from relaxpy.ir.module import IRModule
 
@@ -67,12 +66,32 @@ def relax_dynamo(
         with unset_fake_temporarily():
             return _Graph(module, pipeline or "default", target, count, fixed)
 
-    return aot_autograd(  # type: ignore[no-any-return]
+    compiler = aot_autograd(
         fw_compiler=forward,
         bw_compiler=compiled,
         inference_compiler=frozen if freezing else forward,
         decompositions=table_for_graphs,
     )
+
+    def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        for node in module.graph.nodes:
+            if node.target in _ONE_HOT:
+                node.target = _one_hot
+        module.recompile()
+        return compiler(module, example_inputs)  # type: ignore[no-any-return]
+
+    return backend
+
+
+_ONE_HOT: Final = (torch.nn.functional.one_hot, torch.ops.aten.one_hot.default)
+
+
+def _one_hot(x: Any, num_classes: int = -1) -> Any:
+    """What PyTorch computes when it traces has zeros for classes that its kernel refuses."""
+    if num_classes == -1:
+        return torch.nn.functional.one_hot(x)
+    zeros = torch.zeros([*x.shape, num_classes], dtype=torch.int64, device=x.device)
+    return zeros.scatter(-1, x.unsqueeze(-1), 1)
 
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -112,8 +131,12 @@ class _Graph:
         self._boxed_call = True
         graph = of_graph(module)
         items = _items(graph.output.args[0])
-        self._aliases = Aliases(graph, items)
-        orders = arrange(graph.graph, [k for k in range(count) if k not in self._aliases.views])
+        self._aliases = Aliases(graph, items, count)
+        computed = [None if k in self._aliases.views else item for k, item in enumerate(items)]
+        self._count = len(items)
+        items = [*computed, *self._aliases.bases]
+        graph.output.args = (tuple(items),)
+        orders = arrange(graph.graph, [*range(count), *range(self._count, len(items))])
         importer, mod = imported(graph, Options(unit_tuple=False), "main")
 
         def compiled(module: IRModule) -> Callable[..., Any]:
@@ -130,7 +153,9 @@ class _Graph:
             self._compiled()
         #: For each result: how to make it of a result of the executable, or what it is.
         self._results = [_result(item, orders.get(k)) for k, item in enumerate(items)]
-        self._is_computed = any(make is not None for make, _ in self._results)
+        self._is_run = any(make is not None for make, _ in self._results) or any(
+            node.op == "call_function" and node.is_impure() for node in graph.graph.nodes
+        )
         self._arrays: list[tuple[Any, int, Any] | None] = [None] * len(self._all)
 
     def __call__(self, args: list[Any]) -> list[Any]:
@@ -147,7 +172,7 @@ class _Graph:
         bases = {k: args[view.index] for k, view in views.items() if view.of_argument}
         args.clear()
         try:
-            results = run(*arrays) if self._is_computed else ()
+            results = run(*arrays) if self._is_run else ()
         except RelaxpyError as error:  # PyTorch calls this, so no frame of the user's is near
             error.hide_internal_frames()
             raise
@@ -158,7 +183,7 @@ class _Graph:
         for k, view in views.items():
             base = bases[k] if view.of_argument else values[view.index]
             values[k] = view.made(base, numbers)
-        return values
+        return values[: self._count]
 
     def _array(self, k: int, value: Any, memory: set[int]) -> Any:
         """The array over the memory of an argument; those of parameters are kept."""
@@ -200,7 +225,7 @@ def _result(
 
         def tensor(value: Any, memory: set[int]) -> Any:
             result = _apart(convert(value), memory)
-            return result if order is None else result.permute(order)
+            return result if order is None else unrelated(result.permute(order))
 
         return tensor, None
     return _number, None
@@ -216,7 +241,7 @@ def _apart(result: Any, memory: set[int]) -> Any:
 
 
 def _complex(pair: Any) -> Any:
-    return complex_view(as_torch(pair))
+    return unrelated(complex_view(as_torch(pair)))
 
 
 def _number(value: Any, memory: set[int]) -> Any:
@@ -283,7 +308,7 @@ def arrange(graph: Any, places: Sequence[int]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for k in places:
         meta = items[k].meta.get("val") if isinstance(items[k], torch.fx.Node) else None
-        if not isinstance(meta, torch.Tensor) or (order := _order(meta)) is None:
+        if not isinstance(meta, torch.Tensor) or (order := memory_order(meta)) is None:
             continue
         with graph.inserting_before(output):
             items[k] = graph.call_function(torch.ops.aten.permute.default, (items[k], order))
@@ -291,13 +316,3 @@ def arrange(graph: Any, places: Sequence[int]) -> dict[int, list[int]]:
         found[k] = [order.index(axis) for axis in range(len(order))]
     output.args = (tuple(items),)
     return found
-
-
-def _order(meta: Any) -> list[int] | None:
-    """The axes of a tensor in the order in which they fill its memory, if it is not theirs."""
-    strides = [s.node.hint if is_symbolic(s) else s for s in meta.stride()]
-    if meta.layout is not torch.strided or None in strides:
-        return None
-    order = sorted(range(meta.ndim), key=lambda axis: -strides[axis])
-    is_other = order != sorted(order) and not is_whole(meta)
-    return order if is_other and is_whole(meta.permute(order)) else None

@@ -34,6 +34,7 @@ from relaxpy.frontend.torch.complexes import (
 )
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.decompose import is_decomposed, names_of, traced
+from relaxpy.frontend.torch.kernels import require_kernel
 from relaxpy.frontend.torch.lines import Lines
 from relaxpy.frontend.torch.mutation import Changes, changes_of, is_overload, twin_of
 from relaxpy.frontend.torch.program import Input, Kind, Program
@@ -348,13 +349,13 @@ class Importer:
             if any(isinstance(value, (Expr, PrimExpr)) for value in _flat(values)):
                 raise UnsupportedError("there is no converter for it")
             return target(*values)
+        require_kernel(node)
         if target._schema.is_mutable:
             target = twin_of(target)
         return self.applied(node, target, node.args, node.kwargs)
 
     def applied(self, node: Any, target: Any, args: Any, kwargs: Any = MappingProxyType({})) -> Any:
         """What an operator makes of arguments: a tensor like the result of a node."""
-        _require_kernel(node, target)
         if target in self.options.simple or not is_converted(target):
             simpler = traced(target, args, kwargs, node.meta.get("val"))
             if simpler is not None:
@@ -446,40 +447,6 @@ def imported(
             if not more:
                 raise
             options = replace(options, simple=options.simple | more)
-
-
-#: Operators of which PyTorch has kernels for floats only: rounded to integers, they mean nothing.
-_OF_FLOATS = frozenset(
-    {
-        *("softmax", "_softmax", "log_softmax", "_log_softmax", "gelu", "silu", "mish", "glu"),
-        *("elu", "selu", "celu", "softplus", "hardswish", "hardsigmoid", "log_sigmoid", "var"),
-        *("std", "var_mean", "std_mean", "layer_norm", "group_norm"),
-    }
-)
-
-
-def _require_kernel(node: Any, target: Any) -> None:
-    """Nothing, if PyTorch computes an operator of the operands of a node.
-
-    Errors:
-        UnsupportedError: it does not, which it finds out when it runs.
-    """
-    meta = node.meta.get("val")
-    first = meta[0] if isinstance(meta, (tuple, list)) and meta else meta
-    if target is not node.target or not isinstance(first, torch.Tensor):
-        return
-    name, dtype = target._schema.name.rpartition(":")[2], first.dtype
-    is_whole = not (dtype.is_floating_point or dtype.is_complex)
-    if name in _OF_FLOATS and is_whole:
-        raise UnsupportedError(f"PyTorch has it for floats only, found {part_name(dtype)}")
-    if name in ("clamp", "clamp_min", "clamp_max") and is_whole and dtype != torch.bool:
-        info = torch.iinfo(dtype)
-        for bound in (*node.args[1:], *node.kwargs.values()):
-            # Negative bounds of unsigned integers wrap around in PyTorch.
-            if isinstance(bound, int) and not min(info.min, -info.max) <= bound <= info.max:
-                raise UnsupportedError(f"the bound {bound} is no {part_name(dtype)}")
-    if name == "smooth_l1_loss" and any(isinstance(a, float) and a < 0 for a in node.args[3:]):
-        raise UnsupportedError("PyTorch has no smooth_l1_loss of a negative beta")
 
 
 def _sizes_of(item: Input) -> tuple[Any, ...]:

@@ -83,6 +83,18 @@ for _name, _options in (
     _copying(_name, _options)
 
 
+# ---- the largest elements of windows, put back
+
+
+@decomposition("max_unpool2d", "max_unpool3d")
+def max_unpool(x: Tensor, indices: Tensor, sizes: Sequence[Any], *window: Any) -> Tensor:
+    """PyTorch's decomposition takes indices below 0, which its kernel refuses."""
+    outer = x.shape[: x.dim() - len(sizes)]
+    zeros = x.new_zeros([*outer, math.prod(sizes)])
+    found = zeros.scatter(-1, *(t.flatten(len(outer)) for t in (indices, x)))
+    return found.reshape([*outer, *sizes])
+
+
 # ---- channels that are left out
 
 

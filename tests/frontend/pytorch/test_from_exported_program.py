@@ -478,3 +478,15 @@ def test_normalisations_are_one_operator_whatever_library_pytorch_has_for_them(n
     assert f"R.nn.{name}" in mod.script()
     (found,) = relaxpy.compile(mod)["main"](x)
     torch.testing.assert_close(found, layer(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
+def test_another_batch_names_what_to_write(target: str) -> None:
+    program = torch.export.export(torch.nn.Linear(4, 2), (torch.ones(3, 4),))
+    run = relaxpy.compile(from_exported_program(program), target)["main"]
+    with pytest.raises(RuntimeCheckError, match="dimension 0 is 5, not 3") as caught:
+        run(torch.ones(5, 4))
+    assert "dynamic_shapes" in str(caught.value)
+    with pytest.raises(RuntimeCheckError) as caught:
+        run(torch.ones(3, 4, dtype=torch.float64))
+    assert "dynamic_shapes" not in str(caught.value)

@@ -241,3 +241,31 @@ def test_other_functions(name: str) -> None:
 def test_normalised_weights() -> None:
     torch.manual_seed(0)
     compare(nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 3, 3), dim=2), images(1))
+
+
+#: Functions of real numbers with complex numbers of Python in them.
+TURNED: dict[str, Callable[[Any], Any]] = {
+    "factors": lambda x: (1j * x, x * (1 + 2j), torch.outer(x * 1j, x - 2j)),
+    "functions": lambda x: (torch.exp(1j * x), torch.sin(x + 1j), (x * 2j).tanh()),
+    "quotients": lambda x: (x / (2 + 1j), 1j / x, (x + 1j) / (x - 1j)),
+    "powers": lambda x: (x**1j, (x + 1j) ** 2, (1 + 1j) ** x, (x * 1j) ** (x + 1j)),
+    "parts": lambda x: ((x * (1 + 1j)).real, (x + 2j * x * x).imag, (x * 1j).conj().imag, x - 1j),
+    "sizes": lambda x: ((x - 1j).abs(), (x * x + 1j * x).angle()),
+    "spectra": lambda x: (torch.fft.irfft(torch.fft.rfft(x) * 1j, n=3), torch.fft.fft(1j * x)),
+    "chosen": lambda x: (torch.where(x > 1, x * 1j, x + 0j), torch.addcmul(x + 0j, x + 0j, x * 1j)),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_complex_numbers_of_python(name: str) -> None:
+    def weighted(run: Callable[[Any], Any], x: Any) -> list[Any]:
+        leaf = x.clone().requires_grad_()
+        results = run(leaf)
+        sum((y * (2 + 1j)).abs().square().sum() for y in results).backward()
+        return [*(y.detach() for y in results), leaf.grad]
+
+    x, function = torch.tensor([0.5, 1.25, 3.0]), TURNED[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=relax_dynamo())
+    for found, right in zip(weighted(compiled, x), weighted(function, x), strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-4)

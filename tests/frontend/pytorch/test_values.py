@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -79,6 +80,12 @@ NARROW = {
     "addmm": lambda x: torch.addmm(x, x[:, None] * x, x[:, None] * x, alpha=1e-4, beta=0.3),
     "bilinear": lambda x: F.bilinear(x[None], x[None], x.repeat(2, 4, 1) / 7, x[:2]),
     "triplet": lambda x: F.triplet_margin_loss(x[None], x[None] * 0.9, x[None] * 0.5),
+    "bags": lambda x: F.embedding_bag(
+        torch.tensor([[0, 3, 2], [1, 3, 1]]), x[:, None], mode="mean"
+    ),
+    "weighted bags": lambda x: F.embedding_bag(
+        torch.tensor([[0, 3, 2]]), x[:, None], mode="sum", per_sample_weights=x[None, :3] / 9
+    ),
     "avg_pool": lambda x: F.avg_pool2d(x.reshape(1, 1, 2, 2), 2, divisor_override=3),
 }
 
@@ -139,6 +146,36 @@ EDGES = {
 }
 
 
+SIZED: dict[int, Any] = {
+    8: (torch.int8, torch.uint8, torch.bool),
+    16: (torch.int16, torch.uint16, torch.float16, torch.bfloat16),
+    32: (torch.int32, torch.uint32, torch.float32),
+    64: (torch.int64, torch.uint64, torch.float64),
+}
+DTYPES = [*sum(SIZED.values(), ()), torch.complex64, torch.complex128]
+
+
+@pytest.mark.parametrize("target", ["numpy", "native", "reference", "torch.compile"])
+@pytest.mark.parametrize("bits", SIZED)
+def test_bits_are_those_of_elements_of_any_size(bits: int, target: str) -> None:
+    draw = torch.Generator().manual_seed(bits)
+    for old in SIZED[bits]:
+        limit = 2 if old is torch.bool else 256
+        x = torch.randint(0, limit, (2, 32), dtype=torch.uint8, generator=draw).view(old)
+
+        several = [dtype for dtype in DTYPES if dtype is not torch.bool or limit == 2]
+
+        def views(x: Any, several: Sequence[Any] = several) -> Any:
+            return [x.view(dtype) for dtype in several]
+
+        road = captured if target == "torch.compile" else partial(exported, target=target)
+        for operand in (x, x[:0]):
+            for ours, theirs in zip(road(views, operand), views(operand), strict=True):
+                is_pair = theirs.is_complex() and not ours.is_complex()
+                right = torch.view_as_real(theirs) if is_pair else theirs
+                torch.testing.assert_close(ours, right, equal_nan=True, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
 @pytest.mark.parametrize("name", EDGES)
 def test_edges_are_those_of_pytorch(name: str, target: str) -> None:
@@ -182,30 +219,41 @@ INDEXED: dict[str, Callable[[Any, Any], Any]] = {
     "scatter_add": lambda x, i: x.scatter_add(1, i[:, None], torch.ones(1, 1)),
     "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], torch.ones(1, 1), "mean"),
     "embedding": lambda x, i: F.embedding(i, x),
+    "bincount": lambda x, i: i.bincount(),
+    "one_hot": lambda x, i: F.one_hot(i, 2),
+    "one_hot of columns": lambda x, i: F.one_hot(i[:, None], num_classes=2) + 1,
+    "max_unpool1d": lambda x, i: F.max_unpool1d(x[:1, :1], i[None], 2),
+    "max_unpool2d": lambda x, i: F.max_unpool2d(x[None, :, :1, None], i.expand(1, 2, 1, 1), (1, 2)),
+    "max_unpool3d": lambda x, i: F.max_unpool3d(
+        x[None, :1, :1, None, None], i.view([1] * 5), (1, 1, 2)
+    ),
 }
 
 
-@pytest.mark.parametrize("target", ["numpy", "native"])
-@pytest.mark.parametrize("name", [*INDEXED, "one_hot", "bincount"])
+@pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
+@pytest.mark.parametrize("name", INDEXED)
 def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(
     name: str, target: str
 ) -> None:
-    function = INDEXED.get(name)
-    if function is None:
-        convert = {"one_hot": lambda i: F.one_hot(i, 2), "bincount": lambda i: i.bincount()}[name]
-        function = lambda x, i: convert(i)  # noqa: E731
-    x, index = torch.zeros(2, 2), torch.tensor([0])
-    program = torch.export.export(Function(function), (x, index))
-    run = relaxpy.compile(from_exported_program(program), target)["main"]
+    function, args = INDEXED[name], (torch.zeros(2, 2), torch.tensor([0]))
+    if (name, target) == ("bincount", "torch.compile"):
+        return  # PyTorch leaves it to eager mode
+    torch._dynamo.reset()
+    if target == "torch.compile":
+        run = torch.compile(function, backend=relax_dynamo(target="numpy"))
+    else:
+        program = torch.export.export(Function(function), args)
+        mod = from_exported_program(program, unwrap_unit_return_tuple=True)
+        run = relaxpy.compile(mod, target)["main"]
     for number in (-4, -3, -2, -1, 0, 1, 2, 5):
-        index = torch.tensor([number])
+        args = (torch.zeros(2, 2), torch.tensor([number]))
         try:
-            right = function(x, index)
+            right = function(*args)
         except (RuntimeError, IndexError):
             with pytest.raises(RelaxpyError, match=r"index -?\d+ is outside"):
-                run(x, index)
+                run(*args)
         else:
-            torch.testing.assert_close(run(x, index)[0], right)
+            torch.testing.assert_close(run(*args), right)
 
 
 @ROADS
@@ -236,24 +284,73 @@ def test_functions_of_floats_are_refused_for_integers_as_in_pytorch(function: An
         from_exported_program(program)
 
 
-@pytest.mark.parametrize(
-    "function", [lambda x: x.clamp(-1, 300), lambda x: x.clamp(300), lambda x: x.clamp_max(-256)]
-)
-def test_bounds_outside_of_the_datatype_are_refused(function: Any) -> None:
-    x = torch.tensor([0, 44, 200], dtype=torch.uint8)
-    with pytest.raises(RuntimeError):
-        function(x)
-    program = torch.export.export(Function(function), (x,))
-    with pytest.raises(NotImplementedError, match=r"the bound -?\d+ is no uint8"):
-        from_exported_program(program)
+#: Operands that PyTorch has no kernel for, and what is said of them.
+REFUSED: dict[str, Sequence[Callable[[Any], Any]]] = {
+    "for floats only, found int64": (
+        lambda x: x.frac(),
+        lambda x: torch.lerp(x, x, 0.5),
+        lambda x: F.smooth_l1_loss(x, x),
+        lambda x: F.binary_cross_entropy(x, x),
+        lambda x: x.logcumsumexp(0),
+    ),
+    "for floats and uint8 only, found int64": (
+        lambda x: F.interpolate(x[None, None], scale_factor=2),
+        lambda x: F.interpolate(x[None, None], scale_factor=2, mode="bilinear"),
+    ),
+    "for numbers only, found bool": (
+        lambda x: (x > 2) @ (x > 2),
+        lambda x: torch.einsum("ij,jk", x > 2, x > 2),
+        lambda x: (x > 2).ceil(),
+        lambda x: (x > 2).abs(),
+        lambda x: (x > 2).relu_(),
+        lambda x: (x > 2).argmax(),
+        lambda x: (x > 2).median(),
+    ),
+    "for operands of one datatype, found float32 and float64": (
+        lambda x: F.layer_norm(x.float(), (2,), torch.ones(2).double()),
+        lambda x: F.batch_norm(x.float(), torch.ones(2).double(), torch.ones(2).double()),
+        lambda x: x.float().index_add(0, torch.tensor([0]), x[:1].double()),
+        lambda x: x.float().index_copy(0, torch.tensor([0]), x[:1].double()),
+        lambda x: x.float().index_put((torch.tensor([0]),), x[:1].double()),
+    ),
+    r"the bound -?\d+ is no uint8": (
+        lambda x: x.byte().clamp(-1, 300),
+        lambda x: x.byte().clamp(300),
+        lambda x: x.byte().clamp_max(-256),
+    ),
+    "the value .* is no": (
+        lambda x: torch.full_like(x, 300, dtype=torch.uint8),
+        lambda x: torch.full((2,), 1e20, dtype=torch.int64),
+        lambda x: torch.full((2,), INF, dtype=torch.int32),
+        lambda x: x.to(torch.int8).masked_fill(x > 1, 300),
+        lambda x: x.half().masked_fill_(x > 1, -1e9),
+    ),
+    "negative powers of integers": (lambda x: x**-1,),
+    "smooth_l1_loss of a negative beta": (
+        lambda x: F.smooth_l1_loss(x.float(), x.float(), beta=-1.0),
+    ),
+}
 
 
-def test_a_negative_beta_is_refused() -> None:
-    function, x = lambda a, b: F.smooth_l1_loss(a, b, beta=-1.0), torch.ones(2)
-    with pytest.raises(RuntimeError):
-        function(x, x)
-    with pytest.raises(NotImplementedError, match="smooth_l1_loss of a negative beta"):
-        from_exported_program(torch.export.export(Function(function), (x, x)))
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_pytorch_has_no_kernel_for_is_refused(message: str) -> None:
+    x = torch.tensor([[1, 2], [3, 4]])
+    for function in REFUSED[message]:
+        with pytest.raises(RuntimeError):
+            function(x)
+        program = torch.export.export(Function(function), (x,))
+        with pytest.raises(NotImplementedError, match=message):
+            from_exported_program(program)
+
+
+def test_values_at_the_ends_of_datatypes_are_written() -> None:
+    def filled(x: Any) -> Any:
+        narrow = x.half().masked_fill(x > 1, -65504), x.half().masked_fill(x > 1, -INF)
+        return *narrow, torch.full_like(x, -1, dtype=torch.uint8), x.masked_fill(x > 1, 1.5)
+
+    x = torch.tensor([[1, 2], [3, 4]])
+    for ours, theirs in zip(exported(filled, x), filled(x), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("bounds", [(5, 10), (None, -1), (-255, None)])
@@ -270,3 +367,25 @@ def test_importing_the_frontend_loads_neither_torch_dynamo_nor_inductor() -> Non
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "0"
+
+
+@pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "padding_value": 7}])
+def test_pieces_whose_lengths_are_data_are_padded(options: Any, target: str) -> None:
+    def padded(x: Any, mask: Any) -> Any:
+        pieces = [x[mask], x[~mask], x[:1]]
+        more = torch.nn.utils.rnn.pad_sequence(pieces, padding_side="left", **options)
+        return torch.nn.utils.rnn.pad_sequence(pieces, **options), more
+
+    masks = ([True, False, False], [True, True, False], [False] * 3)
+    for x in (torch.arange(3.0), torch.arange(6).reshape(3, 2)):
+        run = None
+        for mask in map(torch.tensor, masks):
+            if target == "torch.compile":
+                found = captured(padded, x, mask)
+            else:
+                program = torch.export.export(Function(padded), (x, mask))
+                run = run or relaxpy.compile(from_exported_program(program), target)["main"]
+                found = run(x, mask)
+            for ours, theirs in zip(found, padded(x, mask), strict=True):
+                torch.testing.assert_close(ours, theirs)

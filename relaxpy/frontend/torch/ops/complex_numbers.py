@@ -16,7 +16,7 @@ from relaxpy.frontend.shared.tensors import (
     scalar,
     shape_of,
 )
-from relaxpy.frontend.torch.arrays import dtype_name
+from relaxpy.frontend.torch.arrays import dtype_name, part_name
 from relaxpy.frontend.torch.complexes import (
     Complex,
     as_complex,
@@ -30,6 +30,7 @@ from relaxpy.frontend.torch.ops import counting, creation, indexing
 from relaxpy.frontend.torch.ops.creation import assertion, filled
 from relaxpy.frontend.torch.ops.elementwise import cast
 from relaxpy.frontend.torch.ops.movement import transposed
+from relaxpy.frontend.torch.ops.prims import bits_as
 from relaxpy.frontend.torch.ops.reduce import Axes, moments, vector_norm
 from relaxpy.frontend.torch.registry import CONVERTERS, Value
 from relaxpy.ir.relax.nodes import Expr, const
@@ -55,6 +56,15 @@ def view_as_complex(cx: Context, x: Expr) -> Complex:
 @complex_converter("view_as_real", "view_as_real_copy")
 def view_as_real(cx: Context, z: Complex) -> Expr:
     return to_pair(z)
+
+
+@complex_converter("view.dtype")
+def view_dtype(cx: Context, x: Expr | Complex, dtype: Any) -> Expr | Complex:
+    parts = cx.emit(to_pair(x)) if isinstance(x, Complex) else x
+    sizes = cx.result_shape()
+    if not dtype.is_complex:
+        return bits_as(cx, parts, dtype_name(dtype), sizes)
+    return from_pair(cx, cx.emit(bits_as(cx, parts, part_name(dtype), [*sizes, 2])))
 
 
 @complex_converter("complex")

@@ -50,7 +50,7 @@ _NOTHING = (
 _SAME = {
     **{name: getattr(R, name) for name in ("abs", "square")},
     **dict.fromkeys(("sign", "sgn"), _sign),
-    "neg": R.negative,
+    **dict.fromkeys(("neg", "_neg_view", "_neg_view_copy"), R.negative),
     "bitwise_not": R.bitwise_not,
     "relu": R.nn.relu,
     "selu": R.nn.selu,

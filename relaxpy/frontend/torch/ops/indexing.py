@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from relaxpy.frontend.shared.loops import Loops, kernel, whole
-from relaxpy.frontend.shared.tensors import Size, dtype_of, product, rank_of, reshaped, shape_of
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    dtype_of,
+    product,
+    rank_of,
+    reshaped,
+    shape_of,
+    wide_dtype,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.elementwise import truth
@@ -377,7 +385,9 @@ def embedding_bag(
     padding: int = -1,
 ) -> tuple[Expr, ...]:
     (count,), (bags, width) = shape_of(indices), cx.result_shape(0)
-    greatest = mode == 2
+    greatest, dtype = mode == 2, dtype_of(weight)
+    # Sums of 16-bit floats are rounded once; the table itself is not copied into wider floats.
+    summed = dtype if greatest else wide_dtype(dtype)
     chooses = greatest and cx.uses(3)
 
     def write(k: Loops, weight: Any, indices: Any, offsets: Any, *buffers: Any) -> None:
@@ -402,7 +412,9 @@ def embedding_bag(
                             if chooses:
                                 k.store(buffers[-1], (bag, j), row)
                     else:
-                        part = value * factors[0][i] if factors else value
+                        part = ops.cast_to(value, DataType(summed))
+                        if factors:
+                            part = part * ops.cast_to(factors[0][i], DataType(summed))
                         k.store(y, (bag, j), y[bag, j] + part)
                 k.store(size, 0, size[0] + ops.cast_to(counts, DataType("int64")))
             k.store(sizes, bag, size[0])
@@ -411,7 +423,7 @@ def embedding_bag(
                 with k.loop(width) as j:
                     k.store(y, (bag, j), y[bag, j] / divisor[0])
 
-    outputs = [((bags, width), dtype_of(weight)), ((bags,), "int64")]
+    outputs = [((bags, width), summed), ((bags,), "int64")]
     outputs += [((bags, width), "int64")] * chooses
     inputs = [weight, indices, offsets, *([weights] if weights is not None else [])]
     y, sizes, *chosen = kernel(cx, "embedding_bag", outputs, inputs, write)

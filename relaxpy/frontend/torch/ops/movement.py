@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from relaxpy.frontend.shared.padding import padded
-from relaxpy.frontend.shared.tensors import Size, dtype_of, product, rank_of, reshaped, shape_of
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    as_size,
+    dtype_of,
+    product,
+    rank_of,
+    reshaped,
+    shape_of,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
@@ -332,6 +341,26 @@ def pad(
     elif value is not None and not isinstance(value, int | float):
         value = cx.tensor(value, dtype_of(x))
     return padded(cx, x, pads, mode, value)
+
+
+@converter("pad_sequence")
+def pad_sequence(
+    cx: Context,
+    sequences: Sequence[Expr],
+    batch_first: bool = False,
+    value: float = 0.0,
+    side: str = "right",
+) -> Expr:
+    """Tensors padded to the length of the longest one, which may be known when it runs only."""
+    lengths = [shape_of(x)[0] for x in sequences]
+    longest = cx.simplify(functools.reduce(ops.maximum, map(as_size, lengths)))
+    rows = []
+    for x, length in zip(sequences, lengths, strict=True):
+        more = cx.simplify(as_size(longest) - length)
+        inner = [0] * (2 * rank_of(x) - 2)
+        row = pad(cx, x, [*inner, *((more, 0) if side == "left" else (0, more))], "constant", value)
+        rows.append(cx.match(row, [longest, *shape_of(x)[1:]], dtype_of(x)))
+    return R.stack(rows, 0 if batch_first else 1)
 
 
 @converter("constant_pad_nd")

@@ -10,6 +10,7 @@ import torch
 
 from relaxpy.frontend.shared.loops import Loops, Number, kernel
 from relaxpy.frontend.shared.tensors import (
+    Size,
     dtype_of,
     is_float,
     product,
@@ -111,20 +112,47 @@ def copy_strided(cx: Context, x: Expr, strides: Value) -> Expr:
 
 @converter("view.dtype")
 def view_dtype(cx: Context, x: Expr, dtype: Any) -> Expr:
-    """The bits of elements as numbers of another datatype of the same size."""
-    old, new = DataType(dtype_of(x)), DataType(dtype_name(dtype))
-    if old == new:
-        return x
-    if old.bits != new.bits or old.is_bool or new.is_bool:
-        raise UnsupportedError("the bits of a tensor as elements of another size")
-    flat = cx.emit(reshaped(x, [product(shape_of(x))]))
+    return bits_as(cx, x, dtype_name(dtype), cx.result_shape())
 
-    def write(k: Loops, numbers: Any, out: Any) -> None:
-        with k.loop(out.shape[0]) as i:
-            k.store(out, i, intrin.reinterpret(str(new), numbers[i]))
 
-    (bits,) = kernel(cx, "view_dtype", [(shape_of(flat), str(new))], [flat], write)
-    return reshaped(bits, shape_of(x))
+def bits_as(cx: Context, x: Expr, dtype: str, sizes: Sequence[Size]) -> Expr:
+    """The bits of elements as elements of another datatype, in this shape.
+
+    Where one element has the bits of several, the first of these has its lowest bits.
+    """
+    if dtype_of(x) == "bool":
+        x = R.astype(x, "uint8")
+    if dtype == "bool":
+        bits = cx.emit(bits_as(cx, x, "uint8", sizes))
+        return R.not_equal(bits, scalar(0, bits))
+    if dtype_of(x) == dtype:
+        return reshaped(x, sizes)
+    old, new = DataType(dtype_of(x)).bits, DataType(dtype).bits
+    parts, least = max(old, new) // min(old, new), min(old, new)
+    narrow, wide = f"uint{least}", f"uint{max(old, new)}"
+    total = product(shape_of(x) if old > new else sizes)
+    of_bits = cx.emit(reshaped(x, [total, parts] if old < new else [total]))
+
+    def write(k: Loops, x: Any, out: Any) -> None:
+        with k.loop(total) as i:
+            if old == new:
+                k.store(out, i, intrin.reinterpret(dtype, x[i]))
+            elif old > new:
+                bits = k.local(intrin.reinterpret(wide, x[i]), wide)
+                for part in range(parts):
+                    low = (bits[0] >> ops.const(part * least, wide)) & ops.const(2**least - 1, wide)
+                    number = ops.cast_to(low, DataType(narrow))
+                    k.store(out, (i, part), intrin.reinterpret(dtype, number))
+            else:
+                bits = k.local(ops.const(0, wide), wide)
+                for part in range(parts):
+                    low = ops.cast_to(intrin.reinterpret(narrow, x[i, part]), DataType(wide))
+                    k.store(bits, 0, bits[0] | (low << ops.const(part * least, wide)))
+                k.store(out, i, intrin.reinterpret(dtype, bits[0]))
+
+    shape = [total, parts] if old > new else [total]
+    (result,) = kernel(cx, "view_dtype", [(shape, dtype)], [of_bits], write)
+    return reshaped(result, sizes)
 
 
 @converter("signbit")
