@@ -10,7 +10,7 @@ from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax import transform
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.op.definition.sharding import repeated_axes, reshaped_axes
-from relaxpy.ir.relax.op.selection import topk_in_loops
+from relaxpy.ir.relax.op.selection import IN_LOOPS
 from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
 from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
 from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
@@ -105,8 +105,8 @@ def default_pipeline(target: object = None) -> Pass:
     layouts of weights to other kernels, and are fused as `fusion_pays` decides. For the target
     "native", products decode weights in few bits and multiply bytes without their zero points,
     images have their channels last where filters are constant, and loops select the largest
-    elements. The target "reference" runs the program as it is written, so that it shows what the
-    passes have to preserve: its pipeline is `legalize`.
+    elements, and the boxes that others do not suppress. The target "reference" runs the program as
+    it is written, so that it shows what the passes have to preserve: its pipeline is `legalize`.
     """
     facts = TARGETS.get(target_kind(target))
     if facts is not None and facts.runs_as_written:
@@ -114,7 +114,6 @@ def default_pipeline(target: object = None) -> Pass:
     is_native = facts is not None and facts.is_native
     decoding = (InlineDecoding(),) if is_native else ()
     rewriting = (FuseZeroPoints(), ChannelsLast()) if is_native else ()
-    loops = {"relax.topk": topk_in_loops} if is_native else None
     steps = (
         transform.Normalize(),
         transform.ConvertToDataflow(min_size=1),
@@ -122,7 +121,7 @@ def default_pipeline(target: object = None) -> Pass:
         transform.EliminateCommonSubexpr(),
         transform.FoldBatchnormToConv2D(constants_only=True),
         *rewriting,
-        transform.LegalizeOps(loops),
+        transform.LegalizeOps(IN_LOOPS if is_native else None),
         transform.RemoveUnusedKernelOutputs(),
         transform.FoldViews(),
         transform.SplitLayoutRewritePreproc(),
