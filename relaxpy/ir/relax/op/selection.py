@@ -17,8 +17,10 @@ from relaxpy.ir.tir.expr import IntImm
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
-_IN_LOOPS: Final = 128
+_MOST: Final = 128
 """Up to so many elements, loops that find one after the other are faster than sorting."""
+_SHORT: Final = 16
+"""Up to so many elements, this holds also if they are all that there are."""
 _FIELDS: Final = {"values": 0, "indices": 1}
 
 
@@ -29,11 +31,13 @@ def _topk(builder: BlockBuilder, call: Call) -> Expr:
     sinfo = builder.struct_info_of(data)
     assert isinstance(sinfo, TensorStructInfo)
     shape = rules.literal_shape(sinfo)
-    if shape is None or not _has_key(sinfo.dtype) or not 0 < k <= _IN_LOOPS:
+    if shape is None or not _has_key(sinfo.dtype) or not 0 < k <= _MOST:
         return call
     axis = rules.normal_axis(attrs["axis"], len(shape))
     size = shape[axis]
-    if not isinstance(size, IntImm) or size.value < max(FEW * k, k * k // FEW):
+    if not isinstance(size, IntImm) or size.value < k:
+        return call
+    if _SHORT < size.value < max(FEW * k, k * k // FEW):
         return call
     options = {"largest": attrs["largest"], "dtype": str(attrs["dtype"])}
     operands = data, k, axis
