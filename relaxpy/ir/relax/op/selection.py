@@ -56,8 +56,10 @@ def _suppressed(builder: BlockBuilder, call: Call) -> Expr:
     shapes = []
     for arg in call.args:
         sinfo = builder.struct_info_of(arg)
-        shape = rules.literal_shape(sinfo) if isinstance(sinfo, TensorStructInfo) else None
-        if shape is None or sinfo.dtype.is_void:
+        if not isinstance(sinfo, TensorStructInfo) or sinfo.dtype.is_void:
+            return call
+        shape = rules.literal_shape(sinfo)
+        if shape is None:
             return call
         shapes.append(shape)
     boxes, scores, *limits = shapes
