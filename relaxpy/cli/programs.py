@@ -17,7 +17,7 @@ from typing_extensions import override
 from relaxpy.cli.imported import SUFFIX, import_program, is_reference
 from relaxpy.cli.usage import UsageError
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, warn
 
 if TYPE_CHECKING:
     from relaxpy.exec.container import Container
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import BaseFunc
 
 STDIN: Final = "-"
+STDIN_NAME: Final = "<stdin>"
+_IMPORT: Final = "--import"
 PROGRAM_MARKS: Final = ("R.function", "T.prim_func", "I.ir_module", "R.rewriter")
 """What occurs in the text of a file with a program."""
 _READ_IMPORTS: Final = ("relaxpy.script", "tvm.script", "typing", "__future__")
@@ -38,8 +40,14 @@ def program_source(path: str, imported: bool = False) -> ProgramSource:
     A module is imported if `imported`, or if it is named as `module:attribute`.
 
     Errors:
-        UsageError: the file is one of PyTorch; and as for `read_file`.
+        UsageError: the file is one of PyTorch, or standard input is to be imported; and as for
+            `read_file`.
     """
+    if imported and path == STDIN:
+        raise UsageError(
+            "standard input is read, not imported",
+            hint=f"save the text as a file, and write its name after {_IMPORT}",
+        )
     if imported or is_reference(path):
         return ImportedFile(path)
     if path.endswith(_OF_PYTORCH):
@@ -58,7 +66,7 @@ def read_file(path: str) -> ProgramFile:
         OSError: the file cannot be read.
         UsageError: it is not text, or `path` is not a path.
     """
-    name = "<stdin>" if path == STDIN else path
+    name = STDIN_NAME if path == STDIN else path
     if path == STDIN and sys.stdin is None:
         raise UsageError("standard input is closed")
     try:
@@ -222,7 +230,13 @@ class ProgramFile(ProgramSource):
         """What to do about a text with statements that only Python executes; else None."""
         if not self.needs_python:
             return None
-        return f"{self.name} is read, not executed; to import it as Python does, write --import"
+        way = f"to import {self._as_file} as Python does, write {_IMPORT}"
+        return f"{self.name} is read, not executed; {way}"
+
+    @property
+    def _as_file(self) -> str:
+        """What can be imported: only files can."""
+        return "a file with this text" if self.name == STDIN_NAME else "it"
 
     @property
     def is_json(self) -> bool:
@@ -281,9 +295,10 @@ class ProgramFile(ProgramSource):
                 raise error.noted(self._note()) from None
             if skipped:
                 where = f"{self.name}:{skipped[0]}"
-                code = counted(len(skipped), "statement")
-                more = f"{where}: {code} outside of programs, from here on, are not executed"
-                warn(Diagnostic(more, hint="--import imports the file as Python does"))
+                several = f"{len(skipped)} statements outside of programs, from here on, are"
+                code = several if len(skipped) > 1 else "1 statement outside of programs is"
+                hint = f"{_IMPORT} imports {self._as_file} as Python does"
+                warn(Diagnostic(f"{where}: {code} not executed", hint=hint))
         if not isinstance(program, (IRModule, BaseFunc)):
             raise UsageError(f"{self.name} has a {type(program).__name__}, not a program")
         return program

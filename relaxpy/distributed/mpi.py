@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax.op.workers import Array, Combination, Workers, chosen_workers
-from relaxpy.launched import GRACE, end_all
+from relaxpy.launched import GRACE, end_all, ended_processes, ended_text
 
 _FAILURE, _ENDED = 1, 2
 """The tags of messages: of a failure, and of a worker that has ended after so many operators."""
@@ -34,6 +34,8 @@ _DESCRIBED = 200
 _SPINS = 50
 _SLEEP_AFTER = 0.02
 """The seconds of waiting after which the processor is left to others for longer."""
+_INTERVAL = 0.2
+"""The seconds of waiting between looks for processes that have ended."""
 _PERSISTENT = MPI.Get_version() >= (4, 0)
 """Whether MPI has persistent collective requests."""
 _FEW = 1 << 14
@@ -144,6 +146,7 @@ class MpiWorkers(Workers):
         self._some: dict[tuple[int, int], MpiWorkers] = {}
         self._lock = threading.Lock()
         self._news: MPI.Comm | None = None
+        self._members, self._looked = comm.group, 0.0
         self._comm, started = comm.Idup()
         self._await(started, "start")
         self._news, started = comm.Idup()
@@ -151,6 +154,9 @@ class MpiWorkers(Workers):
         _open.add(self)
         self._group: MpiWorkers | None = None
         if groups > 1:
+            self._begun += 1
+            everybody = self._comm.Ibarrier()  # the call after it waits without an end
+            self._await(everybody, "start")
             self._group = self._part(comm.rank // (comm.size // groups), " in groups")
 
     @property
@@ -425,6 +431,7 @@ class MpiWorkers(Workers):
     def _heed_failures(self) -> None:
         news = self._news
         if news is None:
+            self._heed_ends()
             return
         status = MPI.Status()
         if news.Iprobe(MPI.ANY_SOURCE, _FAILURE, status):
@@ -440,6 +447,16 @@ class MpiWorkers(Workers):
         for worker, completed in self._ended.items():
             if completed < self._begun:
                 raise OtherWorkerError(f"worker {worker} has ended")
+
+    def _heed_ends(self) -> None:
+        """Look from time to time for workers that have ended before they could tell this one."""
+        now = time.monotonic()
+        if now - self._looked > _INTERVAL:
+            self._looked = now
+            world, numbers = MPI.COMM_WORLD.group, list(range(self.size))
+            ended = ended_processes() & set(self._members.Translate_ranks(numbers, world))
+            if ended:
+                raise OtherWorkerError(ended_text(ended))
 
     def tell_end(self) -> None:
         """Tell the others that this worker ends, which may wait for it."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, check_type, unexpected
 from relaxpy.ir.relax.op.workers import Alone, Workers, chosen_workers, started
-from relaxpy.launched import is_one_of_several
+from relaxpy.launched import ended_with_others, is_one_of_several
 
 if TYPE_CHECKING:
     from relaxpy.distributed.mpi import MpiWorkers
@@ -82,15 +82,17 @@ def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiW
 
 @contextmanager
 def _limited(timeout: float) -> Iterator[None]:
-    """End this process if other workers do not start; MPI waits for them without a limit."""
-    is_limited = timeout < threading.TIMEOUT_MAX and "mpi4py.MPI" not in sys.modules
-    if is_limited:
+    """End this process if other workers do not start, for which MPI waits without a limit."""
+    if "mpi4py.MPI" in sys.modules:
+        yield
+        return
+    if timeout < threading.TIMEOUT_MAX:
         faulthandler.dump_traceback_later(timeout, exit=True)
     try:
-        yield
+        with ended_with_others():
+            yield
     finally:
-        if is_limited:
-            faulthandler.cancel_dump_traceback_later()
+        faulthandler.cancel_dump_traceback_later()
 
 
 class Chosen:

@@ -303,17 +303,10 @@ def _tile(_: Mapping[str, Any], x: Array, repeats: Array) -> Array:
     return np.tile(x, times)
 
 
-#: The elements of the largest tensor of one value that is a constant, as weights of models may be.
-_MOST_FILLED = 1 << 27
-
-
 @_folded("ConstantOfShape")
 def _constant_of_shape(attributes: Mapping[str, Any], shape: Array) -> Array:
     value = np.asarray(attributes.get("value", np.zeros(1, np.float32))).reshape(-1)
-    sizes = _numbers(shape)
-    if min(sizes, default=0) < 0 or math.prod(sizes) > _MOST_FILLED:
-        raise UndecidedError
-    return np.broadcast_to(value[0], sizes)
+    return np.broadcast_to(value[0], _numbers(shape))  # memory of one element
 
 
 @_folded("Range")

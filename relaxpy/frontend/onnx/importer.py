@@ -66,7 +66,8 @@ _STRING = (TensorProto.STRING, "STRING")
 _MAX_INLINED = 64
 #: How many nodes the bodies of functions, loops and branches may have, counted for each use.
 _MAX_NODES = 100_000
-#: How many elements all tensors may have that are computed at import.
+#: How many bytes all tensors may have that are computed at import: weights that a model fills with
+#: one value among them, whose file has few bytes. Others are computed when the program runs.
 _MAX_FOLDED = 1 << 28
 #: How many branches may each have the rest of a graph within each other.
 _MAX_SPLITS = 5
@@ -114,7 +115,7 @@ class Importer:
     _depth: int = 0
     _splits: int = 0
     _inlined_nodes: int = 0
-    _folded_elements: int = 0
+    _folded_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.strings = Strings(vocabulary_var(is_dataflow=self.is_dataflow))
@@ -470,9 +471,10 @@ class Importer:
                     dtype = next(v.dtype for v in operands if isinstance(v, Contents))
         except (UndecidedError, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
             return None
-        self._folded_elements += result.size
-        if self._folded_elements > _MAX_FOLDED:
+        total = self._folded_bytes + result.nbytes
+        if total > _MAX_FOLDED:
             return None
+        self._folded_bytes = total
         if result.dtype != object:
             return self.literal(result)
         contents = Contents(result, dtype)

@@ -8,7 +8,7 @@ from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.op.definition.sharding import repeated_axes, reshaped_axes
-from relaxpy.ir.relax.op.selection import topk_in_loops
+from relaxpy.ir.relax.op.selection import IN_LOOPS
 from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums
 from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern
@@ -43,14 +43,14 @@ def default_pipeline(target: object = None) -> Pass:
     layouts of weights to other kernels, and are fused as `fusion_pays` decides. For the target
     "native", products decode weights in few bits and multiply bytes without their zero points,
     images have their channels last where filters are constant, and loops select the largest
-    elements. The target "reference" runs the program as it is written, so that it shows what the
-    passes have to preserve: its pipeline is `legalize`.
+    elements, and the boxes that others do not suppress. The target "reference" runs the program as
+    it is written, so that it shows what the passes have to preserve: its pipeline is `legalize`.
     """
     facts = TARGETS.get(target_kind(target))
     if facts is not None and facts.runs_as_written:
         return legalize_pipeline()
     is_native = facts is not None and facts.is_native
-    loops = {"relax.topk": topk_in_loops} if is_native else None
+    loops = IN_LOOPS if is_native else None
     operators: tuple[Pass, ...] = (
         Normalize(),  # all passes need normal form
         ConvertToDataflow(min_size=1),  # fusion works inside of dataflow blocks

@@ -12,6 +12,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
+from relaxpy.ir.tir.intrin import break_loop
 from relaxpy.ir.tir.stmt import (
     Allocate,
     BufferStore,
@@ -73,14 +74,14 @@ class Loops:
         self._open.pop()
 
     @contextmanager
-    def loop(self, extent: Any, start: Any = 0, name: str = "i") -> Iterator[tir.Var]:
+    def loop(
+        self, extent: Any, start: Any = 0, name: str = "i", kind: ForKind = ForKind.SERIAL
+    ) -> Iterator[tir.Var]:
         """Repeat for each integer from `start` on, `extent` times."""
         var = tir.Var(name, "int64")
         with self._block() as inner:
             yield var
-        self._open[-1].append(
-            For(var, whole(start), whole(extent), ForKind.SERIAL, _sequence(inner))
-        )
+        self._open[-1].append(For(var, whole(start), whole(extent), kind, _sequence(inner)))
 
     @contextmanager
     def when(self, condition: Number) -> Iterator[None]:
@@ -104,6 +105,10 @@ class Loops:
         with self._block() as inner:
             yield
         self._open[-1].append(While(condition, _sequence(inner)))
+
+    def leave(self) -> None:
+        """Leave the innermost loop."""
+        self._open[-1].append(Evaluate(break_loop()))
 
     @contextmanager
     def every(self, sizes: Sequence[Any]) -> Iterator[tuple[Any, ...]]:

@@ -26,7 +26,7 @@ from relaxpy.ir.core.node import (
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, check_access
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
-from relaxpy.ir.tir.iteration import IterVar, Range, enumerated
+from relaxpy.ir.tir.iteration import IterVar, Range, check_integer, enumerated
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -361,6 +361,9 @@ class BlockRealize(Stmt):
                 f"block {self.block.name_hint} has {len(self.block.iter_vars)} iteration "
                 f"variables, found {len(values)} values"
             )
+        for axis, value in zip(self.block.iter_vars, values, strict=True):
+            for expr in (axis.var, value):
+                check_integer(expr, f"the iteration variable {axis.var.name}")
 
 
 _CONVERSIONS = Conversions(

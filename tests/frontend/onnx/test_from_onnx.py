@@ -685,7 +685,7 @@ def nested_calls(depth: int) -> Any:
 def test_all_tensors_that_are_computed_at_import_have_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("relaxpy.frontend.onnx.importer._MAX_FOLDED", 350)
+    monkeypatch.setattr("relaxpy.frontend.onnx.importer._MAX_FOLDED", 1400)
     names = [f"y{k}" for k in range(6)]
     shape = {"shape": np.array([10, 10])}
     nodes = [helper.make_node("ConstantOfShape", ["shape"], [name]) for name in names]

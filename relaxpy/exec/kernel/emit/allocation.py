@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -45,8 +46,9 @@ def allocations(
 def fresh(scope: KernelScope, buffer: Buffer) -> ast.expr:
     """New memory with the shape of `buffer`."""
     shape = tuple(extent(scope, size) for size in buffer.shape)
-    count = number_of(buffer.shape).constant
-    is_small = count is not None and count < _SMALL
+    counts = [as_poly(size).constant for size in buffer.shape]
+    # NumPy refuses sizes that are too large beside one of 0, too.
+    is_small = math.prod(_SMALL if n is None else max(n, 1) for n in counts) < _SMALL
     return call("np.empty" if is_small else "rt.empty", shape, dtype_name(buffer.dtype))
 
 

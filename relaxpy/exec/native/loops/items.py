@@ -16,6 +16,7 @@ from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.ir.tir.substitution import mentions
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -79,6 +80,8 @@ class Items:
                 self._loop_with_jumps(axis, body)
             case nest.Loop(axis=axis, body=body) if axis.var in self.loops.program.annotated:
                 self._annotated(axis, body)
+            case nest.Loop(axis=axis, body=body) if self._has_lanes(axis, body):
+                self._in_lanes(axis, body)
             case nest.Loop(axis=axis, body=body):
                 has_loops = any(isinstance(i, nest.Loop) for i in nest.walk_items(body))
                 self.loops.loop(axis, lambda: self.items(body), listens=has_loops)
@@ -122,23 +125,53 @@ class Items:
                     self.items(body)
             self.frame.forget()
         elif kind == ForKind.VECTORIZED and self.frame.lanes is None and not self.checked:
-            bits = [
-                i.buffer.dtype.bits
-                for i in nest.walk_items(tuple(body))
-                if isinstance(i, nest.Store)
-            ]
-            count = _VECTOR_BITS // max([8, *bits])
-            if extent is not None:
-                count = min(count, 1 << max(extent - 1, 1).bit_length())
-
-            def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
-                with self.frame.level(lanes=lanes):
-                    self._lanes(body, None)
-                return ()
-
-            self.loops.chunks(axis, count, 1, chunk, ())
+            self._in_lanes(axis, body)
         else:
             self.loops.loop(axis, lambda: self.items(body))
+
+    def _has_lanes(self, axis: nest.Axis, body: Sequence[nest.Item]) -> bool:
+        """Whether a vectorised loop stores elements of local buffers that are its iterations' own.
+
+        What it computes is valid in each iteration, so that nothing is tested in between.
+        """
+        plan, frame, own = self.loops.program.plan, self.frame, {}
+        kind = plan.nest.kinds.get(axis.var)
+        if kind != ForKind.VECTORIZED or frame.lanes is not None:
+            return False
+        local, axes = {entry.buffer for entry in plan.nest.local}, (*frame.axes, axis)
+        for item in body:
+            if not isinstance(item, nest.Store) or item.buffer in own or item.buffer not in local:
+                return False
+            own[item.buffer] = item.indices
+            *outer, last = item.indices
+            if last is not axis.var or any(mentions(index, {axis.var}) for index in outer):
+                return False
+            if any(of_value(item.value, axes, (), frame.shape_vars)) or any(
+                of_access(item.buffer, item.indices, axes, (), frame.shape_vars)
+            ):
+                return False
+        read = [load for item in body for x in nest.expressions(item) for load in nest.loads(x)]
+        return all(
+            plan.nest.views.get(load.buffer) not in own
+            and load.indices == own.get(load.buffer, load.indices)
+            for load in read
+        )
+
+    def _in_lanes(self, axis: nest.Axis, body: Sequence[nest.Item]) -> None:
+        """A loop whose iterations are the lanes of vectors."""
+        bits = [
+            i.buffer.dtype.bits for i in nest.walk_items(tuple(body)) if isinstance(i, nest.Store)
+        ]
+        count, extent = _VECTOR_BITS // max([8, *bits]), axis.extent.constant
+        if extent is not None:
+            count = min(count, 1 << max(extent - 1, 1).bit_length())
+
+        def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
+            with self.frame.level(lanes=lanes):
+                self._lanes(body, None)
+            return ()
+
+        self.loops.chunks(axis, count, 1, chunk, ())
 
     def _lanes(self, items: Sequence[nest.Item], condition: Value | None) -> None:
         """Items in the lanes where the condition holds."""

@@ -240,16 +240,20 @@ def zip_map(
     return R.call_pure_packed(f"{PREFIX}maps", rows_of(cx, x), StringImm(keys), sinfo_args=[OBJECT])
 
 
-def features(x: Expr) -> int:
-    """The number of features of observations, which has to be known.
+def by_features(values: Sequence[float], x: Expr, rows: int | None = None) -> Array:
+    """Numbers in rows with one for each feature of observations.
+
+    There are as many `rows` if the number of features is symbolic.
 
     Errors:
-        UnsupportedError: it is symbolic.
+        UnsupportedError: neither number is known.
     """
     width = shape_of(x)[1]
-    if not isinstance(width, int):
+    if isinstance(width, int):
+        return np.array(values, np.float32).reshape(-1, width)
+    if rows is None:
         raise UnsupportedError("the number of features is symbolic")
-    return width
+    return np.array(values, np.float32).reshape(rows, -1)
 
 
 def products(x: Expr, weights: Array, intercepts: Sequence[float] = ()) -> Expr:
@@ -324,6 +328,7 @@ def linear_classifier(
 ) -> list[Expr]:
     names = class_labels(cx, classlabels_ints, classlabels_strings)
     data = rows_of(cx, x)
-    weights = np.array(coefficients, np.float32).reshape(-1, features(data))
+    rows = len(intercepts) or len(classlabels_strings or classlabels_ints)
+    weights = by_features(coefficients, data, rows)
     scores = cx.emit(products(data, weights, intercepts))
     return labels(cx, names, scores, post_transform)

@@ -296,6 +296,12 @@ def elu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
     return R.where(R.less(x, scalar(0, x)), below, x)
 
 
+@converter("Celu")
+def celu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
+    below = R.subtract(R.exp(R.divide(R.minimum(x, scalar(0, x)), scalar(alpha, x))), scalar(1, x))
+    return R.add(R.maximum(x, scalar(0, x)), R.multiply(scalar(alpha, x), below))
+
+
 @converter("Selu")
 def selu(
     cx: Context,

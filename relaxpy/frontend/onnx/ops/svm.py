@@ -10,8 +10,8 @@ import numpy as np
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.classical import (
     DOMAIN,
+    by_features,
     class_labels,
-    features,
     labels,
     posttransformed,
     products,
@@ -64,7 +64,7 @@ def svm_regressor(
     data = rows_of(cx, x)
     weights = np.array(coefficients, np.float32)
     if n_supports:
-        vectors = np.array(support_vectors, np.float32).reshape(n_supports, features(data))
+        vectors = by_features(support_vectors, data, n_supports)
         found = _kernel(cx, data, vectors, kernel_type, kernel_params)
         sums = R.matmul(found, literal(weights.reshape(-1, 1)))
     else:
@@ -96,13 +96,13 @@ def svm_classifier(
     data = rows_of(cx, x)
     names = class_labels(cx, classlabels_ints, classlabels_strings)
     if not vectors_per_class:
-        weights = np.array(coefficients, np.float32).reshape(-1, features(data))
+        weights = by_features(coefficients, data)
         sums = _kernel(cx, data, weights, kernel_type, kernel_params)
         scores = cx.emit(R.add(sums, vector(rho[:1])))
         return labels(cx, names, scores, post_transform, margins=True)
     count = len(vectors_per_class)
     pairs = list(itertools.combinations(range(count), 2))
-    vectors = np.array(support_vectors, np.float32).reshape(sum(vectors_per_class), features(data))
+    vectors = by_features(support_vectors, data, sum(vectors_per_class))
     found = _kernel(cx, data, vectors, kernel_type, kernel_params)
     weights = _weights_of_pairs(coefficients, vectors_per_class, pairs)
     scores = cx.emit(R.add(R.matmul(found, literal(weights)), vector(rho[: len(pairs)])))

@@ -190,7 +190,8 @@ class BaseFunc(base.Expr):
         """This function with the docstring, the signature and the module of one of Python."""
         metadata = (name for name in WRAPPER_ASSIGNMENTS if name != "__name__")
         self.__dict__.update({name: getattr(function, name) for name in metadata})
-        self.__dict__["__wrapped__"] = function
+        # Without a docstring, `help` describes the origin instead of the class of the object.
+        self.__dict__.update({"__wrapped__": function, "__origin__": function})
         return self
 
     @user_facing

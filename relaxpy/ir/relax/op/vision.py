@@ -76,7 +76,7 @@ def _ranked(scores: Array, threshold: float, count: int) -> Iterator[Array]:
 
     So few of many boxes are sorted where the first ones are enough.
     """
-    left = np.flatnonzero(scores > threshold)
+    left = np.flatnonzero(scores > np.float64(threshold))  # not rounded to their datatype
     while left.size:
         values = scores[left]
         is_first = np.ones(left.size, bool)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir.analysis.regions import Interval
-from relaxpy.ir.tir.expr import IterVarKind, PrimExpr
+from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.schedule.stages import (
     Stage,
     check_commutes,
@@ -118,12 +120,40 @@ def _same_iteration(
     shared = [loop for loop in first.loops if loop in second.loops]
     values = first.values(), second.values()
     equal: list[PrimExpr] = []
+    windows: list[list[PrimExpr]] = []
     for x, y in zip(a, b, strict=True):
-        if x is None or y is None or x[0] is not x[1] or y[0] is not y[1]:
+        if x is None or y is None:
             continue
-        left, right = substitute(x[0], values[0]), substitute(y[0], values[1])
-        if left.same_as(right) and mentions(left, {loop.loop_var for loop in shared}):
+        ends = [substitute(end, own) for of, own in zip((x, y), values, strict=True) for end in of]
+        windows.append(ends)
+        left, right = ends[0], ends[2]
+        is_element = x[0] is x[1] and y[0] is y[1]
+        same = is_element and left.same_as(right)
+        if same and mentions(left, {loop.loop_var for loop in shared}):
             equal.append(left)
     used = [loop for loop in shared if any(mentions(index, (loop.loop_var,)) for index in equal)]
     wanted = [loop for loop in loops if not is_unit(domains_of([loop])[loop.loop_var])]
-    return all(loop in used for loop in wanted) and is_one_to_one(equal, domains_of(used))
+    if all(loop in used for loop in wanted) and is_one_to_one(equal, domains_of(used)):
+        return True
+    domains = domains_of([*first.loops, *second.loops])
+    return all(
+        loop in shared and any(_are_apart(loop.loop_var, ends, domains) for ends in windows)
+        for loop in wanted
+    )
+
+
+def _are_apart(var: Var, ends: Sequence[PrimExpr], domains: Mapping[Var, Range]) -> bool:
+    """Whether intervals of different iterations do not meet: each step is longer than all of them.
+
+    `ends` are the first and the last index of each interval.
+    """
+    analyzer = Analyzer()
+    for other, domain in domains.items():
+        analyzer.bind(other, domain)
+    steps = [analyzer.simplify(substitute(end, {var: var + 1}) - end) for end in ends]
+    step = steps[0]
+    if not isinstance(step, IntImm) or any(not s.same_as(step) for s in steps) or step.value == 0:
+        return False
+    rests = [analyzer.const_int_bound(analyzer.simplify(end - var * step)) for end in ends]
+    low, high = min(rest.min_value for rest in rests), max(rest.max_value for rest in rests)
+    return high - low < abs(step.value)

@@ -145,7 +145,7 @@ def test_loops_select_the_same_bits_as_a_sort(dtype: str, largest: bool, kind: A
         ends = ops.int_range(info)
         drawn = rng.integers(*ends, 20, info.numpy(), endpoint=True)
         values = np.concatenate([np.array(ends, info.numpy()), drawn])
-    shapes = (((3, 70), 1), ((2, 1001, 3), -2), ((28,), 0), ((4096,), 0))
+    shapes = (((3, 70), 1), ((2, 1001, 3), -2), ((28,), 0), ((4096,), 0), ((7, 30), 0))
     for shape, axis in {"both": shapes, "values": shapes[:1], "indices": shapes[1:2]}[kind]:
         x = rng.choice(values, shape)
         make = partial(op.topk, k=7, axis=axis, ret_type=kind, largest=largest)

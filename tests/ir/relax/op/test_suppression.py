@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
+from relaxpy import relax, tir
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -24,39 +24,112 @@ def overlap(a: Array, b: Array) -> float:
 def selected(boxes: Array, scores: Array, count: int, iou: float, least: float) -> list[int]:
     """The boxes that remain, best first; of equal scores the first one is the best."""
     found: list[int] = []
-    for k in sorted(range(len(scores)), key=lambda k: -scores[k]):
+    above = (k for k, score in enumerate(scores) if score > least)
+    for k in sorted(above, key=lambda k: -scores[k]):
         is_free = all(overlap(boxes[k], boxes[other]) <= iou for other in found)
-        if scores[k] > least and len(found) < count and is_free:
+        if len(found) < count and is_free:
             found.append(k)
     return found
 
 
+def suppression(
+    boxes: Array, scores: Array, *, target: str, output_format: str = "onnx", sizes: Any = None
+) -> Any:
+    """The operator on operands of these datatypes and `sizes`, or those of the arrays."""
+    batch, classes, n = sizes or scores.shape
+    shapes = (batch, n, 4), (batch, classes, n)
+    b, s, most, iou, least = (
+        relax.Var(name, relax.TensorStructInfo(shape, str(x)))
+        for name, shape, x in (
+            ("b", shapes[0], boxes.dtype),
+            ("s", shapes[1], scores.dtype),
+            ("most", (), "int64"),
+            ("iou", (1,), "float64"),
+            ("least", (), "float64"),
+        )
+    )
+    builder = relax.BlockBuilder()
+    with builder.function("main", [b, s, most, iou, least]):
+        call = relax.op.vision.all_class_non_max_suppression(
+            b, s, most, iou, least, output_format=output_format
+        )
+        builder.emit_func_output(builder.emit(call))
+    main = relaxpy.compile(builder.get(), target)["main"]
+    return lambda b, s, most, iou, least: main(
+        b, s, np.array(most), np.array([iou]), np.array(float(least))
+    )
+
+
+def every_kept(boxes: Array, scores: Array, *limits: Any) -> list[list[list[int]]]:
+    """The classes and the boxes that remain of each image."""
+    return [
+        [[kind, k] for kind, row in enumerate(rows) for k in selected(corners, row, *limits)]
+        for corners, rows in zip(boxes.astype("float64"), scores.astype("float64"), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.parametrize("spread", [5.0, 60.0, 400.0])
 @pytest.mark.parametrize(("count", "iou", "digits"), [(20, 0.5, 6), (1000, 0.4, 1), (70, 0.0, 2)])
 def test_boxes_remain_as_the_definition_says(
-    spread: float, count: int, iou: float, digits: int
+    spread: float, count: int, iou: float, digits: int, target: str
 ) -> None:
     rng = np.random.default_rng(int(spread) + count)
     low = rng.uniform(0, spread, (2, 300, 2))
     boxes = np.concatenate((low, low + rng.uniform(0, 20, (2, 300, 2))), -1).astype("float32")
     scores = np.round(rng.uniform(0, 1, (2, 2, 300)), digits).astype("float32")
     mirrored = boxes[..., [2, 1, 0, 3]]  # any two opposite corners
-    b, s = (
-        relax.Var(name, relax.TensorStructInfo(x.shape, "float32"))
-        for name, x in (("b", boxes), ("s", scores))
-    )
-    builder = relax.BlockBuilder()
-    with builder.function("main", [b, s]):
-        limits = relax.const(count), relax.const(iou), relax.const(0.3)
-        call = relax.op.vision.all_class_non_max_suppression(b, s, *limits)
-        builder.emit_func_output(builder.emit(call))
-    main = relaxpy.compile(builder.get(), "numpy")["main"]
-    rows, total = main(mirrored, scores)
-    expected = [
-        (n, kind, k)
-        for n in range(2)
-        for kind in range(2)
-        for k in selected(boxes[n], scores[n, kind], count, np.float32(iou), 0.3)
-    ]
-    assert rows[: int(total[0])].tolist() == list(map(list, expected))
+    call = suppression(boxes, scores, target=target)
+    rows, total = call(mirrored, scores, count, iou, 0.3)
+    kept = every_kept(boxes, scores, count, iou, 0.3)
+    expected = [[n, *pair] for n, image in enumerate(kept) for pair in image]
+    assert rows[: int(total[0])].tolist() == expected
     assert (rows[int(total[0]) :] == -1).all()
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_one_program_selects_of_all_sizes(target: str, dtype: str) -> None:
+    sizes = [tir.Var(name, "int64") for name in ("batch", "classes", "n")]
+    like = np.zeros(0, dtype)
+    by_format = {
+        kind: suppression(like, like, target=target, output_format=kind, sizes=sizes)
+        for kind in ("onnx", "tensorflow")
+    }
+    rng = np.random.default_rng(7)
+    for shape in [(1, 1, 1), (2, 3, 33), (1, 1, 700), (3, 1, 0), (0, 2, 5), (2, 0, 5), (1, 2, 130)]:
+        batch, classes, n = shape
+        low = rng.integers(0, 60, (batch, n, 2))
+        boxes = np.concatenate((low, low + rng.integers(0, 12, (batch, n, 2))), -1).astype(dtype)
+        scores = rng.choice([0.125, 0.25, 0.5, 0.75, np.inf, -np.inf, np.nan], shape).astype(dtype)
+        for limits in [
+            (n + 5, 0.3, -np.inf),
+            (7, 0.5, 0.25),
+            (0, 0.5, 0),
+            (-3, 0.5, 0),
+            (2, -1.0, 0),
+        ]:
+            kept = every_kept(boxes, scores, *limits)
+            rows, total = by_format["onnx"](boxes, scores, *limits)
+            expected = [[image, *pair] for image, pairs in enumerate(kept) for pair in pairs]
+            assert rows[: int(total[0])].tolist() == expected
+            assert (rows[int(total[0]) :] == -1).all()
+            rows, values, totals = by_format["tensorflow"](boxes, scores, *limits)
+            assert totals.tolist() == list(map(len, kept))
+            for image, pairs in enumerate(kept):
+                assert rows[image, : len(pairs)].tolist() == pairs
+                assert (rows[image, len(pairs) :] == -1).all()
+                of_pairs = [float(scores[image, kind, k]) for kind, k in pairs]
+                assert values[image].tolist() == of_pairs + [0.0] * (classes * n - len(pairs))
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_boxes_without_an_area_or_end_suppress_no_other(target: str) -> None:
+    inf, nan = np.inf, np.nan
+    boxes = np.array(
+        [[[0, 0, inf, 4], [nan, 0, 4, 4], [1, 1, 1, 3], [0, 0, 4, 4], [-inf, -inf, inf, inf]]],
+        "float32",
+    )
+    scores = np.array([[[5, 4, 3, 2, 1]]], "float32")
+    rows, total = suppression(boxes, scores, target=target)(boxes, scores, 9, 0.0, 0)
+    assert rows[: int(total[0]), 2].tolist() == [0, 1, 2, 3, 4]

@@ -1,0 +1,216 @@
+"""Which of the boxes of each class remain, found one after the other, best first."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from relaxpy.dataclass import dataclass
+from relaxpy.ir.te.loops import Loops, Number, written
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.stmt import ForKind
+
+_WIDE: Final = "float64"
+"""What overlaps are computed in."""
+_LANES: Final = 16
+"""How many numbers are compared at once."""
+_GROUP: Final = 32
+"""How many scores there are of which the best one is known."""
+_ROWS: Final = 8
+"""How many times numbers are compared before the results are looked at."""
+
+
+def suppressed_by_class(
+    boxes: Tensor, scores: Tensor, most: Tensor, iou: Tensor, least: Tensor, *, by_image: bool
+) -> list[Tensor]:
+    """The boxes of each class from the best on, and how many remain of all images.
+
+    With `by_image`, the boxes of each image, their scores in float32, and how many remain of each.
+    """
+    batch, classes, size = scores.shape
+
+    def write(k: Loops, *buffers: Any) -> None:
+        boxes, scores, most, iou, least, indices, *values, totals = buffers
+        with k.every(indices.shape) as index:
+            k.store(indices, index, -1)
+        for buffer in values:
+            with k.every(buffer.shape) as index:
+                k.store(buffer, index, 0.0)
+        limit = k.local(ops.cast_to(most[_first(most)], "int64"))
+        iou, least = (k.local(ops.cast_to(x[_first(x)], _WIDE)) for x in (iou, least))
+        ranked, kept = _Ranked.of(k, scores), _Kept.of(k, boxes)
+        count, total = (k.local(ops.const(0, "int64")) for _ in range(2))
+        with k.loop(batch) as b:
+            if by_image:
+                k.store(total, 0, 0)
+            with k.loop(classes) as c:
+                ranked.fill(b, c, least[0])
+                k.store(count, 0, 0)
+                with k.repeat(count[0] < limit[0]):
+                    box = ranked.pop()
+                    with k.when(kept.add_if_free(b, box, count[0], iou[0])):
+                        row = (b, total[0]) if by_image else (total[0],)
+                        for field, number in enumerate([c, box] if by_image else [b, c, box]):
+                            k.store(indices, (*row, field), number)
+                        for buffer in values:
+                            k.store(buffer, row, scores[b, c, box])
+                        k.store(count, 0, count[0] + 1)
+                        k.store(total, 0, total[0] + 1)
+            if by_image:
+                k.store(totals, b, total[0])
+        if not by_image:
+            k.store(totals, 0, total[0])
+
+    rows = (batch, classes * size) if by_image else (batch * classes * size,)
+    outputs: list[Any] = [((*rows, 2 if by_image else 3), "int64")]
+    if by_image:
+        outputs.append((rows, "float32"))
+    outputs.append(((batch,) if by_image else (1,), "int64"))
+    return written("non_max_suppression", outputs, [boxes, scores, most, iou, least], write)
+
+
+def _first(buffer: Any) -> tuple[int, ...]:
+    return (0,) * len(buffer.shape)
+
+
+def _lanes(k: Loops) -> Any:
+    """A loop over numbers that are compared at once."""
+    return k.loop(_LANES, kind=ForKind.VECTORIZED)
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """The scores of the boxes of one class that are left, in groups, and the best of each group."""
+
+    loops: Loops
+    scores: Any
+    left: Any
+    best: Any
+    best_of_lanes: Any
+    place_of_lanes: Any
+
+    @staticmethod
+    def of(k: Loops, scores: Any) -> _Ranked:
+        """Memory for the scores of a class."""
+        dtype = _WIDE if scores.dtype.bits > 32 else "float32"
+        rows = scores.shape[2] // (_GROUP * _LANES) + 1
+        left, best = k.array([rows, _LANES, _GROUP], dtype), k.array([rows, _LANES], dtype)
+        return _Ranked(k, scores, left, best, k.array([_LANES], dtype), k.array([_LANES], "int64"))
+
+    @property
+    def _none(self) -> Number:
+        return ops.const(-float("inf"), str(self.left.dtype))
+
+    def fill(self, b: Number, c: Number, least: Number) -> None:
+        """Replace the contents by the scores of a class above `least`."""
+        k, size = self.loops, self.scores.shape[2]
+        with k.every(self.left.shape) as index:
+            k.store(self.left, index, self._none)
+        with k.every(self.left.shape) as (row, lane, n):
+            box = (row * _LANES + lane) * _GROUP + n
+            with k.when(box < size):
+                score = self.scores[b, c, box]
+                is_valid = ops.cast_to(score, _WIDE) > least
+                kept = tir.Select(is_valid, ops.cast_to(score, str(self.left.dtype)), self._none)
+                k.store(self.left, (row, lane, n), kept)
+        with k.every(self.best.shape) as index:
+            k.store(self.best, index, self._none)
+            with k.loop(_GROUP) as n:
+                k.store(self.best, index, ops.maximum(self.best[index], self.left[(*index, n)]))
+
+    def pop(self) -> Number:
+        """Remove the best box, or of equal ones the first, and return it; or leave the loop."""
+        k, most = self.loops, intrin.max_value("int64")
+        rows = self.best.shape[0]
+        with _lanes(k) as lane:
+            k.store(self.best_of_lanes, lane, self._none)
+            k.store(self.place_of_lanes, lane, most)
+        with k.loop(rows) as row, _lanes(k) as lane:
+            better = _greatest(self.best[row, lane], self.best_of_lanes[lane])
+            k.store(self.best_of_lanes, lane, better)
+        top, group = k.local(self._none), k.local(most)
+        with k.loop(_LANES) as lane:
+            k.store(top, 0, _greatest(self.best_of_lanes[lane], top[0]))
+        with k.when(ops.compare(tir.EQ, top[0], self._none)):
+            k.leave()
+        with k.loop(rows) as row, _lanes(k) as lane:
+            is_best = ops.compare(tir.EQ, self.best[row, lane], top[0])
+            place = tir.Select(is_best, row * _LANES + lane, most)
+            k.store(self.place_of_lanes, lane, _least(place, self.place_of_lanes[lane]))
+        with k.loop(_LANES) as lane:
+            k.store(group, 0, _least(self.place_of_lanes[lane], group[0]))
+        row, lane = k.local(group[0] // _LANES)[0], k.local(group[0] % _LANES)[0]
+        found, rest = k.local(ops.const(-1, "int64")), k.local(self._none)
+        with k.loop(_GROUP) as n:
+            value = k.local(self.left[row, lane, n])[0]
+            is_found = (found[0] < 0) & ops.compare(tir.EQ, value, top[0])
+            with k.when(is_found):
+                k.store(found, 0, n)
+                k.store(self.left, (row, lane, n), self._none)
+            with k.otherwise():
+                k.store(rest, 0, _greatest(value, rest[0]))
+        k.store(self.best, (row, lane), rest[0])
+        return k.local(group[0] * _GROUP + found[0])[0]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The boxes of one class that remain: two coordinates of two corners each, and their areas."""
+
+    loops: Loops
+    corners: Any
+    fields: list[Any]
+    covers: Any
+
+    @staticmethod
+    def of(k: Loops, corners: Any) -> _Kept:
+        """Memory for as many boxes as there are."""
+        shape = corners.shape[1] // (_ROWS * _LANES) + 1, _ROWS, _LANES
+        fields = [k.array(shape, _WIDE) for _ in range(5)]
+        for field in fields:
+            with k.every(shape) as index:
+                k.store(field, index, float("nan"))
+        return _Kept(k, corners, fields, k.array([_LANES], _WIDE))
+
+    def add_if_free(self, b: Number, box: Number, count: Number, iou: Number) -> Number:
+        """Whether none of `count` boxes overlaps a box too much, which is then added to them."""
+        k = self.loops
+        sides = [[ops.cast_to(self.corners[b, box, n + m], _WIDE) for m in (0, 2)] for n in (0, 1)]
+        low = [k.local(ops.minimum(*pair))[0] for pair in sides]
+        high = [k.local(ops.maximum(*pair))[0] for pair in sides]
+        area = k.local((high[0] - low[0]) * (high[1] - low[1]))[0]
+        is_free = k.local((iou >= 0) | ops.compare(tir.EQ, count, 0))
+        with k.loop(self.fields[0].shape[0]) as block:
+            start = k.local(block * (_ROWS * _LANES))[0]
+            with k.when((start >= count) | tir.Not(is_free[0])):
+                k.leave()
+            with _lanes(k) as lane:
+                k.store(self.covers, lane, -1.0)
+            with k.loop(_ROWS) as row, _lanes(k) as lane:
+                bottom, left, top, right, size = (field[block, row, lane] for field in self.fields)
+                height = _least(high[0], top) - _greatest(low[0], bottom)
+                width = _least(high[1], right) - _greatest(low[1], left)
+                is_kept = start + row * _LANES + lane < count
+                shared = height * width
+                ratio = shared / (area + size - shared)
+                meets = is_kept & (height > 0) & (width > 0)
+                covers = _greatest(tir.Select(meets, ratio, -1.0), self.covers[lane])
+                k.store(self.covers, lane, covers)
+            with k.loop(_LANES) as lane, k.when(self.covers[lane] > iou):
+                k.store(is_free, 0, ops.const(0, "bool"))
+        with k.when(is_free[0]):
+            row, lane = count // _LANES, count % _LANES
+            place = row // _ROWS, row % _ROWS, lane
+            for field, value in zip(self.fields, (*low, *high, area), strict=True):
+                k.store(field, place, value)
+        return is_free[0]
+
+
+def _least(a: Number, b: Number) -> Number:
+    """The least of two numbers, or the second one if one is NaN."""
+    return tir.Select(a < b, a, b)
+
+
+def _greatest(a: Number, b: Number) -> Number:
+    """The greatest of two numbers, or the second one if one is NaN."""
+    return tir.Select(a > b, a, b)

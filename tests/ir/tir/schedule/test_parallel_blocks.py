@@ -1,0 +1,74 @@
+"""Parallel loops around several blocks, which use a buffer tile by tile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import te, tir
+from relaxpy.errors import ScheduleError
+from relaxpy.script import from_source
+
+
+def test_a_tiled_product_with_a_written_cache_is_parallel() -> None:
+    k = te.reduce_axis((0, 64), "k")
+    a, b = (te.placeholder((64, 64), name=name) for name in "AB")
+    c = te.compute((64, 64), lambda m, n: te.sum(a[m, k] * b[k, n], axis=k), name="C")
+    schedule = tir.Schedule(relaxpy.IRModule({"main": te.create_prim_func([a, b, c])}))
+    block = schedule.get_block("C")
+    m, n, kk = schedule.get_loops(block)
+    (mo, mi), (no, ni) = schedule.split(m, [None, 32]), schedule.split(n, [None, 16])
+    ko, ki = schedule.split(kk, [None, 4])
+    schedule.reorder(mo, no, ko, ki, mi, ni)
+    schedule.vectorize(ni)
+    schedule.cache_read(block, 1, "global")
+    schedule.transform_layout(block, ("read", 1), lambda i, j: (j // 16, i, j % 16))
+    schedule.reverse_compute_at(schedule.cache_write(block, 0, "global"), no)
+    schedule.decompose_reduction(block, ko)
+    schedule.parallel(mo)
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 64, 64)).astype("float32")
+    for target in ("numpy", "native"):
+        found = np.zeros((64, 64), "float32")
+        relaxpy.compile(schedule.mod, target)["main"](x, y, found)
+        np.testing.assert_allclose(found, x @ y, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "is_parallel"),
+    [
+        ("o * 8 + i", "o * 8 + i", True),
+        ("o * 8 + i", "o * 8 + 7 - i", True),
+        ("o * 8 + i", "o * 8 + i + 1", False),
+        ("o * 8 + i", "o * 7 + i", False),
+        ("o * 7 + i", "o * 7 + i", False),
+        ("31 - o * 8 - i", "24 - o * 8 + i", True),
+        ("31 - o * 8 - i", "31 - o * 8 + i", False),
+        ("o * 8 + i", "o * 8 + i * 2", False),
+    ],
+)
+def test_blocks_of_a_tile_use_elements_of_no_other(
+    write: str, read: str, is_parallel: bool
+) -> None:
+    func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+    C = T.alloc_buffer((48,), "float32")
+    for a in range(4):
+        for b in range(8):
+            with T.block("write"):
+                o, i = T.axis.remap("SS", [a, b])
+                C[{write}] = A[o, i]
+        for p in range(8):
+            with T.block("read"):
+                o, i = T.axis.remap("SS", [a, p])
+                B[o, i] = C[{read}]
+""")
+    schedule = tir.Schedule(func)
+    loop = schedule.get_loops(schedule.get_block("read"))[0]
+    if is_parallel:
+        schedule.parallel(loop)
+    else:
+        with pytest.raises(ScheduleError):
+            schedule.parallel(loop)
