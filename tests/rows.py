@@ -18,13 +18,18 @@ def configure(config: pytest.Config) -> None:
     _CONFIG[:] = [config]
 
 
+def whole_tables() -> bool:
+    """Whether this is `make test-all`, which runs all rows of tables."""
+    return bool(_CONFIG[0].getoption("--whole-table"))
+
+
 def targets(name: str) -> tuple[str, ...]:
     """The target, drawn by a name, of a program whose importer is tested; both in `make test-all`.
 
     What kernels compute is tested for both targets by the tables of operators.
     """
     both = ("native", "numpy")
-    if _CONFIG[0].getoption("--whole-table"):
+    if whole_tables():
         return both
     return (random.Random(f"{SEED} {name}").choice(both),)
 
