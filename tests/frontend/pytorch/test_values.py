@@ -86,6 +86,7 @@ NARROW = {
 }
 
 
+@pytest.mark.each_choice
 @ROADS
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", NARROW)
@@ -144,6 +145,7 @@ EDGES = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
 @pytest.mark.parametrize("name", EDGES)
 def test_edges_are_those_of_pytorch(name: str, target: str) -> None:
@@ -191,6 +193,7 @@ INDEXED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.parametrize("name", [*INDEXED, "one_hot", "bincount"])
 def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(
@@ -214,6 +217,7 @@ def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(
             torch.testing.assert_close(run(x, index)[0], right)
 
 
+@pytest.mark.each_choice
 @ROADS
 @pytest.mark.parametrize(
     "function", [torch.rand_like, torch.randn_like, torch.bernoulli, F.dropout]
