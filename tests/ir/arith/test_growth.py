@@ -197,6 +197,7 @@ def grown(make: Callable[[E], E], size: int) -> E:
     return reduce(lambda e, _: make(e), range(size), x)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
 @pytest.mark.parametrize("make", NESTED.values(), ids=NESTED.keys())
 def test_work_does_not_explode_in_any_argument(
