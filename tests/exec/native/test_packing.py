@@ -200,6 +200,7 @@ ROWS = (0, 1, 2, 3, 7, 8, 9, 31, 130)
 """Numbers of rows that are found when values arrive."""
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("form", ['("n", {})', '(2, "n", {})'])
 @pytest.mark.parametrize(
     ("body", "w"),

@@ -930,6 +930,7 @@ def test_an_axis_of_symbolic_size_is_split(keepdims: int, new_axis: int) -> None
         np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("opset", [9, 21])
 @pytest.mark.parametrize("declared", [None, 1, 2])
 def test_squeeze_drops_sizes_that_turn_out_to_be_1(opset: int, declared: int | None) -> None:
@@ -1142,6 +1143,7 @@ _OUTSIDE: list[tuple[str, list[Any], dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(("op", "operands", "attributes", "message"), _OUTSIDE)
 @pytest.mark.parametrize("are_known", [True, False])
 def test_operands_outside_of_their_range_are_named(

@@ -143,6 +143,7 @@ CONDITIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("is_loaded", [False, True])
 @pytest.mark.parametrize("name", CONDITIONS)

@@ -106,6 +106,7 @@ def test_inner_values_of_16_bit_floats_are_wide(name: str, dtype: Any, road: Any
             assert bool((error <= bound)[known].all()), (scale, found, near, right)
 
 
+@pytest.mark.each_choice
 @ROADS
 @pytest.mark.parametrize("scale", [1e-30, 1e-25, 1.0, 1e25])
 def test_standard_deviations_are_roots_of_variances_that_are_not_rounded(

@@ -67,6 +67,7 @@ GROWN: dict[str, tuple[Callable[[int], E], int]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
 @pytest.mark.parametrize(("make", "size"), GROWN.values(), ids=GROWN.keys())
 def test_work_grows_with_the_size(

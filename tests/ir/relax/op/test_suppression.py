@@ -31,6 +31,7 @@ def selected(boxes: Array, scores: Array, count: int, iou: float, least: float) 
     return found
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("spread", [5.0, 60.0, 400.0])
 @pytest.mark.parametrize(("count", "iou", "digits"), [(20, 0.5, 6), (1000, 0.4, 1), (70, 0.0, 2)])
 def test_boxes_remain_as_the_definition_says(
