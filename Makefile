@@ -80,17 +80,14 @@ test: $(READY)
 	$(PYTEST) --layer=quick
 
 # The tests that the quick layer leaves out, and then the quick layer's tests of what may go wrong
-# where nobody looks: tests of lifetimes and of native code whose freed memory is overwritten, a
-# sample without assertions, and tests of native code without any that was kept from before.
+# where nobody looks: tests of lifetimes and of native code whose freed memory is overwritten,
+# without any code that was kept from before.
 LIFETIMES := tests/exec/native tests/exec/graph tests/exec/test_memory_of_results.py \
 	tests/exec/test_fast_paths.py tests/exec/test_executable.py tests/exec/test_from_dlpack.py
 test-slow: $(READY)
 	$(PYTEST) --layer=slow
 	PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.perturb=165 \
-		$(PYTEST) --layer=quick $(LIFETIMES)
-	$(PY) -O -m pytest -W ignore::pytest.PytestConfigWarning --layer=quick \
-		tests/exec/test_fast_paths.py tests/exec/test_executable.py tests/exec/test_lower.py
-	RELAXPY_CACHE=0 $(PYTEST) --layer=quick tests/exec/native tests/exec/graph
+		RELAXPY_CACHE=0 $(PYTEST) --layer=quick $(LIFETIMES)
 
 # The tests that a change is most likely to break. BASE is the commit to compare with.
 affected: $(READY)

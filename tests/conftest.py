@@ -5,6 +5,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+# What passes today passes tomorrow: runs draw the same programs and rows. Modules read it once.
+os.environ.setdefault("RELAXPY_FUZZ_SEED", "1")
+
 from tests import isolation, layers, rows
 
 # Examples that are slow on a busy machine are not failures, and a run repeats exactly.
@@ -14,8 +17,6 @@ settings.load_profile("relaxpy")
 
 def pytest_configure(config: pytest.Config) -> None:
     rows.configure(config)
-    # What passes today passes tomorrow: runs draw the same programs and rows.
-    os.environ.setdefault("RELAXPY_FUZZ_SEED", "1")
     # Code is kept from run to run, but in the checkout; programs are compiled in every run.
     os.environ.setdefault("RELAXPY_CACHE", "code")
     os.environ.setdefault("RELAXPY_CACHE_DIR", str(config.rootpath / ".machine_code"))

@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -35,16 +36,34 @@ def add_options(parser: pytest.Parser) -> None:
     )
 
 
-def listed() -> list[str]:
-    """The entries of the table: tests, as pytest names them, or functions with all their rows."""
-    entries, file = [], ""
+class Table(NamedTuple):
+    """The seconds of the quick tests of each file, and of each entry: of a test, or of a function.
+
+    A function is listed where all its rows are slow. Names are those of pytest.
+    """
+
+    files: dict[str, float]
+    entries: dict[str, float]
+
+
+def table() -> Table:
+    """The table in `tests/times.txt`."""
+    found, file = Table({}, {}), ""
     for line in TABLE.read_text("utf-8").splitlines():
-        indented, (_, _, name) = line.startswith(" "), line.strip().partition(" ")
-        if indented:
-            entries.append(f"{file}::{name}")
-        elif not line.startswith("#"):
+        if line.startswith("#"):
+            continue
+        seconds, _, name = line.strip().partition(" ")
+        if line.startswith(" "):
+            found.entries[f"{file}::{name}"] = float(seconds)
+        else:
             file = name
-    return entries
+            found.files[file] = float(seconds)
+    return found
+
+
+def listed() -> list[str]:
+    """The entries of the table."""
+    return [*table().entries]
 
 
 def is_slow(name: str, entries: frozenset[str]) -> bool:

@@ -3,7 +3,7 @@
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -18,13 +18,18 @@ def configure(config: pytest.Config) -> None:
     _CONFIG[:] = [config]
 
 
+def whole_tables() -> bool:
+    """Whether this is `make test-all`, which runs all rows of tables."""
+    return bool(_CONFIG[0].getoption("--whole-table"))
+
+
 def targets(name: str) -> tuple[str, ...]:
     """The target, drawn by a name, of a program whose importer is tested; both in `make test-all`.
 
     What kernels compute is tested for both targets by the tables of operators.
     """
     both = ("native", "numpy")
-    if _CONFIG[0].getoption("--whole-table"):
+    if whole_tables():
         return both
     return (random.Random(f"{SEED} {name}").choice(both),)
 
@@ -59,6 +64,12 @@ def draw(config: pytest.Config, rows: Sequence[T], group: Callable[[T], str]) ->
         count = -(-len(numbers) // 10)
         chosen.update(random.Random(f"{SEED} {name}").sample(numbers, count))
     return [row for number, row in enumerate(rows) if number in chosen]
+
+
+def third(rows: Iterable[T]) -> list[T]:
+    """A third of the rows, drawn with the seed; all of them in `make test-all`."""
+    rows = list(rows)
+    return rows if whole_tables() else random.Random(SEED).sample(rows, -(-len(rows) // 3))
 
 
 def keep_each_choice(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -480,7 +480,7 @@ def test_printing_grows_with_the_kernel(text: Callable[[int], str]) -> None:
 @pytest.mark.parametrize("target", ["numpy", "native"])
 def test_compilation_grows_with_the_statements(text: Callable[[int], str], target: str) -> None:
     relaxpy.compile(from_source(text(2)), target)
-    short, long = from_source(text(4 * SIZE)), from_source(text(8 * SIZE))
+    short, long = from_source(text(2 * SIZE)), from_source(text(4 * SIZE))
     assert calls(lambda: relaxpy.compile(long, target)) <= 2.3 * calls(
         lambda: relaxpy.compile(short, target)
     )

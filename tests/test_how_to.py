@@ -51,8 +51,7 @@ def run(relaxpy: Path, folder: Path, target: str = "native") -> dict[str, tuple[
 
 def changed(folder: Path) -> Path:
     """A copy of relaxpy with the changes of all pages."""
-    skipped = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "relaxpy", folder / "relaxpy", ignore=skipped)
+    shutil.copytree(ROOT / "relaxpy", folder / "relaxpy")  # also what is compiled
     for page in PAGES:
         fences = re.findall(r"^```diff\n(.*?)^```$", text_of(page), re.MULTILINE | re.DOTALL)
         assert fences

@@ -1,12 +1,14 @@
 """The layers of tests: their table, and which tests they have."""
 
 import ast
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests import layers
+from tests.fuzz import seed
 from tools import slow_tests
 
 ROOT = Path(__file__).parents[1]
@@ -94,3 +96,8 @@ def test_each_test_is_in_one_layer(
     assert kept == {"quick": quick, "slow": slow, "all": {*names}}[layer]
     assert {item.nodeid for item in left} == {*names} - kept
     assert config.stash[layers.COLLECTED] == {*names}
+
+
+def test_rows_are_drawn_with_the_seed_of_the_run() -> None:
+    """Modules read it when they are imported, some of them before pytest is configured."""
+    assert os.environ["RELAXPY_FUZZ_SEED"] == seed.SEED

@@ -70,20 +70,23 @@ R.add(R.const(1.0))
 """
 
 
-def checked(text: str, folder: Path) -> str:
-    """The output of mypy for a user's module."""
-    file = folder / "users.py"
-    file.write_text(text, encoding="utf-8")
+def checked(folder: Path, **texts: str) -> list[str]:
+    """The errors that mypy finds in users' modules."""
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
     disabled = [f"--disable-error-code={code}" for code in ("valid-type", "no-untyped-def")]
     options = ["--strict", "--no-warn-return-any", *disabled, "--config-file="]
-    command = [sys.executable, "-m", "mypy", *options, str(file)]
+    files = [str(folder / f"{name}.py") for name in texts]
+    command = [sys.executable, "-m", "mypy", *options, *files]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    return run.stdout
+    assert f"checked {len(texts)} source files" in run.stdout
+    return [line for line in run.stdout.splitlines() if " error: " in line]
 
 
 @pytest.mark.timeout(600)  # mypy reads all of relaxpy where it has no cache
 def test_mypy_accepts_what_users_write_and_finds_what_is_wrong(tmp_path: Path) -> None:
-    assert "Success" in checked(USES, tmp_path)
-    wrong = checked(WRONG, tmp_path)
-    assert 'has no attribute "rleu"' in wrong
-    assert 'Missing positional argument "x2"' in wrong
+    rleu, add = checked(tmp_path, right=USES, wrong=WRONG)
+    assert "wrong.py:4: " in rleu
+    assert 'has no attribute "rleu"' in rleu
+    assert "wrong.py:5: " in add
+    assert 'Missing positional argument "x2"' in add

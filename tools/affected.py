@@ -19,12 +19,16 @@ import math
 import re
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TABLE = ROOT / "tests" / "times.txt"
+sys.path.insert(0, str(ROOT))
+
+from tests import layers  # noqa: E402
+from tools.mutants import AREAS  # noqa: E402
+
 SECONDS = 60.0
 """Processor time of the quick tests that are run, beside what it takes to collect them."""
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
@@ -86,9 +90,6 @@ def scores(changed: Iterable[str], tests: Mapping[str, str]) -> Counter[str]:
 
 def _tests_of_area(file: str) -> set[str]:
     """The files of tests that areas of tools/mutants.py have for a module."""
-    sys.path.insert(0, str(ROOT))
-    from tools.mutants import AREAS
-
     chosen = [t for modules, tests in AREAS.values() if file in modules for t in tests]
     files: set[str] = set()
     for name in chosen:
@@ -105,16 +106,12 @@ def _text_of(file: str) -> str:
 
 def within(seconds: float, found: Counter[str]) -> list[str]:
     """The most likely files whose quick tests take less time than that together."""
-    times: dict[str, float] = defaultdict(lambda: _NEW_FILE)
-    for line in TABLE.read_text("utf-8").splitlines():
-        time, _, name = line.partition(" ")
-        if not line.startswith((" ", "#")):
-            times[name] = float(time)
+    times = layers.table().files
     chosen, total = [], 0.0
     for test, score in found.most_common():
         if not score:
             break
-        total += times[test]
+        total += times.get(test, _NEW_FILE)
         if chosen and total > seconds:
             break
         chosen.append(test)

@@ -55,7 +55,7 @@ def lowered(mod: IRModule) -> IRModule:
 
 
 def test_workers_compute_together_what_one_computes() -> None:
-    done = [compared(seed) for seed in (*range(30), *(f"{SEED} {k}" for k in range(30, COUNT)))]
+    done = [compared(seed) for seed in (*range(15), *(f"{SEED} {k}" for k in range(15, COUNT)))]
     assert sum(map(bool, done)) >= 0.7 * len(done)
     text = " ".join(done)
     for name in ("broadcast_from_worker0", "allreduce", "allgather", "replica_to_shard"):

@@ -101,6 +101,7 @@ def test_an_operator_along_and_across_a_split_axis(expression: str) -> None:
     one_operator(expression)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("placement", ["S[0]", "S[1]"])
 @pytest.mark.parametrize(
     ("shapes", "annotated", "expression"),
@@ -292,6 +293,7 @@ KERNELS = """
 """
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("placement", ["S[0]", "S[1]"])
 @pytest.mark.parametrize(
     ("kernel", "shape"),

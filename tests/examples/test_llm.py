@@ -596,7 +596,6 @@ runpy.run_path(command, run_name="__main__")
         ("present", None, None, "native"),
         ("present", "numpy", None, "numpy"),
         ("present", "numpy", "native", "native"),
-        ("present", None, "numpy", "numpy"),
         ("absent", None, None, "numpy"),
     ],
 )

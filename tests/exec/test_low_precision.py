@@ -53,6 +53,7 @@ def run(value: str, x: Array, target: str) -> Any:
     return compile(IRModule({"main": func}), target)["main"](x)  # type: ignore[arg-type]
 
 
+@pytest.mark.each_choice
 @TARGETS
 @pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
 @pytest.mark.parametrize("value", COMPUTED)
@@ -69,6 +70,7 @@ def test_the_result_is_rounded_once(value: str, dtype: Any, target: str) -> None
     assert (np.abs(found.astype("float64") - exact) <= allowed).all()
 
 
+@pytest.mark.each_choice
 @TARGETS
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32"])
 def test_means_of_integers_do_not_overflow_on_the_way(dtype: str, target: str) -> None:

@@ -82,11 +82,14 @@ def test_files_and_values_are_the_same_without_asserts(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not __debug__, reason="runs once")
 def test_a_sample_of_tests_passes_without_asserts() -> None:
-    names = ("exec/test_pass_pairs.py", "exec/native/test_static_entry.py", "exec/test_formats.py")
+    names = (
+        *("test_pass_pairs.py", "native/test_static_entry.py", "test_formats.py"),
+        *("test_fast_paths.py", "test_executable.py", "test_lower.py"),
+    )
     command = [
         *(sys.executable, "-O", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"),
-        *("-W", "ignore::pytest.PytestConfigWarning"),
-        *(str(ROOT / "tests" / name) for name in names),
+        *("-W", "ignore::pytest.PytestConfigWarning", "--layer=quick"),
+        *(str(ROOT / "tests" / "exec" / name) for name in names),
     ]
     run = subprocess.run(
         command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=250

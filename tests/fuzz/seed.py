@@ -8,4 +8,4 @@ import os
 from datetime import date
 
 SEED = os.environ.get("RELAXPY_FUZZ_SEED") or date.today().isoformat()
-COUNT = int(os.environ.get("RELAXPY_FUZZ_COUNT") or 30)
+COUNT = int(os.environ.get("RELAXPY_FUZZ_COUNT") or 15)

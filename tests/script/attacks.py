@@ -2,8 +2,8 @@
 
 Run as a program with two numbers, it reads the attacks between them with little memory and time and
 prints what came of each; a text that calls what it must not, leaves a file in the working
-directory. A third number divides the limits on steps, and the memory and time of texts that reach
-them: the same work is counted, and each step is as expensive.
+directory. A third number divides the limits on tokens and steps, and the memory and time of texts
+that reach the latter: the same work is counted, and each step is as expensive.
 """
 
 import json
@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 from relaxpy import IRModule
 from relaxpy.errors import RelaxpyError
-from relaxpy.ir.core.budget import MAX_STEPS, Budget
+from relaxpy.ir.core.budget import MAX_STEPS, MAX_TOKENS, Budget
 from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.script.parser.evaluate import guard
+from relaxpy.script.parser.source import text as source
 
 #: Bytes beyond what the interpreter takes with everything imported, and seconds for one text.
 MEMORY = 2_000_000_000
@@ -389,17 +390,18 @@ def outcome(attack: Attack) -> tuple[str, str, int]:
 
 
 def limited(attack: Attack, divisor: int) -> tuple[str, str, int]:
-    """What comes of an attack within the limits, those on its steps divided."""
+    """What comes of an attack within the limits, those on its steps and tokens divided."""
     parts = divisor if attack.reason == STEPS else 1
+    source.MAX_TOKENS = MAX_TOKENS // (divisor if attack.reason == TOKENS else 1)
     guard.MAX_STEPS = MAX_STEPS // parts
     guard.Budget = partial(Budget, steps=guard.MAX_STEPS)
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY // parts, most))
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS / parts)
-    found = outcome(attack)
+    kind, message, length = outcome(attack)
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return found
+    return kind, message.replace(f"{source.MAX_TOKENS} tokens", f"{MAX_TOKENS} tokens"), length
 
 
 def main(first: int, last: int, divisor: int) -> None:

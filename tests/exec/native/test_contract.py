@@ -265,6 +265,7 @@ def test_a_sum_that_reads_its_own_target_is_not_a_product_of_matrices() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
 @pytest.mark.parametrize("columns", [37, 700])
 def test_any_number_of_rows_read_along_the_sum(dtype: str, columns: int) -> None:

@@ -22,6 +22,7 @@ def test_repeated_elements(dtype: str | type) -> None:
         np.testing.assert_array_equal(run(text, x), np.repeat(x, repeats, 1))
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 @pytest.mark.parametrize(
     "index",
@@ -111,6 +112,7 @@ def main(a: T.handle, c: T.handle):
         np.testing.assert_array_equal(found, np.repeat(2 * x, 4).reshape(n, 4))
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "float32"])
 @pytest.mark.parametrize("shape", ['"c", 4, 6', '"c", "h", "w"'])
 def test_means_of_windows_in_another_layout(dtype: str, shape: str) -> None:

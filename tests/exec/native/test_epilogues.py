@@ -38,6 +38,7 @@ EPILOGUES = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("body", EPILOGUES)
 @pytest.mark.parametrize(("m", "k"), [(1, 40), (21, 1100), ("m", 40)])
 def test_results_and_trees(body: str, m: int | str, k: int) -> None:

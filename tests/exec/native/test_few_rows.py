@@ -92,6 +92,7 @@ def test_any_number_of_rows_of_bytes(m: int, n: int) -> None:
     run("mk,nk->mn", extents, "int8", "int32", accumulator=I32, emitter=dot)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("machine", [host, narrow])
 @pytest.mark.parametrize(("left", "right"), [*product(("int8", "uint8"), repeat=2)])
 def test_products_of_all_bytes_are_exact(
@@ -123,6 +124,7 @@ def test_batches_and_several_axes_of_the_sum() -> None:
     run("bmjk,bjkn->bmn", extents, "float32", over="kj", emitter=span)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("machine", [host, narrow])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_rows_are_the_lanes_of_registers(dtype: str, machine: Callable[[], Machine]) -> None:

@@ -263,6 +263,7 @@ def main(A: T.Buffer((20000, {columns}), "float32"), B: T.Buffer((20000, {column
     assert (b == (2 * rows + numbers) + 3 * rows).all()
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("source", ["int8", "uint8"])
 def test_only_integers_that_a_short_float_has_are_not_rounded(source: str, dtype: str) -> None:

@@ -124,6 +124,7 @@ def check(kind: str, function: Function) -> None:
         function(X[:, None])
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_the_collector_frees_each_kind_of_program(kind: str, way: str, tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def shown_by(causal: str | None, window: int | None, rows: int, columns: int) ->
     return shown if window is None else shown & (j > i - window)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("causal", "window", "dtype"),
     [

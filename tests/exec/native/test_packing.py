@@ -142,24 +142,28 @@ def extremes(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     return rng.choice(np.array([info.min, info.max, info.max, 1], dtype), shape)
 
 
+@pytest.mark.each_choice
+@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
 @pytest.mark.parametrize(("body", "x", "w"), [(b, *s) for b in BYTES for s in BYTES[b]])
 def test_sums_of_products_of_bytes(
-    packed: list[Packing], body: str, x: tuple[int, ...], w: tuple[int, ...]
+    packed: list[Packing],
+    body: str,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    dtypes: tuple[str, str],
 ) -> None:
-    # Equal weights would share a copy on processors that need no other for other values.
-    for seed, dtypes in enumerate((("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"))):
-        names = zip("xw", (x, w), dtypes, strict=True)
-        text = graph(", ".join(f'{n}: R.Tensor({s}, "{t}")' for n, s, t in names), body)
-        values, weight = extremes(x, dtypes[0], 9), extremes(w, dtypes[1], seed)
-        expected = relaxpy.compile(from_source(text), target="numpy")["main"](values, weight)
-        found = [relaxpy.compile(from_source(text), target="native")["main"](values, weight)]
-        packed.clear()
-        executable = relaxpy.compile(bound(text, w=weight), target="native")
-        # Stretches of unequal length are not packed.
-        assert len(packed) == (x != (3, 2053))
-        found.append(executable["main"](values))
-        for result in found:
-            np.testing.assert_array_equal(result, expected)
+    names = zip("xw", (x, w), dtypes, strict=True)
+    text = graph(", ".join(f'{n}: R.Tensor({s}, "{t}")' for n, s, t in names), body)
+    values, weight = extremes(x, dtypes[0], 9), extremes(w, dtypes[1], 0)
+    expected = relaxpy.compile(from_source(text), target="numpy")["main"](values, weight)
+    found = [relaxpy.compile(from_source(text), target="native")["main"](values, weight)]
+    packed.clear()
+    executable = relaxpy.compile(bound(text, w=weight), target="native")
+    # Stretches of unequal length are not packed.
+    assert len(packed) == (x != (3, 2053))
+    found.append(executable["main"](values))
+    for result in found:
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_a_constant_with_several_uses(packed: list[Packing]) -> None:
@@ -196,6 +200,7 @@ ROWS = (0, 1, 2, 3, 7, 8, 9, 31, 130)
 """Numbers of rows that are found when values arrive."""
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("form", ['("n", {})', '(2, "n", {})'])
 @pytest.mark.parametrize(
     ("body", "w"),

@@ -112,6 +112,7 @@ def test_only_the_last_column_of_narrow_integers_is_stored(n: int) -> None:
     run("mk,kn->mn", {"m": 6, "n": n, "k": 30}, "int8", "int32", accumulator=I32)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("subscripts", ORDERS)
 @pytest.mark.parametrize("k", [1, 70, 1101])
 def test_bytes_are_accumulated_in_wide_integers(subscripts: str, k: int) -> None:

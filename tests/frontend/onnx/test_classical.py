@@ -144,6 +144,7 @@ def near(bounds: list[float], dtype: str) -> Array:
     return np.resize(RNG.permutation(beside), (24, 4)).astype(dtype)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("tensors", [False, True])
 @pytest.mark.parametrize(
     ("kind", "dtype"),
@@ -190,6 +191,7 @@ def test_trees_predict_numbers(fold: str, kinds: list[str], votes: int, base: li
     check(model("TreeEnsembleRegressor", ["y"], **attributes, **more))
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
 @pytest.mark.parametrize(
     ("votes", "classes", "positive", "base"),

@@ -205,6 +205,7 @@ def scanning(*, out_direction: int, out_axis: int) -> onnx.ModelProto:
     )
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("out_axis", [0, 1, -1])
 @pytest.mark.parametrize("out_direction", [0, 1])
 def test_a_scan_over_a_symbolic_length(out_direction: int, out_axis: int) -> None:

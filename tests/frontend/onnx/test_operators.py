@@ -505,6 +505,7 @@ def test_sizes_that_have_to_be_known_are_told(
         from_onnx(model(op, opset, operands, attributes, outputs, open_sizes))
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("names", ["xy", "xc", "cy"])
 def test_powers_of_integers_wrap_around(dtype: str, names: str) -> None:

@@ -49,6 +49,7 @@ REDUCTIONS = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("noop", [0, 1])
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_how_many_axes_are_reduced_is_known_at_run_time(op: str, noop: int) -> None:

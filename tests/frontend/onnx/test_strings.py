@@ -133,6 +133,7 @@ def support_vectors(classes: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("classes", [2, 3, 4])
 @pytest.mark.parametrize("op", ["LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier"])
 def test_labels_may_be_strings(op: str, classes: int) -> None:

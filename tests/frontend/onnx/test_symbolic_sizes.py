@@ -295,6 +295,7 @@ def test_a_transform_has_numbers_of_one_or_two_parts(axis: str) -> None:
         from_onnx(proto)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("points", [37, 96])
 @pytest.mark.parametrize("attributes", [{"onesided": 1}, {"inverse": 1}, {}], ids=str)
 def test_transforms_of_known_length(attributes: dict[str, int], points: int) -> None:
@@ -317,6 +318,7 @@ def test_transforms_of_known_length(attributes: dict[str, int], points: int) -> 
             np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, atol=1e-4)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("sampling_ratio", [0, 2])
 @pytest.mark.parametrize("place", ["half_pixel", "output_half_pixel"])
 def test_regions(place: str, sampling_ratio: int) -> None:

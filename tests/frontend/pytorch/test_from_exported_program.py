@@ -143,6 +143,7 @@ CONDITIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("is_loaded", [False, True])
 @pytest.mark.parametrize("name", CONDITIONS)
@@ -219,6 +220,7 @@ def traced(model: Any) -> Any:
     return from_fx(graph, [((2, 4), "float32"), ((2,), "int64")])
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", [*TARGETS, "reference"])
 @pytest.mark.parametrize("way", ["exported", "traced", "captured", "compiled"])
 def test_errors_at_run_time_show_the_line_of_the_model(way: str, target: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 from relaxpy.relax.frontend.torch import relax_dynamo  # noqa: E402
+from tests.rows import whole_tables  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 SIZES = (9, 8, 7)
@@ -67,14 +68,14 @@ def test_convolutions_of_images_of_any_size() -> None:
     model = nn.Conv2d(4, 6, 3, stride=3, padding=1, dilation=2)
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=relax_dynamo(), dynamic=True)
-    for size in range(6, 10):
+    for size in (6, 8):
         x = images(2)[:, :, :size, : size - 1]
         found, expected = (gradients(model, run, (x,)) for run in (compiled, model))
         for a, b in zip(found, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3] if whole_tables() else [1, 2])
 def test_pools_and_padded_images(count: int) -> None:
     def pools(x: Any) -> Any:
         mean, most, of_parts, most_of_parts = (
@@ -168,7 +169,7 @@ def test_images_sampled_at_other_places(mode: str, padding: str, corners: bool) 
         lambda x, grid: F.grid_sample(x, grid, mode, padding_mode=padding, align_corners=corners)
     )
     draw = torch.Generator().manual_seed(0)
-    for count in (2,) if mode == "bicubic" else (2, 3):
+    for count in (2,) if mode == "bicubic" or corners else (2, 3):
         grid = torch.rand(2, 3, *[4] * (count - 1), count, generator=draw) * 3.7 - 1.8
         compare(sample, images(count), grid)
 

@@ -1,7 +1,7 @@
 """Whole models with random weights, by one executable for several sizes, beside PyTorch.
 
-Those of PyTorch alone run always; those of torchvision, timm and transformers with --whole-table,
-where these are installed (`make models`).
+Three of PyTorch alone run always; all of them, and those of torchvision, timm and transformers with
+--whole-table, where these are installed (`make models`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import relaxpy
 
 torch: Any = pytest.importorskip("torch")
 from relaxpy.relax.frontend.torch import from_exported_program  # noqa: E402
+from tests.rows import whole_tables  # noqa: E402
 
 nn = torch.nn
 #: A model, the arguments that it is exported with, and which of their axes are dynamic.
@@ -397,7 +398,11 @@ def compare(build: Callable[[], Model], target: str | None) -> None:
             torch.testing.assert_close(result, value, rtol=1e-4, atol=2e-5 * max(size, 1))
 
 
-@pytest.mark.parametrize("name", OF_PYTORCH)
+#: Layers like those of the taggers have a test of their own.
+DRAWN = OF_PYTORCH if whole_tables() else ("graph network", "diffusion", "transformer")
+
+
+@pytest.mark.parametrize("name", DRAWN)
 @pytest.mark.filterwarnings("ignore")
 def test_models_of_pytorch_alone(name: str) -> None:
     compare(OF_PYTORCH[name], None)

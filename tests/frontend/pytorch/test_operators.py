@@ -1,4 +1,7 @@
-"""PyTorch's own samples of operators, exported and compared: a few, or all with --whole-table."""
+"""PyTorch's own samples of operators, exported and compared: a few, or all with --whole-table.
+
+Of the operators below, one run draws a third, `make test-all` compares all.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,9 @@ from torch.testing._internal.common_methods_invocations import op_db, wrapper_se
 from torch.utils import _pytree as trees  # noqa: E402
 
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo  # noqa: E402
+from tests.rows import third  # noqa: E402
 
-#: Operators, one sample of each of which is tried in every run.
+#: Operators, one sample of each of which is tried where it is drawn.
 SAMPLE = [
     *("erfc", "lgamma", "digamma", "igamma", "special.zeta", "special.ndtri", "special.erfcx"),
     *("special.bessel_j0", "special.bessel_y1", "special.modified_bessel_k0", "special.airy_ai"),
@@ -66,7 +70,7 @@ SAMPLE = [
         "nn.functional.rrelu",
     ),
 ]
-#: Operators, one sample of each of which has complex numbers in every run.
+#: Operators, one sample of each of which has complex numbers where it is drawn.
 COMPLEX = [
     *("add", "addcdiv", "addmm", "addr", "angle", "any", "asin", "acosh", "atanh", "baddbmm"),
     *("cat", "conj", "constant_pad_nd", "cumprod", "diff", "div", "einsum", "eq", "exp"),
@@ -182,7 +186,7 @@ def compare(applied: Applied, target: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", third(SAMPLE))
 def test_an_operator_computes_what_pytorch_does(name: str, request: Any) -> None:
     info = info_of(name)
     every = list(samples(info))
@@ -191,7 +195,7 @@ def test_an_operator_computes_what_pytorch_does(name: str, request: Any) -> None
         compare(applied, "native")
 
 
-@pytest.mark.parametrize("name", COMPLEX)
+@pytest.mark.parametrize("name", third(COMPLEX))
 def test_an_operator_on_complex_numbers_computes_what_pytorch_does(name: str, request: Any) -> None:
     info = info_of(name)
     every = list(samples(info, torch.complex64))
@@ -255,6 +259,7 @@ def test_arguments_that_are_rare(name: str) -> None:
     torch.testing.assert_close(found, function(x), equal_nan=True)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import targets
 from tests.test_docs import python_of
 
 pytest.importorskip("torch")
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "add-an-aten-operator.md"
 
 
-@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("target", targets("a page"))
 def test_an_operator_is_added_as_the_page_says(target: str, tmp_path: Path) -> None:
     """In a process of its own, since PyTorch has an operator of a name only once."""
     program = tmp_path / "page.py"

@@ -338,6 +338,7 @@ def resized(self: Any, x: Any) -> Any:
     return [F.interpolate(image, **given) for given in options for image in images]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("function", [pooled, resized])
 def test_images_of_any_size_are_pooled_and_resized(function: Any, target: str) -> None:

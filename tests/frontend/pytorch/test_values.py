@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -21,6 +21,7 @@ from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo  # 
 F = torch.nn.functional
 INF, NAN = math.inf, math.nan
 pytestmark = pytest.mark.filterwarnings("ignore")
+Compiled: TypeAlias = Callable[..., list[Any]]
 
 
 class Function(torch.nn.Module):  # type: ignore[misc]
@@ -34,16 +35,18 @@ class Function(torch.nn.Module):  # type: ignore[misc]
         return self.function(*args)
 
 
-def exported(function: Callable[..., Any], *args: Any, target: str = "numpy") -> list[Any]:
+def exported(function: Callable[..., Any], *args: Any, target: str = "numpy") -> Compiled:
+    """The function of tensors with the shapes and datatypes of `args`, exported and compiled."""
     program = torch.export.export(Function(function), args)
     run = relaxpy.compile(from_exported_program(program), target)["main"]
-    return list(run(*args))
+    return lambda *args: list(run(*args))
 
 
-def captured(function: Callable[..., Any], *args: Any) -> list[Any]:
+def captured(function: Callable[..., Any], *args: Any) -> Compiled:
+    """The function, which torch.compile captures at its first call."""
     torch._dynamo.reset()
     compiled = torch.compile(function, backend=relax_dynamo(target="numpy"))
-    return leaves(compiled(*args))
+    return lambda *args: leaves(compiled(*args))
 
 
 def leaves(values: Any) -> list[Any]:
@@ -90,17 +93,19 @@ NARROW = {
 }
 
 
+@pytest.mark.each_choice
 @ROADS
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", NARROW)
 def test_inner_values_of_16_bit_floats_are_wide(name: str, dtype: Any, road: Any) -> None:
     torch.manual_seed(0)
     function = NARROW[name]
+    run = road(function, torch.ones(4, dtype=dtype))
     for scale in (1e-6, 1e-4, 0.03, 1.0, 30.0, 1000.0, 1.5e4):
         x = (torch.rand(4, dtype=torch.float64) * scale + scale / 8).to(dtype)
         eager, exact = leaves(function(x)), leaves(function(x.double()))
         eps, least = torch.finfo(dtype).eps, torch.finfo(dtype).smallest_normal
-        for found, near, right in zip(road(function, x), eager, exact, strict=True):
+        for found, near, right in zip(run(x), eager, exact, strict=True):
             assert found.dtype == near.dtype
             error, theirs = (found.double() - right).abs(), (near.double() - right).abs()
             bound = 4 * eps * torch.maximum(right.abs(), torch.tensor(least).double()) + 2 * theirs
@@ -108,13 +113,15 @@ def test_inner_values_of_16_bit_floats_are_wide(name: str, dtype: Any, road: Any
             assert bool((error <= bound)[known].all()), (scale, found, near, right)
 
 
+@pytest.mark.each_choice
 @ROADS
 @pytest.mark.parametrize("scale", [1e-30, 1e-25, 1.0, 1e25])
 def test_standard_deviations_are_roots_of_variances_that_are_not_rounded(
     scale: float, road: Any
 ) -> None:
     x = torch.tensor([1.0, 2, 4, 9]) * scale
-    for found, right in zip(road(lambda x: torch.std_mean(x), x), torch.std_mean(x), strict=True):
+    run = road(lambda x: torch.std_mean(x), x)
+    for found, right in zip(run(x), torch.std_mean(x), strict=True):
         torch.testing.assert_close(found, right, rtol=1e-5, atol=0)
 
 
@@ -176,18 +183,20 @@ def test_bits_are_those_of_elements_of_any_size(bits: int, target: str) -> None:
                 torch.testing.assert_close(ours, right, equal_nan=True, rtol=0, atol=0)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
 @pytest.mark.parametrize("name", EDGES)
 def test_edges_are_those_of_pytorch(name: str, target: str) -> None:
     function, x = EDGES[name]
     right = leaves(function(x))
-    found = (
+    run = (
         captured(function, x) if target == "torch.compile" else exported(function, x, target=target)
     )
-    for ours, theirs in zip(found, right, strict=True):
+    for ours, theirs in zip(run(x), right, strict=True):
         torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("scale", [1.1, 1.3, 0.7, (1.3, 1.7)])
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "nearest-exact"])
 def test_an_axis_whose_size_stays_is_copied_where_pytorch_copies_it(mode: str, scale: Any) -> None:
@@ -197,7 +206,7 @@ def test_an_axis_whose_size_stays_is_copied_where_pytorch_copies_it(mode: str, s
         def resized(x: Any) -> Any:
             return F.interpolate(x, scale_factor=scale, mode=mode)
 
-        torch.testing.assert_close(exported(resized, x)[0], resized(x), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(exported(resized, x)(x)[0], resized(x), rtol=1e-4, atol=1e-4)
 
 
 #: Functions that write, or read, elements at indices of two rows.
@@ -230,6 +239,7 @@ INDEXED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
 @pytest.mark.parametrize("name", INDEXED)
 def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(
@@ -256,6 +266,7 @@ def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(
             torch.testing.assert_close(run(*args), right)
 
 
+@pytest.mark.each_choice
 @ROADS
 @pytest.mark.parametrize(
     "function", [torch.rand_like, torch.randn_like, torch.bernoulli, F.dropout]
@@ -267,9 +278,10 @@ def test_draws_for_tensors_are_in_the_order_of_their_memory(
     x = torch.full((2, 3, 4), 0.5)
     torch.manual_seed(5)
     right = function(x.permute(order))
-    road(lambda x: function(x.permute(order)), x)
+    run = road(lambda x: function(x.permute(order)), x)
+    run(x)
     torch.manual_seed(5)
-    torch.testing.assert_close(road(lambda x: function(x.permute(order)), x)[0], right)
+    torch.testing.assert_close(run(x)[0], right)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +368,7 @@ def test_values_at_the_ends_of_datatypes_are_written() -> None:
 @pytest.mark.parametrize("bounds", [(5, 10), (None, -1), (-255, None)])
 def test_bounds_of_bytes(bounds: Any) -> None:
     x = torch.tensor([0, 44, 200], dtype=torch.uint8)
-    torch.testing.assert_close(exported(lambda x: x.clamp(*bounds), x)[0], x.clamp(*bounds))
+    torch.testing.assert_close(exported(lambda x: x.clamp(*bounds), x)(x)[0], x.clamp(*bounds))
 
 
 def test_importing_the_frontend_loads_neither_torch_dynamo_nor_inductor() -> None:

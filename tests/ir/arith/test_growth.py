@@ -67,6 +67,7 @@ GROWN: dict[str, tuple[Callable[[int], E], int]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
 @pytest.mark.parametrize(("make", "size"), GROWN.values(), ids=GROWN.keys())
 def test_work_grows_with_the_size(
@@ -197,6 +198,7 @@ def grown(make: Callable[[E], E], size: int) -> E:
     return reduce(lambda e, _: make(e), range(size), x)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
 @pytest.mark.parametrize("make", NESTED.values(), ids=NESTED.keys())
 def test_work_does_not_explode_in_any_argument(

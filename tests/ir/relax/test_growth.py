@@ -95,6 +95,7 @@ USES: dict[str, Callable[[rx.Function], object]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("use", USES)
 def test_work_grows_with_the_program(use: str, program: Callable[[int], rx.Function]) -> None:

@@ -6,6 +6,7 @@ import pytest
 from relaxpy import relay
 from relaxpy.errors import MisuseError
 from relaxpy.ir import structural_equal
+from tests.counting import calls
 from tests.relay_programs import LIST, NAT, prelude, refused, signature, type_of
 
 OPTION = "type Option[A] { Some(A), None }\n"
@@ -406,3 +407,16 @@ def test_a_constant_has_numbers_or_booleans(value: object) -> None:
 def test_lists_of_unequal_lengths_are_not_a_constant() -> None:
     with pytest.raises(MisuseError, match=r"cannot make a tensor of .*\[RLY-39\]"):
         relay.const([[1, 2], [3]])
+
+
+@pytest.mark.rule("RLY-98")
+@pytest.mark.parametrize("ty", ["{}int32{}", "fn ({}int32{}) -> int32"])
+def test_inference_grows_with_the_depth_of_types(ty: str) -> None:
+    """A type that is compared at each of its levels makes the growth quadratic."""
+
+    def work(depth: int) -> int:
+        text = f"fn(%x: {ty}) {{{{ %x }}}}".format("(" * depth, ",)" * depth)
+        return calls(lambda: relay.parse(text))
+
+    work(5)
+    assert work(400) < 2.4 * work(200)

@@ -21,6 +21,7 @@ from relaxpy.transform import Pass
 from tests.fuzz.kernels.compare import Finished, _expected, _found
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.kernels.oracle import Oracle
+from tests.fuzz.seed import COUNT
 
 
 def _with_conditions(text: str) -> str:
@@ -55,7 +56,7 @@ def _with_conditions(text: str) -> str:
 )
 def test_random_kernels_store_the_same_values(step: Pass) -> None:
     compared = 0
-    for number in range(40):
+    for number in range(COUNT):
         program = generate(f"pass/{number}")
         text = program.text
         if isinstance(step, UnrollLoop):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import reached
+from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.relay.expr import Constructor, Function, Let, PatternVar, Var
 from relaxpy.ir.relay.ty import FuncType, Type, TypeData, TypeVar
@@ -62,7 +64,7 @@ def free_vars_of_functions(root: Node) -> dict[int, dict[Var, None]]:
 def bound_vars(expr: Node) -> list[Var]:
     """Return the variables that parameters, lets and patterns in an expression bind."""
     bound: dict[Var, None] = {}
-    for node in reached([expr], children):
+    for node in _nodes(expr):
         match node:
             case Function(params=params):
                 bound.update(dict.fromkeys(params))
@@ -87,7 +89,7 @@ def free_type_vars(node: Node) -> list[TypeVar]:
 def bound_type_vars(node: Node) -> list[TypeVar]:
     """Return the type parameters that functions, function types and data types bind."""
     bound: dict[TypeVar, None] = {}
-    for part in reached([node], children):
+    for part in _nodes(node):
         match part:
             case Function(type_params=params) | FuncType(type_params=params):
                 bound.update(dict.fromkeys(params))
@@ -100,8 +102,24 @@ def bound_type_vars(node: Node) -> list[TypeVar]:
 
 def all_type_vars(node: Node) -> list[TypeVar]:
     """Return all type parameters in an expression or a type."""
-    return [part for part in reached([node], children) if isinstance(part, TypeVar)]
+    return list(dict.fromkeys(part for part in _nodes(node) if isinstance(part, TypeVar)))
 
 
 def _variables(expr: Node) -> list[Var]:
-    return [node for node in reached([expr], children) if isinstance(node, Var)]
+    return list(dict.fromkeys(node for node in _nodes(expr) if isinstance(node, Var)))
+
+
+def _nodes(root: Node) -> Iterator[Node]:
+    """Visit the nodes under `root` in pre-order, and enter each once.
+
+    They are told apart by identity, since types are compared, and hashed, by their structure.
+    """
+    entered: set[int] = set()
+
+    def below(node: Node) -> Iterable[Node]:
+        if id(node) in entered:
+            return ()
+        entered.add(id(node))
+        return children(node)
+
+    return preorder([root], below)

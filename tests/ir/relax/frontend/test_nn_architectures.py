@@ -344,6 +344,7 @@ class Windows(nn.Module):
         )
 
 
+@pytest.mark.each_choice
 @TARGETS
 @pytest.mark.parametrize(
     "options",

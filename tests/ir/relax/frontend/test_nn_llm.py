@@ -331,6 +331,7 @@ def test_a_cache_that_cannot_be(options: dict[str, Any], message: str) -> None:
     assert not PagedKVCache.extern_mods
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["native", "numpy"])
 @pytest.mark.parametrize(("heads", "kv_heads", "causal"), [(4, 2, 0), (3, 3, 1), (4, 1, 1)])
 def test_attention_of_whole_sequences(heads: int, kv_heads: int, causal: int, target: str) -> None:

@@ -63,6 +63,7 @@ def compiled(kernel: relaxpy.tir.PrimFunc, target: str) -> Any:
     return relaxpy.compile(kernel.with_attr("global_symbol", "main"), target=target)["main"]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.parametrize(("heads", "kv_heads", "mode"), [(4, 2, 0), (2, 2, 1)])
 def test_drafts_see_their_ancestors(target: str, heads: int, kv_heads: int, mode: int) -> None:
@@ -88,6 +89,7 @@ def test_drafts_see_their_ancestors(target: str, heads: int, kv_heads: int, mode
         np.testing.assert_allclose(lse[own], sums, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.parametrize(("heads", "kv_heads", "mode"), [(4, 2, 0), (2, 2, 1)])
 def test_drafts_see_all_tokens_before_their_tree(

@@ -99,8 +99,10 @@ def test_the_kernel_computes_the_definition(case: Case, symbolic: bool) -> None:
     assert not scalar or case.operator in SCALAR, "give the reason in SCALAR, or vectorise it"
     kernels = {call.op for call in calls}
     runs_itself = Op(case.operator).record.runtime is not None
-    expected_ops = {Op(case.operator)} if runs_itself else {Op("relax.call_tir")}
-    assert kernels == expected_ops or (case.operator in FOLDED and not kernels)
+    # What runs itself may still have a kernel for shapes that are known.
+    expected_ops = {Op("relax.call_tir"), *([Op(case.operator)] if runs_itself else [])}
+    assert kernels <= expected_ops
+    assert kernels or case.operator in FOLDED
 
 
 def missing(operator: Op, compared: Collection[str]) -> Iterator[str]:

@@ -32,6 +32,7 @@ def reverse(x: i32[5]):
 """)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "reference"])
 @pytest.mark.parametrize("columns", [0, 3, 4, 9])
 def test_sizes_of_the_program(target: str, columns: int) -> None:

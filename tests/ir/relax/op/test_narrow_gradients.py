@@ -9,19 +9,19 @@ import pytest
 from relaxpy.exec.compile import compile
 from tests.ir.relax.op.cases import Case
 from tests.ir.relax.op.test_gradients import COMPARED, fields, gradient_program
-from tests.rows import draw
+from tests.rows import draw, third, whole_tables
 
 #: Factors of the inputs of a row, by datatype: moderate, large and tiny values.
 SCALES = {"float16": (1.0, 300.0, 1e-3), "bfloat16": (1.0, 1e18, 1e-18)}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One row of each operator; all rows with `--whole-table`."""
+    """A row of a third of the operators; all rows with `--whole-table`."""
     if "case" in metafunc.fixturenames:
         rows = [(case, dtype) for case in COMPARED for dtype in SCALES]
         drawn = draw(metafunc.config, rows, lambda row: row[0].operator)
-        if not metafunc.config.getoption("--whole-table"):
-            drawn = list({row[0].operator: row for row in drawn}.values())
+        if not whole_tables():
+            drawn = third({row[0].operator: row for row in drawn}.values())
         ids = [f"{case.name}-{dtype}" for case, dtype in drawn]
         metafunc.parametrize(("case", "dtype"), drawn, ids=ids)
 

@@ -102,6 +102,7 @@ def _called(
     return found
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float16"])
 def test_few_elements_of_long_rows(dtype: str, largest: bool) -> None:

@@ -69,6 +69,7 @@ def every_kept(boxes: Array, scores: Array, *limits: Any) -> list[list[list[int]
 
 
 @pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.each_choice
 @pytest.mark.parametrize("spread", [5.0, 60.0, 400.0])
 @pytest.mark.parametrize(("count", "iou", "digits"), [(20, 0.5, 6), (1000, 0.4, 1), (70, 0.0, 2)])
 def test_boxes_remain_as_the_definition_says(

@@ -44,6 +44,7 @@ def adam(p: Array, g: Array, state: dict[str, Array], **options: float) -> Array
     return p - options["lr"] * mean / (np.sqrt(square) + options["eps"])
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("optimizer", "definition", "options"),
     [

@@ -121,6 +121,7 @@ class Mod:
     stays(DecomposeOpsForInference(), mod)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("step", "training"),

@@ -272,6 +272,7 @@ PRODUCTS = [
 ]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("dtype", "wide", "first", "last"),
     [

@@ -431,6 +431,7 @@ def test_the_report_says_where_weights_are_decoded_more_than_once() -> None:
     assert numpy.startswith("NumPy decodes integers of few bits in each call")
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("name", ["q3f32_1", "q4f16_1", "q8f32_1", "int8f32"])
 @pytest.mark.parametrize(("rows", "count"), [(1, 1), (64, 1), ("n", 1), (65, 2)])
 def test_a_product_with_few_rows_decodes_its_weights(

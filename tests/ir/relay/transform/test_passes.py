@@ -239,6 +239,7 @@ NORMS = [
 ]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("axis", [1, -1])
 @pytest.mark.parametrize(("text", "name"), NORMS)
 def test_normalisations_are_written_out(text: str, name: str, axis: int) -> None:
