@@ -14,7 +14,6 @@ from relaxpy.script import from_source
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.seed import SEED
-from tests.guard_pages import guarded
 
 RNG = np.random.default_rng(20)
 
@@ -97,20 +96,6 @@ def test_remainders_and_floors_of_quotients_are_those_of_numpy(dtype: str) -> No
         np.testing.assert_array_equal(one, other)
         numbers = ~np.isnan(one)
         np.testing.assert_array_equal(*(np.signbit(x[numbers]) for x in (one, other)))
-
-
-@pytest.mark.parametrize("columns", [1, 7, 15, 16, 17, 31, 33, 64, 65, 129, 200])
-def test_the_last_lanes_do_not_reach_beyond_an_array(columns: int) -> None:
-    func = function(
-        "R.add(R.divide(x0, R.sum(x0, axis=1, keepdims=True)), R.sum(x0, axis=0))",
-        f'("n", {columns}), "float32"',
-    )
-    executable = relaxpy.compile(func, target="native")
-    array = np.abs(floats(3, columns)) + 1
-    expected = array / array.sum(1, keepdims=True) + array.sum(0)
-    for at_end in (False, True):
-        found = executable["main"](guarded(array, at_end=at_end))
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 KERNEL = """
@@ -208,38 +193,6 @@ def main(m: T.int64, A: T.Buffer((4,), "float32")):
     for size in (1, 0, -1):
         with pytest.raises(RuntimeCheckError, match="outside dimension 0 of buffer B"):
             executable["main"](size, array)
-
-
-@pytest.mark.rule("OPT-1")
-@pytest.mark.parametrize(
-    "store",
-    [
-        "B[j + 1, i] = B[j, i + 1]",
-        "B[i, j] = B[i + 1, j]",
-        "B[63 - i, 63 - j] = B[62 - i, 62 - j]",
-        "B[j, i] = B[j + 1, i] + B[j, i + 1]",
-    ],
-)
-def test_elements_that_later_iterations_store_are_read_before(store: str) -> None:
-    func = from_source(
-        f"""
-@T.prim_func
-def main(B: T.Buffer((64, 64), "float32")):
-    T.func_attr({{"global_symbol": "main"}})
-    for i, j in T.grid(63, 63):
-        {store}
-"""
-    )
-    executable = relaxpy.compile(func, target="native")
-    assert all(method.startswith("native") for method in methods(executable))
-    array = floats(64, 64)
-    expected = array.copy()
-    namespace = {"B": expected}
-    for i in range(63):
-        for j in range(63):
-            exec(store, namespace, {"i": i, "j": j})
-    executable["main"](array)
-    np.testing.assert_array_equal(array, expected)
 
 
 @pytest.mark.parametrize("columns", [3, 200])
