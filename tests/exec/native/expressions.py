@@ -68,7 +68,12 @@ def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
+def gelu(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
 NAMES = {
+    "gelu": gelu,
     "relu": relu,
     "sigmoid": sigmoid,
     "np": np,
