@@ -17,6 +17,7 @@ after a kernel say what it is called with, and what is known of the program that
     # ends: np.add(A, 1.0, out=B)       what the last line of the source is
     # body: y[...] = x[2:6]             what the source has after the check of memory that overlaps
     # rtol: 1e-4                        instead of 1e-5
+    # native: runs                      native code leaves no call without an error to NumPy
     # tree: in registers: S             what the loops of native code have, and
     # not tree: each j                  what they have not
     # with F: f32 | i8                  words of the text and what stands for them, as in `variants`
@@ -44,8 +45,9 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check, function_of, rendered
+from tests.exec.native.claims import calls_left_to_numpy
 from tests.guard_pages import guarded
-from tests.ir.relax.texts import DTYPES
+from tests.ir.relax.texts import DTYPES, Blocks
 from tests.rows import variants
 
 rng = np.random.default_rng(11)
@@ -80,7 +82,7 @@ def written_out(text: str) -> str:
     """A short text as a text of TVMScript."""
     [definition] = ast.parse(text).body
     assert isinstance(definition, ast.FunctionDef)
-    _Blocks().visit(definition)
+    _LongNames().visit(definition)
     _match_buffers(definition)
     return f"@T.prim_func\n{ast.unparse(ast.fix_missing_locations(definition))}"
 
@@ -136,9 +138,11 @@ def _run_variant(row: str) -> None:
     func = kernel(code)
     said = [tuple(comment.strip().split(": ", 1)) for comment in comments]
     report = compile_kernel(func, "kernel")
-    executable = relaxpy.compile(func, "native")
+    with calls_left_to_numpy() as left:
+        executable = relaxpy.compile(func, "native")
     [name] = executable.function_names
-    _run_calls(func, said, [function_of(report), executable[name]])
+    is_native = ("native", "runs") in said
+    _run_calls(func, said, [function_of(report), executable[name]], left if is_native else [])
     source, found = rendered(report), [entry.method for entry in report.report]
     for key, value in said:
         match key:
@@ -160,12 +164,17 @@ def _run_variant(row: str) -> None:
                 assert value in executable.kernel_source(name, "tree")
             case "not tree":
                 assert value not in executable.kernel_source(name, "tree")
+            case "native":
+                assert all(row.method.startswith("native") for row in executable.report())
             case _:
                 assert key in ("args", "memory", "rtol"), key
 
 
 def _run_calls(
-    func: PrimFunc, said: list[tuple[str, ...]], compiled: list[Callable[..., Any]]
+    func: PrimFunc,
+    said: list[tuple[str, ...]],
+    compiled: list[Callable[..., Any]],
+    left: list[tuple[object, ...]],
 ) -> None:
     rtol = next((float(value) for key, value in said if key == "rtol"), 1e-5)
     *others, native_code = compiled
@@ -180,10 +189,12 @@ def _run_calls(
                 with pytest.raises(RuntimeCheckError, match=error):
                     run(*arguments(func, eval(f"dict({call})")))
         else:
+            count = len(left)
             for given in _each(eval(f"dict({call})")):
                 args = arguments(func, given)
                 runs = [*others, placed(native_code)]
                 check(func, *args, rtol=rtol, atol=rtol / 10, compiled=runs)
+            assert len(left) == count
 
 
 def _each(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -233,7 +244,7 @@ class _Plain:
     int64 = int
 
 
-class _Blocks(ast.NodeTransformer):
+class _LongNames(Blocks, ast.NodeTransformer):
     """Loops that say the kinds of their axes become blocks, and names of datatypes long ones."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -244,23 +255,6 @@ class _Blocks(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return ast.Constant(DTYPES.get(node.value, node.value))
-
-    def visit_For(self, node: ast.For) -> ast.AST:
-        self.generic_visit(node)
-        match node.iter:
-            case ast.Call(func=ast.Name(id=kinds), args=extents) if re.fullmatch("[SR]+", kinds):
-                loops = ast.unparse(node.target).strip("()")
-                axes = ", ".join(f"v{name.lstrip('_')}" for name in loops.split(", "))
-                grid = "range" if len(extents) == 1 else "T.grid"
-                head = f"for {loops} in {grid}({', '.join(map(ast.unparse, extents))}):"
-                remap = f"{axes} = T.axis.remap('{kinds}', [{loops}])"
-                lines = (n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Assign))
-                stores = (t for n in lines for t in n.targets if isinstance(t, ast.Subscript))
-                name = ast.unparse(next(stores).value)
-                [loop] = ast.parse(f"{head}\n with T.block({name!r}):\n  {remap}").body
-                loop.body[0].body += node.body  # type: ignore[attr-defined]
-                return loop
-        return node
 
 
 def _match_buffers(definition: ast.FunctionDef) -> None:
