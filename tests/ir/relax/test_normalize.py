@@ -15,7 +15,6 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from tests.counting import calls
 from tests.ir.relax.graphs import (
-    BOOL,
     bind,
     bindings,
     block,
@@ -31,7 +30,7 @@ from tests.ir.relax.graphs import (
     var,
     written,
 )
-from tests.ir.relax.sinfos import Object, packed, shape, tensor
+from tests.ir.relax.sinfos import Object, shape, tensor
 from tests.rows import by_rule
 
 
@@ -287,43 +286,6 @@ def test_a_normal_form_without_struct_infos_stays_structurally_equal(x: rx.Var) 
     body = seq(block(bind(y, shape_of(x)), bind(z, y)), z)
     func = function([x], body)
     assert_structural_equal(normalize_function(func), func)
-
-
-def packed_call(callee: rx.Expr) -> rx.Call:
-    """A call through the operator that calls its first operand."""
-    return rx.Call(Op("relax.call_pure_packed"), (callee,), sinfo_args=(Object,))
-
-
-@pytest.mark.rule("WF-23", "NF-2", "NF-5", "NF-8", "NF-9", "NF-11", "NF-12", "NF-13")
-@pytest.mark.parametrize(
-    ("rule", "make"),
-    [
-        ("NF-2", lambda x, c: seq(block(bind(var("y"), pure("f", pure("g", x)))), x)),
-        ("NF-2", lambda x, c: seq(block(bind(var("y"), pure("f", rx.ExternFunc("g")))), x)),
-        (
-            "NF-2",
-            lambda x, c: seq(block(bind(var("y"), packed_call(pure("g", sinfo=packed())))), x),
-        ),
-        ("NF-2", lambda x, c: seq(block(bind(var("y"), rx.TupleGetItem(PAIR, 0))), x)),
-        ("NF-5", lambda x, c: seq(block(bind(var("y"), seq(x))), x)),
-        ("NF-8", lambda x, c: seq(block(bind(var("y"), x)), block(bind(var("z"), x)), x)),
-        ("NF-9", lambda x, c: seq(dataflow(bind(var("y"), x)), dataflow(bind(var("z"), x)), x)),
-        ("NF-11", lambda x, c: seq(block(), x)),
-        ("NF-12", lambda x, c: seq(pure("f", x))),
-        (
-            "NF-13",
-            lambda x, c: seq(
-                block(bind(var("y"), rx.If(pure("c", sinfo=BOOL), seq(x), seq(x)))), x
-            ),
-        ),
-    ],
-)
-def test_what_is_not_normal_is_named(rule: str, make: object) -> None:
-    x, c = var("x", tensor(2)), var("c", BOOL)
-    func = function([x, c], make(x, c))  # type: ignore[operator]
-    assert [d.rule for d in check_well_formed(func, normal_form=True)] == [rule]
-    again = normalize_function(func)
-    assert check_well_formed(again, normal_form=True) == []
 
 
 @pytest.mark.rule("OPT-3")
