@@ -117,6 +117,17 @@ x: f32[1, 130, 9, 20], w: f32[24, 130, 3, 3], b: f32[1, 24, 1, 1]
     <- ((R.nn.conv2d(x, w, padding=1) + b) * b + b) * b + R.nn.conv2d(x, w, padding=1)
     => ((convolution(x, w, 1, 1) + b) * b + b) * b + convolution(x, w, 1, 1)
     : x=small(1, 130, 9, 20), w=small(24, 130, 3, 3), b=small(1, 24, 1, 1)
+x: F[9, 70], w: F[70, 21] <- R.matmul(x, w, out_dtype="int32")
+    => x.astype(np.int64) @ w.astype(np.int64) : F="i8 u8 i32"
+x: u8[M, K], w: i8[N, K]
+    <- R.matmul(x, R.permute_dims(R.astype(w, "uint8")), out_dtype="int32")
+    => x.astype(np.int64) @ w.astype(np.uint8).T.astype(np.int64)
+    : M_N_K="8 67 300; 5 40 256; 8 21 70"
+x: f32[2, 8, 10, 19], w: f32[12, C, 3, 3]
+    <- R.nn.conv2d(x, w, strides=S, padding=P, dilation=D, groups=G)
+    => convolution(x, w, S, P, D, G) : C_S_P_D_G="8 1 1 1 1; 4 2 1 1 2; 2 1 2 2 4", tol=2e-5
+x: f32[2, 60, N, N], w: f32[40, 60, 3, 3] <- R.nn.conv2d(x, w, strides=S, padding=1)
+    => convolution(x, w, S, 1) : N_S="7 1; 13 2; 9 1", tol=1e-4
 x: F[2, 3, H, W] <- R.image.resize2d(x, R.shape([H * N, W * N]), layout="NCHW",
     method="nearest_neighbor", coordinate_transformation_mode="M", rounding_method="O")
     => np.repeat(np.repeat(x, N, 2), N, 3)
