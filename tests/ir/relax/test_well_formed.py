@@ -115,6 +115,9 @@ WF-24 SC-13: u=rank(1), c=BOOL
 WF-24: u=rank(1), c=BOOL; r=None
     | seq(block(bind(r, rx.If(c, seq(block(cast(None, u, tensor(n))), rx.ShapeExpr((n,))),
     seq(u)))), rx.ShapeExpr((n,))) => WF-24
+WF-24: u=rank(1), c=BOOL; r=None
+    | seq(block(bind(r, rx.If(c, seq(block(cast(None, u, tensor(n)), cast(None, u, tensor(m))),
+    rx.ShapeExpr((n, m))), seq(u)))), rx.ShapeExpr((n,))) => WF-24
 SC-14: u=rank(1) | seq(dataflow(cast(None, u, tensor(n))), rx.ShapeExpr((n,))) =>
 WF-7a PU-20: x=tensor(2); f=func(prim(), ret=prim()), p=prim(), q=prim(), g=None
     | seq(block(bind(f, function([p], seq(dataflow(bind(g, function([q], f(q), prim()))), p),
