@@ -4,6 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from typing import Any, TypeVar
 
 import pytest
@@ -110,6 +111,37 @@ def sections(text: str) -> dict[str, str]:
     for section in re.split(r"^--- ", text, flags=re.MULTILINE)[1:]:
         name, _, body = section.partition("\n")
         found[name] = body
+    return found
+
+
+def variants(text: str) -> list[str]:
+    """The texts that lines `# with F N: f32 7 | f64 8` make of one, by what stands for the words.
+
+    Each value occurs once at least; in `make test-all`, each with each of other lines.
+    """
+    choices: list[list[dict[str, str]]] = []
+
+    def keep(line: re.Match[str]) -> str:
+        names, values = line[1].split(), line[2].replace("\n#   ", " ").split(" | ")
+        parts = [value.split() if len(names) > 1 else [value.strip()] for value in values]
+        choices.append([dict(zip(names, part, strict=True)) for part in parts])
+        return ""
+
+    text = re.sub(r"^# with ([\w ]+): (.*(?:\n#   .*)*)\n?", keep, text, flags=re.MULTILINE)
+    if not choices:
+        return [text]
+    count = max(map(len, choices))
+    combined = [[choice[k % len(choice)] for choice in choices] for k in range(count)]
+    if _CONFIG[0].getoption("--whole-table"):
+        combined = [[*parts] for parts in product(*choices)]
+    found = []
+    for parts in combined:
+        values = {name: value for part in parts for name, value in part.items()}
+        words = re.compile(rf"\b({'|'.join(values)})\b")
+        made = text
+        for _ in range(2):  # values may have words, too
+            made = words.sub(lambda word, values=values: values[word[0]], made)
+        found.append(made)
     return found
 
 

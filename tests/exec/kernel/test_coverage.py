@@ -11,7 +11,6 @@ from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, Unknown
 from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
@@ -47,57 +46,52 @@ def calls() -> Iterator[list[tuple[object, ...]]]:
         remove_global_func(name)
 
 
-@T.prim_func
-def packed(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+CALLS = sections("""
+--- 1: a packed function is called once between whole steps
+def f(A: f32[4, 3], B: f32[4, 3]):
     for i, j in T.grid(4, 3):
-        B[i, j] = A[i, j] + T.float32(1)
+        B[i, j] = A[i, j] + f32(1)
     T.evaluate(T.call_packed("test.double", B.data, 7))
     for i, j in T.grid(4, 3):
         B[i, j] = B[i, j] + A[i, j]
-
-
-def test_a_packed_function_is_called_once_between_whole_steps(calls: list[object]) -> None:
-    check(packed, floats(4, 3), floats(4, 3))
-    assert calls == [(7, int), (7, int)]
-    assert methods(packed) == ["elementwise", "single element", "elementwise"]
-
-
-@T.prim_func
-def called_each_iteration(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+# methods: elementwise; single element; elementwise
+--- 4: calls are made in the iterations of their loop
+def f(A: f32[4], B: f32[4]):
     for i in range(4):
         B[i] = A[i] + B[3 - i]
         T.evaluate(T.call_packed("test.double", B.data, i))
-
-
-def test_calls_are_made_in_the_iterations_of_their_loop(calls: list[object]) -> None:
-    check(called_each_iteration, floats(4), floats(4))
-    assert [c[0] for c in calls] == [0, 1, 2, 3] * 2  # type: ignore[index]
-
-
-@T.prim_func
-def extern(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+--- 4: an extern function gives a value for each element
+def f(A: f32[4], B: f32[4]):
     for i in range(4):
-        B[i] = T.call_extern("float32", "test.halve", A[i]) + T.float32(1)
-
-
-def test_an_extern_function_gives_a_value_for_each_element(calls: list[object]) -> None:
-    check(extern, floats(4), floats(4))
-    assert len(calls) == 8
-    [entry] = compile_kernel(extern, "extern").report
-    assert entry.is_scalar
-    assert entry.reason == "calls test.halve"
-
-
-@T.prim_func
-def bound_once(A: T.Buffer((2,), "float32")):
+        B[i] = T.call_extern("float32", "test.halve", A[i]) + f32(1)
+# reason: calls test.halve
+--- 1: a bound call is performed once
+def f(A: f32[2]):
     x = T.call_extern("float32", "test.halve", A[0])
     A[0] = x + x
     A[1] = x
+--- 0: a function that returns nothing counts as 0
+def f(A: f32[2], B: i32[2]):
+    for i in range(2):
+        A[i] = T.call_packed("test.nothing", i, dtype="float32") + f32(1)
+        B[i] = T.call_packed("test.nothing", i) + 1
+--- 2: a matched region is passed to a call
+def f(A: f32[4, 6]):
+    for i in range(2):
+        with T.block("tile"):
+            vi = T.axis.spatial(2, i)
+            R = T.match_buffer(A[vi * 2, 1:5], (4,), "float32", offset_factor=1)
+            T.evaluate(T.call_packed("test.double", R.data, vi))
+""")
 
 
-def test_a_bound_call_is_performed_once(calls: list[object]) -> None:
-    check(bound_once, floats(2))
-    assert len(calls) == 2
+@pytest.mark.parametrize("name", CALLS)
+def test_functions_are_called(name: str, calls: list[tuple[object, ...]]) -> None:
+    run_row(CALLS[name])
+    count, _, _ = name.partition(":")
+    assert len(calls) == 3 * int(count)
+    assert calls[: int(count)] * 3 == calls
+    assert all(kind is int for call in calls for kind in call[1:])
 
 
 @T.prim_func
@@ -110,20 +104,6 @@ def test_the_result_of_an_external_function_must_be_a_scalar(calls: list[object]
         RuntimeCheckError, match=r"kernel: test\.name returned .*, expected float32"
     ):
         load(wrong_result)(floats(2))
-
-
-@T.prim_func
-def nothing(A: T.Buffer((2,), "float32"), B: T.Buffer((2,), "int32")):
-    for i in range(2):
-        A[i] = T.call_packed("test.nothing", i, dtype="float32") + T.float32(1)
-        B[i] = T.call_packed("test.nothing", i) + 1
-
-
-def test_a_function_that_returns_nothing_counts_as_0(calls: list[object]) -> None:
-    a, b = floats(2), np.zeros(2, "int32")
-    load(nothing)(a, b)
-    assert (*a, *b) == (1, 1, 1, 1)
-    check(nothing, floats(2), np.zeros(2, "int32"))
 
 
 @T.prim_func
@@ -149,19 +129,6 @@ def test_a_function_of_the_module_is_called_by_its_name() -> None:
     array = np.array([5, 0], np.int32)
     pysource.load(text, "kernel", names)["kernel"](array)
     assert array.tolist() == [5, 8]
-
-
-@T.prim_func
-def matched(A: T.Buffer((4, 6), "float32")):
-    for i in range(2):
-        with T.block("tile"):
-            vi = T.axis.spatial(2, i)
-            R = T.match_buffer(A[vi * 2, 1:5], (4,), "float32", offset_factor=1)
-            T.evaluate(T.call_packed("test.double", R.data, vi))
-
-
-def test_a_matched_region_is_passed_to_a_call(calls: list[object]) -> None:
-    check(matched, floats(4, 6))
 
 
 def vector_store(value: tir.PrimExpr, *, mask: tir.PrimExpr | None, buffers: list) -> PrimFunc:
@@ -294,6 +261,26 @@ def f(x: f32[4, 5, 6], a: i32[3, 1], b: i64[2], out: f32[3, 2, 6], own: f32[3, 6
     for k, i in SS(6, 3):
         to[vk, vi] = x[a[vi, 0], b[1], vk]
 # args: a=ints(3, 0, 2).reshape(3, 1), b=np.array([1, 3])
+--- columns in blocks are those of the definition
+def f(x: f32[16, n], out: f32[16, n]):
+    top = T.alloc_buffer((n,), "float32")
+    for j, k in SR(n, 16):
+        with T.init():
+            top[vj] = f32(-1e30)
+        top[vj] = T.max(top[vj], x[vk, vj])
+    for i, j in SS(16, n):
+        out[vi, vj] = T.exp(x[vi, vj] - top[vj]) * T.tanh(x[vi, vj]) + T.sqrt(T.abs(x[vi, vj]))
+# args: n=(3, 500)
+# source: rt.blocks
+--- truth values are stored as numbers
+def f(x: f32[4], out: F[4], sums: F[4]):
+    for i in S(4):
+        out[vi] = T.if_then_else(x[vi] > f32(0), F(1), F(0))
+    for i in S(4):
+        sums[vi] = T.Select(x[vi] > f32(1), F(1), F(0)) + out[vi]
+# with F: f32 | f16 | bf16 | i8 | u64
+# args: x=[2, -1, np.nan, 0.5]
+# not source: np.where
 """)
 
 
@@ -375,54 +362,6 @@ def test_kernels_of_a_module_call_each_other(target: str) -> None:
     array = np.arange(4, dtype=np.float32)
     compile(Nested, target)["ninefold"](array)
     assert array.tolist() == [0, 9, 18, 27]
-
-
-@pytest.mark.parametrize("count", [3, 2000])
-def test_columns_in_blocks_are_those_of_the_definition(count: int) -> None:
-    @T.prim_func
-    def func(a: T.handle, b: T.handle):
-        n = T.int64()
-        x = T.match_buffer(a, (T.int64(64), n), "float32")
-        out = T.match_buffer(b, (T.int64(64), n), "float32")
-        top = T.alloc_buffer((n,), "float32")
-        for j, k in T.grid(n, T.int64(64)):
-            with T.block("top"):
-                c, r = T.axis.remap("SR", [j, k])
-                with T.init():
-                    top[c] = T.float32(-1e30)
-                top[c] = T.max(top[c], x[r, c])
-        for i, j in T.grid(T.int64(64), n):
-            with T.block("out"):
-                r, c = T.axis.remap("SS", [i, j])
-                out[r, c] = T.exp(x[r, c] - top[c]) * T.tanh(x[r, c]) + T.sqrt(T.abs(x[r, c]))
-
-    x = np.random.default_rng(0).standard_normal((64, count)).astype("float32")
-    found = np.empty_like(x)
-    load(func)(x, found)
-    expected = np.exp(x - x.max(0)) * np.tanh(x) + np.sqrt(np.abs(x))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert "rt.blocks" in source_of(func)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint64"])
-def test_truth_values_are_stored_as_numbers(dtype: str) -> None:
-    one, zero = ops.const(1, dtype), ops.const(0, dtype)
-
-    @T.prim_func
-    def func(x: T.Buffer((4,), "float32"), out: T.Buffer((4,), dtype), sums: T.Buffer((4,), dtype)):
-        for i in range(4):
-            with T.block("store"):
-                v = T.axis.spatial(4, i)
-                out[v] = T.if_then_else(x[v] > T.float32(0), one, zero)
-        for i in range(4):
-            with T.block("add"):
-                v = T.axis.spatial(4, i)
-                sums[v] = T.Select(x[v] > T.float32(1), one, zero) + out[v]
-
-    assert "np.where" not in source_of(func)
-    x = np.array([2, -1, np.nan, 0.5], "float32")
-    out, sums = (np.full(4, 7, DataType(dtype).numpy()) for _ in range(2))
-    check(func, x, out, sums)
 
 
 def test_a_negative_zero_is_stored_as_it_is() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.special import erf
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.ir.core.dtype import DataType
@@ -16,8 +15,8 @@ from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.expr import FloorDiv, FloorMod, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind
-from relaxpy.script import from_source, tir as T
-from tests.exec.kernel.support import check, load
+from relaxpy.script import from_source
+from tests.exec.kernel.support import check
 from tests.exec.kernel.written import run_row
 from tests.rows import sections
 
@@ -36,31 +35,6 @@ def test_floats_are_divided_and_floored(node: type[FloorDiv | FloorMod], dtype: 
     x = np.array([7.5, -7.5, -0.0, np.inf]).astype(DataType(dtype).numpy())
     y = np.array([2, -2, 0.5, np.nan]).astype(x.dtype)
     check(PrimFunc([a, b, table], rows), x, y, np.zeros((4, 4), x.dtype))
-
-
-@T.prim_func
-def divide(A: T.Buffer((4,), "int8"), B: T.Buffer((4,), "int8"), C: T.Buffer((4, 4), "int8")):
-    for i in range(4):
-        C[0, i] = T.truncdiv(A[i], B[i])
-        C[1, i] = T.truncmod(A[i], B[i])
-        C[2, i] = A[i] // B[i]
-        C[3, i] = A[i] % B[i]
-
-
-@pytest.mark.rule("PX-2")
-def test_integers_divide_toward_zero_and_down() -> None:
-    a, b = np.array([-7, 7, -128, 5], np.int8), np.array([2, -2, -1, 3], np.int8)
-    c = np.zeros((4, 4), np.int8)
-    load(divide)(a, b, c)
-    assert c.tolist() == [[-3, -3, -128, 1], [-1, 1, 0, 2], [-4, -4, -128, 1], [1, -1, 0, 2]]
-    check(divide, a, b, c)
-
-
-@pytest.mark.rule("PX-3")
-def test_an_integer_divided_by_zero_stops_the_program() -> None:
-    c = np.zeros((4, 4), np.int8)
-    with pytest.raises(RuntimeCheckError, match="division by zero"):
-        load(divide)(np.ones(4, np.int8), np.array([1, 0, 1, 1], np.int8), c)
 
 
 DATATYPES = sections("""
@@ -109,31 +83,54 @@ def f(A: bool[6], B: bool[6]):
         B[i] = T.bitwise_not(T.FloorDiv(B[i - 1], A[i])) | T.truncmod(A[i - 1], A[i])
 # args: A=np.ones(6, bool), B=np.zeros(6, bool)
 # args: A=np.zeros(6, bool), B=np.zeros(6, bool) -> PX-3
-""")
-
-
-@pytest.mark.parametrize("fact", DATATYPES)
-def test_arithmetic_of_datatypes(fact: str) -> None:
-    run_row(DATATYPES[fact])
-
-
-@T.prim_func
-def shares(A: T.Buffer((6, 2), "bool"), C: T.Buffer((6, 2), "bool"), B: T.Buffer((6, 2), "bool")):
+--- truth values are divided
+def f(A: bool[6, 2], C: bool[6, 2], B: bool[6, 2]):
     total = T.alloc_buffer((6, 2), "bool")
     for i, j in T.grid(6, 2):
         total[i, j] = T.Div(A[i, j], C[i, j])
     for i, j in T.grid(6, 2):
         B[i, j] = T.bitwise_not(T.Div(total[i, j], T.bool(True))) | T.floormod(A[i, j], C[i, j])
+# args: A=[1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0], C=[1] * 12
+# args: A=[1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0], C=[1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0] -> PX-3
+--- integers divide toward zero and down
+def f(A: i8[4], B: i8[4], C: i8[4, 4]):
+    for i in range(4):
+        C[0, i] = T.truncdiv(A[i], B[i])
+        C[1, i] = T.truncmod(A[i], B[i])
+        C[2, i] = A[i] // B[i]
+        C[3, i] = A[i] % B[i]
+# args: A=[-7, 7, -128, 5], B=[2, -2, -1, 3]
+# args: A=[1, 1, 1, 1], B=[1, 0, 1, 1] -> division by zero .PX-3
+--- integers that wrap among literals do so without a warning
+def f(A: i32[3, 3]):
+    for a, b in T.grid(2, 2):
+        A[1, a * b] = T.Cast("int32", 1) - -2147483648
+""")
 
 
-def test_truth_values_are_divided() -> None:
-    a = np.array([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0], [0, 0]], bool)
-    out = np.zeros_like(a)
-    check(shares, a, np.ones_like(a), out)
-    load(shares)(a, np.ones_like(a), out)
-    np.testing.assert_array_equal(out, ~a)
-    with pytest.raises(RuntimeCheckError, match="PX-3"):
-        load(shares)(a, a, out)
+@pytest.mark.rule("PX-2", "PX-3")
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("fact", DATATYPES)
+def test_arithmetic_of_datatypes(fact: str) -> None:
+    run_row(DATATYPES[fact])
+
+
+@pytest.mark.rule("PX-2")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_quotients_and_remainders_are_those_of_integers(target: str) -> None:
+    func = from_source("""
+@T.prim_func
+def f(A: T.Buffer((4,), "int8"), B: T.Buffer((4,), "int8"), C: T.Buffer((4, 4), "int8")):
+    for i in range(4):
+        C[0, i] = T.truncdiv(A[i], B[i])
+        C[1, i] = T.truncmod(A[i], B[i])
+        C[2, i] = A[i] // B[i]
+        C[3, i] = A[i] % B[i]
+""")
+    a, b = np.array([-7, 7, -128, 5], np.int8), np.array([2, -2, -1, 3], np.int8)
+    c = np.zeros((4, 4), np.int8)
+    relaxpy.compile(func, target)["f"](a, b, c)
+    assert c.tolist() == [[-3, -3, -128, 1], [-1, 1, 0, 2], [-4, -4, -128, 1], [1, -1, 0, 2]]
 
 
 def test_the_error_function_is_accurate_in_double_precision() -> None:
@@ -166,19 +163,6 @@ def test_the_error_function_keeps_shape_and_datatype(dtype: str, shape: tuple[in
         assert found.dtype == dtype
         np.testing.assert_allclose(found, math.erf(0.5), rtol=1e-3)
     assert (out == np.asarray(erf(x))).all()
-
-
-@pytest.mark.rule("PX-2")
-@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
-def test_integers_that_wrap_among_literals_do_so_without_a_warning(target: str) -> None:
-    @T.prim_func
-    def wraps(A: T.Buffer((3, 3), "int32")):
-        for a, b in T.grid(2, 2):
-            A[1, a * b] = T.Cast("int32", 1) - -2147483648
-
-    result = np.zeros((3, 3), np.int32)
-    relaxpy.compile(wraps, target=target)["wraps"](result)
-    assert result.tolist() == [[0, 0, 0], [1 - 2**31, 1 - 2**31, 0], [0, 0, 0]]
 
 
 _REFERENCES: dict[str, list[np.ndarray]] = {}

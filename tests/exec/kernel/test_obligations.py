@@ -11,8 +11,104 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.script import from_source
 from tests.exec.kernel.outcomes import TARGETS, frozen, kernel
+from tests.exec.kernel.written import run_row
+from tests.rows import sections
 
-# ---- sizes that are sums or quotients
+OBLIGATIONS = sections("""
+--- sizes of sums may have negative terms: a sum
+def f(n: T.int64, m: T.int64, A: f32[n + m], B: f32[n]):
+    for i in range(n):
+        B[0] = B[0] + A[i]
+# args: n=10, m=-5 -> outside dimension 0 of buffer [AB], which
+# args: n=5, m=-5 -> outside dimension 0 of buffer [AB], which
+# args: n=0, m=3
+# args: n=3, m=4
+# args: n=3, m=0, A=floats(3), B=floats(2) -> B is .*: dimension 0 should be n = 3
+--- sizes of sums may have negative terms: windows
+def f(n: T.int64, m: T.int64, A: f32[n + m], B: f32[n, 2]):
+    for i, j in T.grid(n, 2):
+        B[i, j] = A[i * 2 + j * m]
+# args: n=4, m=-1 -> outside dimension 0 of buffer [AB], which
+# args: n=4, m=3 -> outside dimension 0 of buffer [AB], which
+# args: n=1, m=1
+# args: n=0, m=5
+--- sizes of sums may have negative terms: growing
+def f(n: T.int64, m: T.int64, A: f32[n + m], B: f32[n - m]):
+    for i in range(n):
+        for j in range(m):
+            B[i * 2 - j * m] = A[i]
+# args: n=2, m=-2
+# args: n=3, m=1 -> outside dimension 0 of buffer [AB], which
+# args: n=1, m=0
+--- a size is divided by zero
+def f(n: T.int64, m: T.int64, A: f32[SIZE]):
+    for i in range(n):
+        A[0] = f32(1)
+# with SIZE: n // m | n % m | (n + 3) // (m * 2) | T.truncdiv(n, m)
+# args: n=4, m=0, A=floats(4) -> division by zero
+--- strides that are declared are compared
+def f(a: T.handle, B: f32[2, 3]):
+    A = T.match_buffer(a, (2, 3), "float32", strides=[4, 1])
+    for i, j in T.grid(2, 3):
+        B[i, j] = A[i, j]
+# memory: 14: m[:8].reshape(2, 4)[:, :3], m[8:].reshape(2, 3)
+# args: A=floats(2, 3) -> A has stride 3 in dimension 0, expected 4
+# args: A=floats(4, 4)[::2, :3] -> A has stride 8 in dimension 0, expected 4
+--- strides that are equal are compared
+def f(a: T.handle, b: T.handle):
+    s = T.int64()
+    A = T.match_buffer(a, (2, 3), "float32", strides=[s, 1])
+    B = T.match_buffer(b, (2, 3), "float32", strides=[s, 1])
+    for i, j in T.grid(2, 3):
+        B[i, j] = A[i, j]
+# args: A=floats(2, 3), B=floats(2, 3)
+# args: A=floats(2, 4)[:, :3], B=floats(2, 3) -> B has stride 3 in dimension 0, expected 4
+--- a dimension of one element may have any stride
+def f(a: T.handle, B: f32[1, 3]):
+    A = T.match_buffer(a, (1, 3), "float32", strides=[4, 1])
+    for i, j in T.grid(1, 3):
+        B[i, j] = A[i, j]
+# args: A=floats(1, 9)[:, :3]
+--- a dimension of several elements has the stride that is declared
+def f(a: T.handle, B: f32[2, 1]):
+    A = T.match_buffer(a, (2, 1), "float32", strides=[4, 1])
+    for i, j in T.grid(2, 1):
+        B[i, j] = A[i, j]
+# args: A=floats(2, 3)[:, :1] -> stride 3 in dimension 0, expected 4
+--- strides between elements are refused
+def f(a: T.handle, B: f64[4]):
+    A = T.match_buffer(a, (4,), "float64", strides=[1])
+    for i in range(4):
+        B[i] = A[i]
+# args: A=np.ones(4)
+# args: A=np.zeros(4, [("x", "f8"), ("y", "f4")])["x"] -> A has stride 1.5 in dimension 0
+--- an offset that is declared is compared
+def f(a: T.handle, B: f32[2, 3]):
+    A = T.match_buffer(a, (2, 3), "float32", elem_offset=4)
+    for i, j in T.grid(2, 3):
+        B[i, j] = A[i, j]
+# args: A=floats(2, 3) -> has offset 0, expected 4
+--- an offset that is a variable is zero
+def f(a: T.handle, B: f32[2, 3]):
+    o = T.int64()
+    A = T.match_buffer(a, (2, 3), "float32", elem_offset=o)
+    for i, j in T.grid(2, 3):
+        B[i, j] = T.Cast("float32", o)
+# args: A=floats(2, 3)
+# args: A=floats(3, 3) -> A
+--- an element that an array contains twice is visited twice
+def f(X: f32[4], Y: f32[4]):
+    for i in range(4):
+        Y[i] = Y[i] + X[i]
+# memory: 5: m[1:], np.lib.stride_tricks.as_strided(m, (4,), (0,))
+""")
+
+
+@pytest.mark.rule("PX-3")
+@pytest.mark.parametrize("name", OBLIGATIONS)
+def test_what_a_call_checks(name: str) -> None:
+    run_row(OBLIGATIONS[name])
+
 
 SUM = """
     @T.prim_func
@@ -21,96 +117,6 @@ SUM = """
         B = T.match_buffer(b, (n,), "float32")
         for i in range(n):
             B[0] = B[0] + A[i]
-"""
-WINDOWS = """
-    @T.prim_func
-    def f(n: T.int64, m: T.int64, a: T.handle, b: T.handle):
-        A = T.match_buffer(a, (n + m,), "float32")
-        B = T.match_buffer(b, (n, 2), "float32")
-        for i, j in T.grid(n, 2):
-            B[i, j] = A[i * 2 + j * m]
-"""
-GROWING = """
-    @T.prim_func
-    def f(n: T.int64, m: T.int64, a: T.handle, b: T.handle):
-        A = T.match_buffer(a, (n + m,), "float32")
-        B = T.match_buffer(b, (n - m,), "float32")
-        for i in range(n):
-            for j in range(m):
-                B[i * 2 - j * m] = A[i]
-"""
-
-
-@TARGETS
-@pytest.mark.parametrize(
-    ("text", "n", "m", "shapes", "refused"),
-    [
-        (SUM, 10, -5, [(5,), (10,)], True),
-        (SUM, 5, -5, [(0,), (5,)], True),
-        (SUM, 0, 3, [(3,), (0,)], False),
-        (SUM, 3, 4, [(7,), (3,)], False),
-        (WINDOWS, 4, -1, [(3,), (4, 2)], True),
-        (WINDOWS, 4, 3, [(7,), (4, 2)], True),
-        (WINDOWS, 1, 1, [(2,), (1, 2)], False),
-        (WINDOWS, 0, 5, [(5,), (0, 2)], False),
-        (GROWING, 2, -2, [(0,), (4,)], False),
-        (GROWING, 3, 1, [(4,), (2,)], True),
-        (GROWING, 1, 0, [(1,), (1,)], False),
-    ],
-)
-def test_sizes_of_sums_may_have_negative_terms(
-    text: str, n: int, m: int, shapes: list[tuple[int, ...]], refused: bool, target: str
-) -> None:
-    a, b = (np.arange(np.prod(shape), dtype=np.float32).reshape(shape) for shape in shapes)
-    function = kernel(text, target)
-    if refused:
-        with pytest.raises(RuntimeCheckError, match=r"outside dimension 0 of buffer [AB], which"):
-            function(n, m, a, b)
-        return
-    wanted = b.copy()
-    for i in range(n):
-        if text is SUM:
-            wanted[0] = wanted[0] + a[i]
-        for j in range(2) if text is WINDOWS else ():
-            wanted[i, j] = a[i * 2 + j * m]
-        for j in range(m) if text is GROWING else ():
-            wanted[i * 2 - j * m] = a[i]
-    function(n, m, a, b)
-    np.testing.assert_array_equal(b, wanted)
-
-
-@TARGETS
-def test_a_scalar_that_is_a_size_is_compared(target: str) -> None:
-    function = kernel(SUM, target)
-    message = "f: B is float32\\[n\\], found float32\\[2\\]: dimension 0 should be n = 3"
-    with pytest.raises(RuntimeCheckError, match=message):
-        function(3, 0, np.ones(3, np.float32), np.ones(2, np.float32))
-
-
-@TARGETS
-@pytest.mark.rule("PX-3")
-@pytest.mark.parametrize("size", ["n // m", "n % m", "(n + 3) // (m * 2)", "T.truncdiv(n, m)"])
-def test_a_size_is_divided_by_zero(size: str, target: str) -> None:
-    text = f"""
-        @T.prim_func
-        def f(n: T.int64, m: T.int64, a: T.handle):
-            A = T.match_buffer(a, ({size},), "float32")
-            for i in range(n):
-                A[0] = T.float32(1)
-    """
-    with pytest.raises(RuntimeCheckError, match="division by zero"):
-        kernel(text, target)(4, 0, np.ones(4, np.float32))
-
-
-# ---- strides and offsets
-
-LITERAL = """
-    @T.prim_func
-    def f(a: T.handle, b: T.handle):
-        A = T.match_buffer(a, (2, 3), "float32", strides=[4, 1])
-        B = T.match_buffer(b, (2, 3), "float32")
-        for i, j in T.grid(2, 3):
-            B[i, j] = A[i, j]
 """
 SHARED = """
     @T.prim_func
@@ -125,65 +131,6 @@ SHARED = """
 
 def rows(count: int, width: int) -> np.ndarray:
     return np.arange(count * width, dtype=np.float32).reshape(count, width)[:, :3]
-
-
-@TARGETS
-def test_strides_that_are_declared_are_compared(target: str) -> None:
-    literal, shared = kernel(LITERAL, target), kernel(SHARED, target)
-    b = np.zeros((2, 3), np.float32)
-    literal(rows(2, 4), b)
-    np.testing.assert_array_equal(b, rows(2, 4))
-    shared(rows(2, 3), b)
-    for function, args, found in (
-        (literal, (rows(2, 3), b), "f: A has stride 3 in dimension 0, expected 4"),
-        (shared, (rows(2, 4), b), "f: B has stride 3 in dimension 0, expected 4"),
-        (literal, (rows(4, 4)[::2], b), "f: A has stride 8 in dimension 0, expected 4"),
-    ):
-        before = b.copy()
-        with pytest.raises(RuntimeCheckError, match=found):
-            function(*args)
-        np.testing.assert_array_equal(b, before)
-
-
-@TARGETS
-def test_a_dimension_of_one_element_may_have_any_stride(target: str) -> None:
-    text = LITERAL.replace("(2, 3)", "(1, 3)").replace("grid(2", "grid(1")
-    b = np.zeros((1, 3), np.float32)
-    kernel(text, target)(rows(1, 9), b)
-    np.testing.assert_array_equal(b, [[0, 1, 2]])
-    one_column = LITERAL.replace("(2, 3)", "(2, 1)").replace("grid(2, 3", "grid(2, 1")
-    with pytest.raises(RuntimeCheckError, match="stride 3 in dimension 0, expected 4"):
-        kernel(one_column, target)(rows(2, 3)[:, :1], np.zeros((2, 1), np.float32))
-
-
-@TARGETS
-def test_strides_between_elements_are_refused(target: str) -> None:
-    pairs = np.zeros(4, [("x", "f8"), ("y", "f4")])
-    text = LITERAL.replace("(2, 3)", "(4,)").replace("[4, 1]", "[1]").replace("float32", "float64")
-    text = text.replace("i, j in T.grid(2, 3)", "i in range(4)").replace("i, j", "i")
-    kernel(text, target)(np.ones(4), np.zeros(4))
-    with pytest.raises(RuntimeCheckError, match=r"f: A has stride 1.5 in dimension 0, expected 1"):
-        kernel(text, target)(pairs["x"], np.zeros(4))
-
-
-@TARGETS
-def test_an_offset_that_is_declared_is_compared(target: str) -> None:
-    text = LITERAL.replace("strides=[4, 1]", "elem_offset=4")
-    with pytest.raises(RuntimeCheckError, match="has offset 0, expected 4"):
-        kernel(text, target)(rows(2, 3), rows(2, 3))
-
-
-@TARGETS
-def test_an_offset_that_is_a_variable_is_zero(target: str) -> None:
-    text = LITERAL.replace("strides=[4, 1]", "elem_offset=o").replace(
-        "A = T.match", "o = T.int64()\n        A = T.match", 1
-    )
-    b = np.zeros((2, 3), np.float32)
-    function = kernel(text.replace("B[i, j] = A[i, j]", "B[i, j] = T.Cast('float32', o)"), target)
-    b[...] = 7
-    function(np.zeros((2, 3), np.float32), np.ascontiguousarray(b))
-    with pytest.raises(RuntimeCheckError):
-        function(np.zeros((3, 3), np.float32), b)
 
 
 # ---- datatypes
@@ -333,19 +280,3 @@ def test_a_broadcast_array_is_not_written_through_a_matched_region(target: str) 
     with pytest.raises(RuntimeCheckError, match="the memory of buffer Y is read-only"):
         kernel(REGION, target)(np.broadcast_to(base, (4, 2)))
     np.testing.assert_array_equal(base, [1, 2])
-
-
-COUNT = """
-    @T.prim_func
-    def f(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
-        for i in range(4):
-            Y[i] = Y[i] + X[i]
-"""
-
-
-@TARGETS
-def test_an_element_that_an_array_contains_twice_is_visited_twice(target: str) -> None:
-    base = np.array([1.0], np.float32)
-    same = np.lib.stride_tricks.as_strided(base, (4,), (0,))
-    kernel(COUNT, target)(np.array([1, 2, 3, 4], np.float32), same)
-    np.testing.assert_array_equal(base, [11])

@@ -5,8 +5,9 @@ import pytest
 
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from tests.exec.kernel.support import check, load, source_of
-from tests.exec.kernel.written import kernel
+from tests.exec.kernel.written import kernel, run_row
 from tests.ir.relax.texts import DTYPES
+from tests.rows import sections
 
 TEXT = """
 def f(X: DTYPE[n, m], S: DTYPE[n], P: DTYPE[n, m]):
@@ -63,19 +64,14 @@ READS = "for i, j in SS(n, m):\n        "
         product(dtype="float16"),
         product(dtype="int32"),
         product(**{"Q = T.alloc": "R = T.alloc", "Q[": "P["}),
+        product(**{"Q[vi, vj] = X[vi, vj] * X[vi, vj]": "Q[vi, vj] = X[vj, vi] * X[vi, vj]"}),
     ],
-    ids=["read twice", "operand overwritten", "written twice", "float16", "int32", "an argument"],
+    ids=["read twice", "overwritten", "written twice", "f16", "i32", "an argument", "a column"],
 )
 def test_products_with_another_use_are_stored(func: PrimFunc) -> None:
     assert "np.vecdot" not in source_of(func)
     kind = str(next(iter(func.buffer_map.values())).dtype)
-    check(func, *arguments(dtype=kind), rtol=1e-2)
-
-
-def test_a_column_is_not_a_row() -> None:
-    func = product(**{"Q[vi, vj] = X[vi, vj] * X[vi, vj]": "Q[vi, vj] = X[vj, vi] * X[vi, vj]"})
-    assert "np.vecdot" not in source_of(func)
-    check(func, *arguments(6, 6))
+    check(func, *arguments(6, 6, dtype=kind), rtol=1e-2)
 
 
 IN_PLACE = """
@@ -107,25 +103,25 @@ def test_a_target_is_scratch_memory_after_its_last_read(value: str, temporaries:
     check(func, x, w[0].copy(), y, rtol=1e-6)
 
 
-BATCHES = """
-def f(X: DTYPE[b, m], Y: DTYPE[b, n, m], Z: DTYPE[b, n]):
+BATCHES = sections("""
+--- a vector times a matrix of each batch
+def f(X: F[b, m], Y: F[b, n, m], Z: F[b, n]):
     for i, j, k in SSR(b, n, m):
         with T.init():
-            Z[vi, vj] = T.Cast("LONG", START)
+            Z[vi, vj] = F(START)
         Z[vi, vj] = Z[vi, vj] + FACTORS
-"""
+# with F: f32 | f16 | i32
+# with START: 0 | 2
+# with FACTORS: X[vi, vk] * Y[vi, vj, vk] | Y[vi, vj, vk] * X[vi, vk]
+#    | X[vi, vk] * Y[vi, vj, vk] | Y[vi, vj, vk] * X[vi, vk]
+# args: b=2, n=3, m=4, X=range(8), Y=[k % 7 - 3 for k in range(24)]
+# args: b=1, n=1, m=1, X=[3], Y=[-2]
+# args: b=3, n=2, m=0
+# args: b=2, n=1, m=5, X=range(10), Y=[k % 7 - 3 for k in range(10)]
+# not source: rt.contract
+""")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
-@pytest.mark.parametrize("start", ["0", "2"])
-@pytest.mark.parametrize("factors", ["X[vi, vk] * Y[vi, vj, vk]", "Y[vi, vj, vk] * X[vi, vk]"])
-def test_a_matrix_times_a_vector_of_each_batch(factors: str, start: str, dtype: str) -> None:
-    text = BATCHES.replace("FACTORS", factors).replace("START", start)
-    func = kernel(text.replace("DTYPE", SHORT[dtype]).replace("LONG", dtype))
-    random = np.random.default_rng(0)
-    for b, n, m in [(2, 3, 4), (1, 1, 1), (3, 2, 0), (2, 1, 5)]:
-        x, y = (random.integers(-4, 5, shape).astype(dtype) for shape in ((b, m), (b, n, m)))
-        z = np.empty((b, n), dtype)
-        load(func)(x, y, z)
-        np.testing.assert_array_equal(z, (y * x[:, None]).sum(-1) + int(start))
-    assert "rt.contract" not in source_of(func)
+@pytest.mark.parametrize("name", BATCHES)
+def test_products_of_batches(name: str) -> None:
+    run_row(BATCHES[name])

@@ -6,6 +6,7 @@ dimensions and scalars are written as ever. A loop `for i, k in SR(n, m):` is a 
 after a kernel say what it is called with, and what is known of the program that NumPy runs:
 
     # args: n=3, at=np.array([0, 2])    arguments and dimensions; other arguments are drawn
+    # args: n=(0, 5, 9), at=[3, 1]      a call for each of these; lists become arrays
     # args: n=0 -> index 0 is outside   a call that ends in this error
     # memory: 5: m[:4], m[1:]           arguments within the memory of five numbers
     # methods: elementwise; scatter     how the statements run
@@ -16,6 +17,13 @@ after a kernel say what it is called with, and what is known of the program that
     # ends: np.add(A, 1.0, out=B)       what the last line of the source is
     # body: y[...] = x[2:6]             what the source has after the check of memory that overlaps
     # rtol: 1e-4                        instead of 1e-5
+    # native: runs                      native code leaves no call without an error to NumPy
+    # tree: in registers: S             what the loops of native code have, and
+    # not tree: each j                  what they have not
+    # with F: f32 | i8                  words of the text and what stands for them, as in `variants`
+
+`f32(x)` is a number, or a conversion. Native code runs on arrays before pages that it must not
+access.
 """
 
 from __future__ import annotations
@@ -23,6 +31,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -32,10 +41,14 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.reference.kernel import run_prim_func
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check, function_of, rendered
-from tests.ir.relax.texts import DTYPES
+from tests.exec.native.claims import calls_left_to_numpy
+from tests.guard_pages import guarded
+from tests.ir.relax.texts import DTYPES, Blocks
+from tests.rows import variants
 
 rng = np.random.default_rng(11)
 
@@ -48,6 +61,18 @@ def ints(*values: int) -> np.ndarray:
     return np.array(values, np.int32)
 
 
+def odd(*shape: int, dtype: str = "f32") -> np.ndarray:
+    """Numbers, among which are infinities, NaN and zeros of both signs if they are floats."""
+    array = (rng.standard_normal(shape) * 4).astype(DataType(DTYPES[dtype]).numpy())
+    if array.dtype.kind == "f":
+        array.flat[7::29] = np.nan
+        array.flat[9::31] = -np.inf
+        array.flat[11::37] = np.inf
+        array.flat[4::13] = 0.0
+        array.flat[5::17] = -0.0
+    return array
+
+
 def numbers(*shape: int) -> np.ndarray:
     """1, 2, 3 and so on."""
     return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
@@ -57,7 +82,7 @@ def written_out(text: str) -> str:
     """A short text as a text of TVMScript."""
     [definition] = ast.parse(text).body
     assert isinstance(definition, ast.FunctionDef)
-    _Blocks().visit(definition)
+    _LongNames().visit(definition)
     _match_buffers(definition)
     return f"@T.prim_func\n{ast.unparse(ast.fix_missing_locations(definition))}"
 
@@ -75,17 +100,49 @@ def native(text: str) -> Callable[..., Any]:
     return executable[executable.function_names[0]]
 
 
+def placed(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, run on copies of contiguous arrays before pages that it must not access."""
+
+    def run_placed(*args: Any) -> Any:
+        is_copied = [isinstance(a, np.ndarray) and a.flags.c_contiguous for a in args]
+        copies = [
+            guarded(a, at_end=True) if copied else a
+            for a, copied in zip(args, is_copied, strict=True)
+        ]
+        try:
+            return run(*copies)
+        finally:
+            for array, copy in zip(args, copies, strict=True):
+                if copy is not array and array.flags.writeable:
+                    array[...] = copy
+
+    return run_placed
+
+
 def run_row(row: str) -> None:
     """Run a kernel on both targets and by the reference, and check what comments say of it.
 
     Errors:
         AssertionError: it is not so.
     """
+    for text in variants(row):
+        try:
+            _run_variant(text)
+        except BaseException as error:
+            error.add_note(text)
+            raise
+
+
+def _run_variant(row: str) -> None:
     code, *comments = re.split(r"^# (?=[a-z ]+: )", row.replace("\n#   ", " "), flags=re.MULTILINE)
     func = kernel(code)
     said = [tuple(comment.strip().split(": ", 1)) for comment in comments]
     report = compile_kernel(func, "kernel")
-    _run_calls(func, said, [function_of(report), native(code)])
+    with calls_left_to_numpy() as left:
+        executable = relaxpy.compile(func, "native")
+    [name] = executable.function_names
+    is_native = ("native", "runs") in said
+    _run_calls(func, said, [function_of(report), executable[name]], left if is_native else [])
     source, found = rendered(report), [entry.method for entry in report.report]
     for key, value in said:
         match key:
@@ -103,14 +160,24 @@ def run_row(row: str) -> None:
                 assert value in source.rpartition("return\n")[2]
             case "not source":
                 assert value not in source
+            case "tree":
+                assert value in executable.kernel_source(name, "tree")
+            case "not tree":
+                assert value not in executable.kernel_source(name, "tree")
+            case "native":
+                assert all(row.method.startswith("native") for row in executable.report())
             case _:
                 assert key in ("args", "memory", "rtol"), key
 
 
 def _run_calls(
-    func: PrimFunc, said: list[tuple[str, ...]], compiled: list[Callable[..., Any]]
+    func: PrimFunc,
+    said: list[tuple[str, ...]],
+    compiled: list[Callable[..., Any]],
+    left: list[tuple[object, ...]],
 ) -> None:
-    rtol = max([1e-5, *(float(value) for key, value in said if key == "rtol")])
+    rtol = next((float(value) for key, value in said if key == "rtol"), 1e-5)
+    *others, native_code = compiled
     calls = [(key, value) for key, value in said if key in ("args", "memory")]
     for key, call in calls or [("args", "")]:
         call, _, error = call.partition("-> ")
@@ -122,8 +189,19 @@ def _run_calls(
                 with pytest.raises(RuntimeCheckError, match=error):
                     run(*arguments(func, eval(f"dict({call})")))
         else:
-            args = arguments(func, eval(f"dict({call})"))
-            check(func, *args, rtol=rtol, atol=rtol / 10, compiled=compiled)
+            count = len(left)
+            for given in _each(eval(f"dict({call})")):
+                args = arguments(func, given)
+                runs = [*others, placed(native_code)]
+                check(func, *args, rtol=rtol, atol=rtol / 10, compiled=runs)
+            assert len(left) == count
+
+
+def _each(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each of the sizes that are given, with each of the others."""
+    values = [value if isinstance(value, tuple) else (value,) for value in given.values()]
+    for chosen in product(*values):
+        yield dict(zip(given, chosen, strict=True))
 
 
 def _run_within(
@@ -148,11 +226,14 @@ def arguments(func: PrimFunc, given: dict[str, Any]) -> list[Any]:
         for param in func.params:
             buffer = func.buffer_of(param)
             name = param.name if buffer is None else buffer.name
-            if buffer is None or name in given:
+            if buffer is None or not isinstance(given.get(name, []), list | range):
                 yield given[name]
                 continue
             shape = [eval(str(size), {**given, "T": _Plain}) for size in buffer.shape]
             dtype = buffer.dtype.numpy()
+            if isinstance(given.get(name), list | range):
+                yield np.array(given[name], dtype).reshape(shape)
+                continue
             numbers = rng.integers(0 if dtype.kind in "ub" else -4, 5, shape)
             yield (rng.standard_normal(shape) if dtype.kind not in "iub" else numbers).astype(dtype)
 
@@ -163,25 +244,17 @@ class _Plain:
     int64 = int
 
 
-class _Blocks(ast.NodeTransformer):
-    """Loops that say the kinds of their axes become blocks."""
+class _LongNames(Blocks, ast.NodeTransformer):
+    """Loops that say the kinds of their axes become blocks, and names of datatypes long ones."""
 
-    def visit_For(self, node: ast.For) -> ast.AST:
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        match node.iter:
-            case ast.Call(func=ast.Name(id=kinds), args=extents) if re.fullmatch("[SR]+", kinds):
-                loops = ast.unparse(node.target).strip("()")
-                axes = ", ".join(f"v{name.lstrip('_')}" for name in loops.split(", "))
-                grid = "range" if len(extents) == 1 else "T.grid"
-                head = f"for {loops} in {grid}({', '.join(map(ast.unparse, extents))}):"
-                remap = f"{axes} = T.axis.remap('{kinds}', [{loops}])"
-                lines = (n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Assign))
-                stores = (t for n in lines for t in n.targets if isinstance(t, ast.Subscript))
-                name = ast.unparse(next(stores).value)
-                [loop] = ast.parse(f"{head}\n with T.block({name!r}):\n  {remap}").body
-                loop.body[0].body += node.body  # type: ignore[attr-defined]
-                return loop
+        if isinstance(node.func, ast.Name) and node.func.id in DTYPES:
+            node.func = ast.parse(f"T.{DTYPES[node.func.id]}", mode="eval").body
         return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.Constant(DTYPES.get(node.value, node.value))
 
 
 def _match_buffers(definition: ast.FunctionDef) -> None:

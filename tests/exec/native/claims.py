@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +69,25 @@ class Claim:
         assert message in found
 
 
+@contextmanager
+def calls_left_to_numpy() -> Iterator[list[tuple[object, ...]]]:
+    """The arguments of the calls that native code, compiled meanwhile, leaves to NumPy."""
+    refused: list[tuple[object, ...]] = []
+
+    def counted(
+        library: Any, symbol: str, listed: Any, fallback: Callable[..., object]
+    ) -> Callable[..., object]:
+        def count(*args: object, **keywords: object) -> object:
+            refused.append(args)
+            return fallback(*args, **keywords)
+
+        return make_kernel_entry(library, symbol, listed, count)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend, "make_kernel_entry", counted)
+        yield refused
+
+
 def copied(value: object) -> object:
     """A copy of an array in memory of the same layout, or any other value."""
     if not isinstance(value, np.ndarray):
@@ -80,25 +100,11 @@ def copied(value: object) -> object:
     return np.ndarray(value.shape, value.dtype, memory, offset, value.strides)
 
 
-def claim(
-    monkeypatch: pytest.MonkeyPatch, body: Sequence[str], params: str, text: str = ""
-) -> Claim:
+def claim(body: Sequence[str], params: str, text: str = "") -> Claim:
     """The kernel of the lines `body`, or of a whole `text`, which is claimed by native code."""
     text = text or HEADER.format(params=params) + "".join(f"    {line}\n" for line in body)
-    refused: list[tuple[object, ...]] = []
-
-    def counted(
-        library: Any, symbol: str, listed: Any, fallback: Callable[..., object]
-    ) -> Callable[..., object]:
-        def count(*args: object, **keywords: object) -> object:
-            refused.append(args)
-            return fallback(*args, **keywords)
-
-        return make_kernel_entry(library, symbol, listed, count)
-
     func = from_source(text)
-    with monkeypatch.context() as patch:
-        patch.setattr(backend, "make_kernel_entry", counted)
+    with calls_left_to_numpy() as refused:
         native = relaxpy.compile(func, target="native")
     methods = [row.method + row.reason for row in native.report()]
     assert all(method.startswith("native") for method in methods), methods

@@ -28,11 +28,9 @@ SCALARS: dict[str, tuple[list[object], list[object]]] = {
 
 
 @pytest.mark.parametrize("dtype", SCALARS)
-def test_scalars_of_every_datatype(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scalars_of_every_datatype(dtype: str) -> None:
     kernel = claim(
-        monkeypatch,
-        ["for i in range(3):", "    B[i] = s"],
-        f's: T.{dtype}, B: T.Buffer((3,), "{dtype}")',
+        ["for i in range(3):", "    B[i] = s"], f's: T.{dtype}, B: T.Buffer((3,), "{dtype}")'
     )
     memory = np.zeros(3, DTYPES[dtype])
     accepted, refused = SCALARS[dtype]
@@ -46,9 +44,8 @@ def test_scalars_of_every_datatype(dtype: str, monkeypatch: pytest.MonkeyPatch) 
     kernel.fails("s", "1", memory)
 
 
-def test_a_scalar_is_a_dimension_an_index_and_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scalar_is_a_dimension_an_index_and_a_bound() -> None:
     kernel = claim(
-        monkeypatch,
         ['A = T.match_buffer(a, (n,), "float32")', "for i in range(n):", "    A[i] = A[k] + x"],
         "a: T.handle, n: T.int32, k: T.int8, x: T.float32",
     )
@@ -75,9 +72,7 @@ STRIDED = (
 
 def strided(monkeypatch: pytest.MonkeyPatch, strides: str, offset: str = "0") -> Claim:
     body, params = STRIDED
-    return claim(
-        monkeypatch, [line.format(strides=strides, offset=offset) for line in body], params
-    )
+    return claim([line.format(strides=strides, offset=offset) for line in body], params)
 
 
 WHOLE = np.arange(200, dtype="float32").reshape(10, 20)

@@ -14,6 +14,7 @@ from relaxpy.exec.native import backend
 from relaxpy.exec.native.trees import chains
 from relaxpy.ir.relax.transform.fusion import partition
 from relaxpy.script import from_source
+from tests.exec.kernel.written import run_row
 from tests.exec.native.test_contract import graph, numbers
 from tests.exec.native.test_tasks import compiled
 
@@ -155,47 +156,85 @@ def test_bits_are_those_of_any_threads_and_of_whole_products(
 
 
 LOOPS = """
-@T.prim_func
-def main(
-    a: T.Buffer((5, 40, 9), "float32"), b: T.Buffer((5, 33, 9), "float32"),
-    c: T.Buffer((5, 33, 50), "float32"), out: T.Buffer((5, 40, 50), "float32"),
-):
-    s = T.alloc_buffer((5, 40, 33))
-    t = T.alloc_buffer((5, 40, 33))
-    for h, i, j, d in T.grid(5, 40, 33, 9):
+def f(a: f32[3, 20, 9], b: f32[3, 33, 9], c: f32[3, 33, 18], out: f32[3, 20, 18]):
+    s = T.alloc_buffer((3, 20, 33))
+    t = T.alloc_buffer((3, 20, 33))
+    for h, i, j, d in T.grid(3, 20, 33, 9):
         if d == 0:
-            s[h, i, j] = T.float32(0)
+            s[h, i, j] = f32(0)
         s[h, i, j] = s[h, i, j] + a[h, i, d] * b[h, j, d]
-    for h, i, j in T.grid(5, 40, 33):
+    for h, i, j in T.grid(3, 20, 33):
         t[h, i, j] = STEP
-    for h, i, j, d in T.grid(5, 40, 50, 33):
+    for h, i, j, d in T.grid(3, 20, 18, 33):
         if d == 0:
-            out[h, i, j] = T.float32(0)
+            out[h, i, j] = f32(0)
         out[h, i, j] = out[h, i, j] + t[h, i, d] * c[h, d, j]
+# rtol: 2e-3
 """
 STEPS = {
-    "T.exp(s[h, i, j])": True,
-    "s[h, i, j] * s[h, i, 32 - j]": True,
-    "s[h, 39 - i, j]": False,
-    "s[h, i, j] + T.if_then_else(i < 39, s[h, i + 1, j], T.float32(0))": False,
-    "s[4 - h, i, j]": False,
+    "T.exp(s[h, i, j])": "tree",
+    "s[h, i, j] * s[h, i, 32 - j]": "tree",
+    "s[h, 19 - i, j]": "not tree",
+    "s[h, i, j] + T.if_then_else(i < 19, s[h, i + 1, j], f32(0))": "not tree",
+    "s[2 - h, i, j]": "not tree",
 }
+KEPT = """
+def f(a: f32[2, 20, 9], b: f32[2, 17, 9], c: f32[2, 17, 18], out: f32[2, 20, 18], PARAMETERS):
+    T.func_attr({"tir.noalias": True})
+    ALLOCATED
+    for h, i, j, d in T.grid(2, 20, 17, 9):
+        if d == 0:
+            scores[h, i, j] = f32(0)
+        scores[h, i, j] = scores[h, i, j] + a[h, i, d] * b[h, j, d]
+    for h, i, j in T.grid(2, 20, 17):
+        if j == 0:
+            top[h, i] = f32(-100)
+        top[h, i] = T.max(top[h, i], scores[h, i, j])
+    for h, i, j in T.grid(2, 20, 17):
+        powers[h, i, j] = T.exp(scores[h, i, j] - top[h, i])
+    for h, i, j in T.grid(2, 20, 17):
+        if j == 0:
+            total[h, i] = f32(0)
+        total[h, i] = total[h, i] + powers[h, i, j]
+    for h, i, j in T.grid(2, 20, 17):
+        weights[h, i, j] = powers[h, i, j] / total[h, i]
+    for h, i, j, d in T.grid(2, 20, 18, 17):
+        if d == 0:
+            out[h, i, j] = f32(0)
+        out[h, i, j] = out[h, i, j] + weights[h, i, d] * c[h, d, j]
+    for h, i in T.grid(2, 20):
+        logs[h, i] = T.log(total[h, i]) + top[LATE]
+# rtol: 2e-3
+"""
+LONG, SHORT = "2, 20, 17", "2, 20"
+BETWEEN = {"scores": LONG, "top": SHORT, "powers": LONG, "total": SHORT, "weights": LONG}
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.usefixtures("small_blocks")
 def test_only_rows_of_their_own_are_blocks(step: str) -> None:
-    a, b, c = numbers((5, 40, 9)), numbers((5, 33, 9)), numbers((5, 33, 50))
-    found = []
-    for target in ("native", "numpy"):
-        executable = relaxpy.compile(from_source(LOOPS.replace("STEP", step)), target=target)
-        out = numbers((5, 40, 50))
-        executable["main"](a, b, c, out)
-        found.append(out)
-        if target == "native":
-            tree = executable.kernel_source("main", kind="tree")
-            assert ("in blocks of" in tree) == STEPS[step], tree
-    np.testing.assert_allclose(found[0], found[1], rtol=2e-3, atol=1e-4)
+    run_row(LOOPS.replace("STEP", step) + f"# {STEPS[step]}: in blocks of\n")
+
+
+def test_the_whole_of_what_is_stored_is_read_by_no_block() -> None:
+    """A row of a buffer that is stored must not depend on another block's rows."""
+    text = LOOPS.replace("STEP", "s[h, i, j]").replace("t[h, i, d] * c", "t[h, 19 - i, d] * c")
+    text = text.replace("    t = T.alloc_buffer((3, 20, 33))\n", "")
+    run_row(text.replace("18]):", "18], t: f32[3, 20, 33]):"))
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("late", ["h, i", "1 - h, 19 - i"])
+@pytest.mark.parametrize("kept", [(), *combinations(BETWEEN, 1), ("weights", "top"), (*BETWEEN,)])
+@pytest.mark.usefixtures("small_blocks")
+def test_what_is_used_after_the_blocks_is_stored(kept: tuple[str, ...], late: str) -> None:
+    results = {"logs": SHORT} | {name: BETWEEN[name] for name in kept}
+    parameters = ", ".join(f"{n}: f32[{s}]" for n, s in results.items())
+    rest = {n: s for n, s in BETWEEN.items() if n not in kept}
+    allocated = "\n    ".join(f"{n} = T.alloc_buffer(({s}))" for n, s in rest.items())
+    text = KEPT.replace("PARAMETERS", parameters).replace("ALLOCATED", allocated)
+    is_block = {"powers", "weights"}.isdisjoint(kept)
+    run_row(text.replace("LATE", late) + f"# {'tree' if is_block else 'not tree'}: in blocks of\n")
 
 
 def test_a_product_of_which_only_the_epilogue_reads_another_one_is_no_chain() -> None:
@@ -236,80 +275,3 @@ def test_low_precision_in_the_memory_of_elided_buffers(rows: object) -> None:
     shares = np.exp(scores - scores.max(-1, keepdims=True))
     wanted = shares / shares.sum(-1, keepdims=True) @ v
     np.testing.assert_allclose(found, wanted, atol=4e-3)
-
-
-KEPT = """
-@T.prim_func
-def main(
-    a: T.Buffer((5, 40, 9), "float32"), b: T.Buffer((5, 33, 9), "float32"),
-    c: T.Buffer((5, 33, 50), "float32"), out: T.Buffer((5, 40, 50), "float32"), PARAMETERS
-):
-    T.func_attr({"tir.noalias": True})
-    ALLOCATED
-    for h, i, j, d in T.grid(5, 40, 33, 9):
-        if d == 0:
-            scores[h, i, j] = T.float32(0)
-        scores[h, i, j] = scores[h, i, j] + a[h, i, d] * b[h, j, d]
-    for h, i, j in T.grid(5, 40, 33):
-        if j == 0:
-            top[h, i] = T.float32(-100)
-        top[h, i] = T.max(top[h, i], scores[h, i, j])
-    for h, i, j in T.grid(5, 40, 33):
-        powers[h, i, j] = T.exp(scores[h, i, j] - top[h, i])
-    for h, i, j in T.grid(5, 40, 33):
-        if j == 0:
-            total[h, i] = T.float32(0)
-        total[h, i] = total[h, i] + powers[h, i, j]
-    for h, i, j in T.grid(5, 40, 33):
-        weights[h, i, j] = powers[h, i, j] / total[h, i]
-    for h, i, j, d in T.grid(5, 40, 50, 33):
-        if d == 0:
-            out[h, i, j] = T.float32(0)
-        out[h, i, j] = out[h, i, j] + weights[h, i, d] * c[h, d, j]
-    for h, i in T.grid(5, 40):
-        logs[h, i] = T.log(total[h, i]) + top[LATE]
-"""
-LONG, SHORT = (5, 40, 33), (5, 40)
-BETWEEN = {"scores": LONG, "top": SHORT, "powers": LONG, "total": SHORT, "weights": LONG}
-
-
-@pytest.mark.each_choice
-@pytest.mark.parametrize("late", ["h, i", "4 - h, 39 - i"])
-@pytest.mark.parametrize("kept", [(), *combinations(BETWEEN, 1), ("weights", "top"), (*BETWEEN,)])
-@pytest.mark.usefixtures("small_blocks")
-def test_what_is_used_after_the_blocks_is_stored(kept: tuple[str, ...], late: str) -> None:
-    results = {"logs": SHORT} | {name: BETWEEN[name] for name in kept}
-    parameters = ", ".join(f'{n}: T.Buffer({s}, "float32")' for n, s in results.items())
-    rest = {n: s for n, s in BETWEEN.items() if n not in kept}
-    allocated = "\n    ".join(f"{n} = T.alloc_buffer({s})" for n, s in rest.items())
-    text = KEPT.replace("PARAMETERS", parameters).replace("ALLOCATED", allocated)
-    module = from_source(text.replace("LATE", late))
-    a, b, c = numbers((5, 40, 9)), numbers((5, 33, 9)), numbers((5, 33, 50))
-    found = {}
-    for target in ("native", "numpy"):
-        executable = relaxpy.compile(module, target=target)
-        found[target] = [np.full(s, np.nan, "float32") for s in ((5, 40, 50), *results.values())]
-        executable["main"](a, b, c, *found[target])
-        if target == "native":
-            tree = executable.kernel_source("main", kind="tree")
-            assert ("in blocks of" in tree) == {"powers", "weights"}.isdisjoint(kept), tree
-    for ours, wanted in zip(found["native"], found["numpy"], strict=True):
-        np.testing.assert_allclose(ours, wanted, rtol=2e-3, atol=1e-4)
-
-
-def test_the_whole_of_what_is_stored_is_read_by_no_block() -> None:
-    """A row of a buffer that is stored must not depend on another block's rows."""
-    step = "s[h, i, j]"
-    text = LOOPS.replace("STEP", step).replace("t = T.alloc_buffer((5, 40, 33))\n", "\n")
-    text = text.replace(
-        '"float32"),\n):', '"float32"),\n    t: T.Buffer((5, 40, 33), "float32"),\n):'
-    )
-    text = text.replace("t[h, i, d] * c", "t[h, 39 - i, d] * c")
-    a, b, c = numbers((5, 40, 9)), numbers((5, 33, 9)), numbers((5, 33, 50))
-    found = []
-    for target in ("native", "numpy"):
-        executable = relaxpy.compile(from_source(text), target=target)
-        out, t = numbers((5, 40, 50)), numbers((5, 40, 33))
-        executable["main"](a, b, c, out, t)
-        found.append(out)
-    np.testing.assert_allclose(found[0], found[1], rtol=2e-3, atol=1e-4)

@@ -41,46 +41,6 @@ class Module:
 """
 
 
-@pytest.mark.parametrize(
-    ("batch", "height", "width", "channels", "padding", "dilation", "dtype"),
-    [
-        (1, 5, 15, 6, 0, 1, "float32"),
-        (2, 3, 14, 9, 1, 1, "float64"),
-        (1, 9, 17, 5, 1, 1, "float32"),
-        (1, 4, 28, 16, 2, 2, "float32"),
-        (3, 2, 31, 33, 1, 1, "float64"),
-        (1, 7, 57, 8, 1, 1, "float32"),
-    ],
-)
-def test_images_of_any_width(
-    batch: int, height: int, width: int, channels: int, padding: int, dilation: int, dtype: str
-) -> None:
-    x = integers(batch, 3, height + 4, width, dtype=dtype)
-    weight, bias = (integers(*s, dtype=dtype) for s in ((channels, 3, 3, 3), (1, channels, 1, 1)))
-    found = run(
-        text(x, weight, f"padding={padding}, dilation={dilation}", "y + b"), x, weight, bias
-    )
-    wanted = convolution(x, weight, stride=1, padding=padding, dilation=dilation, groups=1)
-    np.testing.assert_array_equal(found, wanted + bias)
-
-
-@pytest.mark.parametrize(("channels", "width"), [(4, 20), (3, 17), (1, 40)])
-def test_groups_of_few_channels(channels: int, width: int) -> None:
-    """They are products of tiles, not of rows of the window, and what follows is one with them."""
-    x, weight = integers(1, 5 * channels, 6, width), integers(5 * channels, channels, 3, 3)
-    bias = integers(1, 5 * channels, 1, 1)
-    program = text(x, weight, "padding=1, groups=5", "R.nn.relu(y + b)")
-    y = convolution(x, weight, stride=1, padding=1, dilation=1, groups=5)
-    np.testing.assert_array_equal(run(program, x, weight, bias), np.maximum(y + bias, 0))
-
-
-def test_a_long_epilogue_and_a_sum_in_stretches() -> None:
-    x, weight, bias = integers(1, 130, 9, 20), integers(24, 130, 3, 3), integers(1, 24, 1, 1)
-    found = run(text(x, weight, "padding=1", "((y + b) * b + b) * b + y"), x, weight, bias)
-    y = convolution(x, weight, stride=1, padding=1, dilation=1, groups=1)
-    np.testing.assert_array_equal(found, ((y + bias) * bias + bias) * bias + y)
-
-
 def test_the_order_of_sums_does_not_depend_on_the_width() -> None:
     """Rows of 64 floats fill vectors of any size, so they are not folded."""
     weight, bias, results = numbers((12, 40, 3, 3)), numbers((1, 12, 1, 1)), []

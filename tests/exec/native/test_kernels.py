@@ -11,10 +11,11 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.calls.entry import DTYPES
 from relaxpy.script import from_source
+from tests.exec.kernel.written import run_row
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.seed import SEED
-from tests.guard_pages import guarded
+from tests.rows import sections
 
 RNG = np.random.default_rng(20)
 
@@ -99,20 +100,6 @@ def test_remainders_and_floors_of_quotients_are_those_of_numpy(dtype: str) -> No
         np.testing.assert_array_equal(*(np.signbit(x[numbers]) for x in (one, other)))
 
 
-@pytest.mark.parametrize("columns", [1, 7, 15, 16, 17, 31, 33, 64, 65, 129, 200])
-def test_the_last_lanes_do_not_reach_beyond_an_array(columns: int) -> None:
-    func = function(
-        "R.add(R.divide(x0, R.sum(x0, axis=1, keepdims=True)), R.sum(x0, axis=0))",
-        f'("n", {columns}), "float32"',
-    )
-    executable = relaxpy.compile(func, target="native")
-    array = np.abs(floats(3, columns)) + 1
-    expected = array / array.sum(1, keepdims=True) + array.sum(0)
-    for at_end in (False, True):
-        found = executable["main"](guarded(array, at_end=at_end))
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
 KERNEL = """
 @T.prim_func
 def main(
@@ -124,44 +111,77 @@ def main(
 """
 
 
-def test_an_index_outside_is_found_before_anything_is_written() -> None:
-    func = from_source(KERNEL.format(size=8, value="A[I[i]]"))
-    executable = relaxpy.compile(func, target="native")
-    assert methods(executable) == ["native, elementwise"]
-    a, b = floats(8), np.zeros(4, "float32")
-    index = np.array([7, 0, 3, 1])
-    executable["main"](a, index, b)
-    np.testing.assert_array_equal(b, a[index])
-    for wrong in (8, -1, 2**62):
-        index[3], b[:] = wrong, 5
-        with pytest.raises(RuntimeCheckError, match="outside dimension 0 of buffer A"):
-            executable["main"](a, index, b)
-        assert np.array_equal(b, [5, 5, 5, 5])
+KERNELS = sections("""
+--- an index outside is found
+def f(A: f32[8], I: i64[4], B: f32[4]):
+    for i in range(4):
+        B[i] = A[I[i]]
+# native: runs
+# args: I=[7, 0, 3, 1]
+# args: I=[7, 0, 3, 8] -> outside dimension 0 of buffer A
+# args: I=[7, 0, 3, -1] -> outside dimension 0 of buffer A
+# args: I=[7, 0, 3, 2**62] -> outside dimension 0 of buffer A
+--- a division by zero is found
+def f(I: i64[4], B: f32[4]):
+    for i in range(4):
+        B[i] = f32(T.floordiv(i64(12), I[i]))
+# native: runs
+# args: I=[1, -5, 12, -13]
+# args: I=[1, 2, 3, 0] -> zero
+--- arguments that overlap or have strides
+def f(A: f32[4], B: f32[4]):
+    for i in range(4):
+        B[i] = A[3 - i] + f32(1)
+# memory: 4: m, m
+# args: A=floats(8)[::2], B=floats(4, 2)[:, 1]
+--- a dimension that is negative has no elements
+def f(m: T.int64, A: f32[4]):
+    B = T.alloc_buffer((m,), "float32")
+    for i in range(2):
+        B[i] = f32(1)
+    for i in range(2):
+        A[i] = B[i]
+# native: runs
+# args: m=2
+# args: m=1 -> outside dimension 0 of buffer B
+# args: m=0 -> outside dimension 0 of buffer B
+# args: m=-1 -> outside dimension 0 of buffer B
+""")
 
 
-def test_a_division_by_zero_is_found_before_anything_is_written() -> None:
-    value = 'T.Cast("float32", T.floordiv(T.int64(12), I[i]))'
-    executable = relaxpy.compile(from_source(KERNEL.format(size=8, value=value)), target="native")
-    assert methods(executable) == ["native, elementwise"]
-    b = np.zeros(4, "float32")
-    executable["main"](floats(8), np.array([1, -5, 12, -13]), b)
-    assert b.tolist() == [12, -3, 1, -1]
-    with pytest.raises(RuntimeCheckError, match="zero"):
-        executable["main"](floats(8), np.array([1, 2, 3, 0]), b)
-    assert b.tolist() == [12, -3, 1, -1]
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_do_what_their_text_says(name: str) -> None:
+    run_row(KERNELS[name])
 
 
-def test_arguments_that_overlap_or_have_strides_go_to_numpy() -> None:
-    func = from_source(KERNEL.format(size=4, value="A[3 - i] + T.float32(1)"))
-    executable = relaxpy.compile(func, target="native")
-    a = np.arange(4, dtype="float32")
-    index = np.zeros(4, "int64")
-    executable["main"](a, index, a)  # in the order of the text
-    assert a.tolist() == [4, 3, 4, 5]
-    memory = np.arange(8, dtype="float32")
-    b = np.zeros((4, 2), "float32")
-    executable["main"](memory[::2], index, b[:, 1])
-    assert b[:, 1].tolist() == [7, 5, 3, 1]
+def test_what_is_found_before_a_store_leaves_the_result_as_it_was() -> None:
+    for value in ("A[I[i]]", 'T.Cast("float32", T.floordiv(T.int64(12), I[i] - T.int64(8)))'):
+        main = relaxpy.compile(from_source(KERNEL.format(size=8, value=value)), "native")["main"]
+        b = np.full(4, 5, "float32")
+        with pytest.raises(RuntimeCheckError, match=r"outside|zero"):
+            main(floats(8), np.array([7, 0, 3, 8]), b)
+        assert b.tolist() == [5] * 4
+
+
+@pytest.mark.parametrize("columns", [3, 200])
+def test_blocks_of_rows_have_loops_over_integers_of_both_widths(columns: int) -> None:
+    kernel = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((20000, {columns}), "float32"), B: T.Buffer((20000, {columns}), "float32")):
+    t = T.alloc_buffer((20000, {columns}), "float32")
+    for i in range(20000):
+        for j in range({columns}):
+            t[i, j] = A[i, j] * T.Cast("float32", i * 2 + j)
+    for i in T.serial(T.int64(20000)):
+        for j in range({columns}):
+            B[i, j] = t[i, {columns - 1} - j] + T.Cast("float32", i * T.int64(3))
+""")
+    executable = relaxpy.compile(kernel, "native")
+    assert all(method.startswith("native, in row blocks") for method in methods(executable))
+    a, b = np.ones((20000, columns), "float32"), np.zeros((20000, columns), "float32")
+    executable["main"](a, b)
+    rows, numbers = np.arange(20000)[:, None], np.arange(columns)[::-1]
+    assert (b == (2 * rows + numbers) + 3 * rows).all()
 
 
 def test_what_has_no_native_form_runs_on_numpy_and_the_report_says_why() -> None:
@@ -187,83 +207,6 @@ def test_random_kernels_do_what_their_text_says() -> None:
         assert not failures, f"seed {SEED}/native/{number}: {failures[0]}\n\n{program.standalone()}"
 
 
-def test_a_dimension_that_is_negative_has_no_elements() -> None:
-    func = from_source(
-        """
-@T.prim_func
-def main(m: T.int64, A: T.Buffer((4,), "float32")):
-    T.func_attr({"global_symbol": "main"})
-    B = T.alloc_buffer((m,), "float32")
-    for i in range(2):
-        B[i] = T.float32(1)
-    for i in range(2):
-        A[i] = B[i]
-"""
-    )
-    executable = relaxpy.compile(func, target="native")
-    assert all(method.startswith("native") for method in methods(executable))
-    array = np.zeros(4, "float32")
-    executable["main"](2, array)
-    assert array.tolist() == [1, 1, 0, 0]
-    for size in (1, 0, -1):
-        with pytest.raises(RuntimeCheckError, match="outside dimension 0 of buffer B"):
-            executable["main"](size, array)
-
-
-@pytest.mark.rule("OPT-1")
-@pytest.mark.parametrize(
-    "store",
-    [
-        "B[j + 1, i] = B[j, i + 1]",
-        "B[i, j] = B[i + 1, j]",
-        "B[63 - i, 63 - j] = B[62 - i, 62 - j]",
-        "B[j, i] = B[j + 1, i] + B[j, i + 1]",
-    ],
-)
-def test_elements_that_later_iterations_store_are_read_before(store: str) -> None:
-    func = from_source(
-        f"""
-@T.prim_func
-def main(B: T.Buffer((64, 64), "float32")):
-    T.func_attr({{"global_symbol": "main"}})
-    for i, j in T.grid(63, 63):
-        {store}
-"""
-    )
-    executable = relaxpy.compile(func, target="native")
-    assert all(method.startswith("native") for method in methods(executable))
-    array = floats(64, 64)
-    expected = array.copy()
-    namespace = {"B": expected}
-    for i in range(63):
-        for j in range(63):
-            exec(store, namespace, {"i": i, "j": j})
-    executable["main"](array)
-    np.testing.assert_array_equal(array, expected)
-
-
-@pytest.mark.parametrize("columns", [3, 200])
-def test_blocks_of_rows_have_loops_over_integers_of_both_widths(columns: int) -> None:
-    kernel = from_source(f"""
-@T.prim_func
-def main(A: T.Buffer((20000, {columns}), "float32"), B: T.Buffer((20000, {columns}), "float32")):
-    t = T.alloc_buffer((20000, {columns}), "float32")
-    for i in range(20000):
-        for j in range({columns}):
-            t[i, j] = A[i, j] * T.Cast("float32", i * 2 + j)
-    for i in T.serial(T.int64(20000)):
-        for j in range({columns}):
-            B[i, j] = t[i, {columns - 1} - j] + T.Cast("float32", i * T.int64(3))
-""")
-    executable = relaxpy.compile(kernel, "native")
-    assert all(method.startswith("native, in row blocks") for method in methods(executable))
-    a, b = np.ones((20000, columns), "float32"), np.zeros((20000, columns), "float32")
-    executable["main"](a, b)
-    rows, numbers = np.arange(20000)[:, None], np.arange(columns)[::-1]
-    assert (b == (2 * rows + numbers) + 3 * rows).all()
-
-
-@pytest.mark.each_choice
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("source", ["int8", "uint8"])
 def test_only_integers_that_a_short_float_has_are_not_rounded(source: str, dtype: str) -> None:

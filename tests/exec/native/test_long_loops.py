@@ -46,10 +46,8 @@ def _deadline() -> Iterator[None]:
         (0, ["for i in range(I[3]):", "    B[0] = B[0] + A[i]"]),
     ],
 )
-def test_indices_that_are_known_first(
-    m: int, body: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = claim(monkeypatch, body, PARAMS)
+def test_indices_that_are_known_first(m: int, body: list[str]) -> None:
+    kernel = claim(body, PARAMS)
     lengths = np.array([0, 1, 2, LAST, 1, 1, 1, 1])
     kernel.fails("outside dimension 0 of buffer", m, LAST, A, lengths, ZEROS)
 
@@ -69,39 +67,39 @@ def test_indices_that_are_known_first(
         ["for i in range(n):", "    B[i % 3] = T.Cast('float32', I[i % 3] // I[B32(i % 3)])"],
     ],
 )
-def test_indices_that_the_kernel_computes(body: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indices_that_the_kernel_computes(body: list[str]) -> None:
     text = [line.replace("B32(", "T.Cast('int64', B[0]) + (") for line in body]
-    kernel = claim(monkeypatch, text, PARAMS)
+    kernel = claim(text, PARAMS)
     lengths = np.array([0, LAST, 1, LAST, 1, 1, 1, 1])
     found = kernel.same(0, LAST, A, lengths, ZEROS)
     assert found is not None
     assert "outside" in found or "zero" in found
 
 
-def test_an_assertion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_assertion() -> None:
     body = [
         "for i in range(n):",
         "    B[0] = B[0] + T.float32(1)",
         '    assert B[0] < T.float32(4), "too many"',
     ]
-    kernel = claim(monkeypatch, body, PARAMS)
+    kernel = claim(body, PARAMS)
     kernel.runs(0, 3, A, np.arange(8), ZEROS)
     kernel.fails("too many", 0, LAST, A, np.arange(8), ZEROS)
 
 
-def test_the_first_failure_ends_all_tests_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_failure_ends_all_tests_of_a_loop() -> None:
     # Native code cannot prove the first index, which is inside in all iterations.
     body = [
         "for i in range(n):",
         "    for j in range(m):",
         "        B[0] = B[0] + A[I[i % 4]] + A[i * 2 + j]",
     ]
-    kernel = claim(monkeypatch, body, PARAMS)
+    kernel = claim(body, PARAMS)
     kernel.runs(2, 3, A, np.arange(8), ZEROS)
     kernel.fails("memory", 2, LAST // 2, A, np.arange(8), ZEROS)  # NumPy needs too much
 
 
-def test_loops_without_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_without_iterations() -> None:
     body = [
         "for i in range(n, n):",
         "    B[0] = B[0] + A[i]",
@@ -109,13 +107,13 @@ def test_loops_without_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
         "    for j in range(m):",
         "        B[0] = B[0] + A[i + j]",
     ]
-    kernel = claim(monkeypatch, body, PARAMS)
+    kernel = claim(body, PARAMS)
     for m, n in ((LAST, 0), (LAST, -LAST), (-LAST, 1), (0, 7), (1, 7)):
         kernel.runs(m, n, A, np.arange(8), ZEROS)
 
 
 @pytest.mark.parametrize("stop", [2**31 - 1, 2**31 - 2, -(2**31)])
-def test_loops_over_int32(stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_over_int32(stop: int) -> None:
     params = 'n: T.int32, A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")'
     body = [
         "for i in range(n):",
@@ -123,7 +121,7 @@ def test_loops_over_int32(stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
         "for i in range(n - 3, n):",
         "    B[i - n + 3] = A[i - n + 4]",
     ]
-    kernel = claim(monkeypatch, body, params)
+    kernel = claim(body, params)
     if stop < 0:
         kernel.runs(0, A, ZEROS)
         kernel.runs(-5, A, ZEROS)
@@ -131,15 +129,15 @@ def test_loops_over_int32(stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
         kernel.fails("outside dimension 0 of buffer A", stop, A, ZEROS)
 
 
-def test_the_last_iterations_of_int64(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_iterations_of_int64() -> None:
     body = ["for i in range(m, n):", "    B[i - m] = A[n - 1 - i] + A[I[i - m]]"]
-    kernel = claim(monkeypatch, body, PARAMS)
+    kernel = claim(body, PARAMS)
     for count in (1, 3, 8):
         kernel.runs(LAST - count, LAST, A, np.arange(8), ZEROS)
     kernel.fails("outside", LAST - 9, LAST, A, np.arange(8), ZEROS)
 
 
-def test_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks() -> None:
     """A task that fails ends those of later iterations, which may take forever."""
     params = 'n: T.int64, A: T.Buffer((8,), "int64"), B: T.Buffer((300000,), "int64")'
     body = [
@@ -150,7 +148,7 @@ def test_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
         "    for j in range(n):",
         "        B[i] = B[i] + A[P[i] + j % 2]",
     ]
-    kernel = claim(monkeypatch, body, params)
+    kernel = claim(body, params)
     b = np.zeros(300000, "int64")
     kernel.runs(3, np.arange(8), b)
     b[0] = 4
@@ -160,10 +158,10 @@ def test_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("index", ["i * 4", "i * 4 + m", "4 - i * 4", "i * 2 + j * 4", "i * m"])
-def test_products_that_overflow(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_that_overflow(index: str) -> None:
     """With 64 bits, the last index would be inside."""
     body = ["for i in range(n):", "    for j in range(m):", f"        B[j % 8] = A[{index}]"]
-    kernel = claim(monkeypatch, body, PARAMS)
+    kernel = claim(body, PARAMS)
     kernel.runs(1, 2, A, np.arange(8), ZEROS)
     for m, n in ((1, 2**62 + 1), (2, 2**61 + 1), (2**62, 2**62 + 1), (1, 2**63 - 1)):
         if index != "i * m" or m > 1:
@@ -182,15 +180,13 @@ def test_products_that_overflow(index: str, monkeypatch: pytest.MonkeyPatch) -> 
         (("0, n", "0, I[i % 8]"), "i - j + m"),
     ],
 )
-def test_native_code_refuses_exactly_what_is_outside(
-    loops: tuple[str, str], index: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_native_code_refuses_exactly_what_is_outside(loops: tuple[str, str], index: str) -> None:
     body = [
         f"for i in range({loops[0]}):",
         f"    for j in range({loops[1]}):",
         f"        B[0] = B[0] + A[{index}]",
     ]
-    kernel = claim(monkeypatch, body, PARAMS)
+    kernel = claim(body, PARAMS)
     for m in range(-3, 5):
         for n in range(-1, 7):
             before = len(kernel.refused)
@@ -202,9 +198,7 @@ def test_native_code_refuses_exactly_what_is_outside(
     ("shape", "number"),
     [("n, n", 2**31), ("n, n", 2**32 + 1), ("n * 4,", 2**60), ("n + 5,", 2**63 - 3)],
 )
-def test_local_memory_whose_size_overflows(
-    shape: str, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_memory_whose_size_overflows(shape: str, number: int) -> None:
     """With 64 bits, there would be memory of another size."""
     last = "n - 1, n - 1" if shape == "n, n" else "n - 1"
     first = last.replace("n - 1", "0")
@@ -214,6 +208,6 @@ def test_local_memory_whose_size_overflows(
         f"P[{last}] = A[2]",
         f"B[0] = P[{first}] + P[{last}]",
     ]
-    kernel = claim(monkeypatch, body, PARAMS)
+    kernel = claim(body, PARAMS)
     kernel.runs(0, 3, A, np.arange(8), ZEROS)
     kernel.fails("cannot allocate a float32 tensor", 0, number, A, np.arange(8), ZEROS)

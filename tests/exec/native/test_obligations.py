@@ -11,40 +11,128 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.script import from_source
+from tests.exec.kernel.written import run_row
 from tests.exec.native.claims import claim
+from tests.rows import sections
 
 INT = np.arange(8)
 
 
-def test_an_index_that_the_kernel_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = claim(
-        monkeypatch,
-        [
-            'P = T.alloc_buffer((n,), "int64")',
-            "for i in range(n):",
-            "    P[i] = I[i] * T.int64(2)",
-            "for i in range(n):",
-            "    B[i] = A[P[i]]",
-        ],
-        'n: T.int64, A: T.Buffer((16,), "float32"), I: T.Buffer((n,), "int64"), '
-        'B: T.Buffer((n,), "float32")',
-    )
-    a = np.arange(16, dtype="float32")
-    for n in (0, 1, 8, 30):
-        index = np.arange(n) % 8
-        kernel.runs(n, a, index, np.zeros(n, "float32"))
-        for wrong in (8, -1, 2**61):
-            if n:
-                index[-1] = wrong
-                message = "outside dimension 0 of buffer A"
-                kernel.fails(message, n, a, index, np.full(n, -1, "float32"))
+OBLIGATIONS = sections("""
+--- an index that the kernel computes
+def f(n: T.int64, A: f32[16], I: i64[n], B: f32[n]):
+    P = T.alloc_buffer((n,), "int64")
+    for i in range(n):
+        P[i] = I[i] * i64(2)
+    for i in range(n):
+        B[i] = A[P[i]]
+# native: runs
+# args: n=0
+# args: n=1, I=[7]
+# args: n=30, I=[k % 8 for k in range(30)]
+# args: n=8, I=[*range(7), 8] -> outside dimension 0 of buffer A
+# args: n=8, I=[*range(7), -1] -> outside dimension 0 of buffer A
+# args: n=8, I=[*range(7), 2**61] -> outside dimension 0 of buffer A
+--- a divisor and the bound of a loop that the kernel computes
+def f(A: i64[8], B: i64[8], C: i64[20]):
+    for i in range(8):
+        B[i] = A[i] - i64(3)
+    for i in range(8):
+        for j in range(C[B[i] + i64(4)]):
+            B[i] = B[i] + T.floordiv(i64(12), B[i])
+# native: runs
+# args: A=range(4, 12), C=[1] * 20
+# args: A=range(8), C=[1] * 20 -> zero
+# args: A=range(-3, 5), C=[1] * 20 -> outside dimension 0 of buffer C
+# args: A=range(8), C=[1] * 4 + [0] + [1] * 15
+--- assertions of what is known and of what is computed
+def f(n: T.int64, A: f32[n], B: f32[n]):
+    assert n > 2, "n is too small"
+    for i in range(n):
+        B[i] = A[i] * f32(2)
+    assert B[2] < f32(9), "B is too large"
+    for i in range(n):
+        B[i] = B[i] + f32(1)
+# native: runs
+# args: n=5, A=range(5)
+# args: n=2 -> n is too small
+# args: n=5, A=range(0, 25, 5) -> B is too large
+# args: n=5, A=[np.nan] * 5 -> B is too large
+--- statements after a jump are skipped
+def f(n: T.int64, A: i64[n], B: i64[n]):
+    for i in range(n):
+        if A[i] == i64(1):
+            continue
+        B[i] = B[i] + i64(10)
+        for j in range(n):
+            if A[j] == i64(2):
+                if j > 1:
+                    break
+            B[j] = B[j] + A[A[j]]
+        if A[i] == i64(3):
+            break
+        B[i] = B[i] + i64(100)
+# native: runs
+# args: n=4, A=[1, 0, 2, 99]
+# args: n=4, A=[0, 1, 2, 3]
+# args: n=9, A=[k * k % 4 for k in range(9)]
+# args: n=9, A=[k * 3 % 4 for k in range(9)]
+# args: n=4, A=[0, 1, 4, 3] -> outside
+--- a while loop that leaves its array ends
+def f(n: T.int64, A: i64[n], B: i64[1]):
+    P = T.alloc_buffer((1,), "int64")
+    P[0] = i64(0)
+    while A[P[0]] == i64(0):
+        P[0] = P[0] + i64(1)
+        if P[0] == i64(6):
+            break
+    B[0] = P[0]
+# native: runs
+# args: n=5, A=[0, 0, 0, 1, 0]
+# args: n=8, A=[0] * 8
+# args: n=5, A=[0] * 5 -> outside dimension 0 of buffer A
+--- divisors in blocks of rows
+def f(n: T.int64, A: i64[n, N], B: i64[n, N], C: i64[n, N]):
+    for i, j in T.grid(n, N):
+        B[i, j] = A[i, j] - i64(1)
+    for i, j in T.grid(n, N):
+        C[i, j] = T.floordiv(A[i, j], B[i, j]) + T.floormod(A[i, j], B[i, j])
+# with N: 1 | 20
+# native: runs
+# args: n=1500, A=np.full((1500, N), 3)
+# args: n=1500, A=3 - 2 * (np.arange(1500 * N) == 0).reshape(1500, N) -> zero
+# args: n=1500, A=3 - 2 * (np.arange(1500 * N) == 1100 * N - 1).reshape(1500, N) -> zero
+# args: n=1500, A=3 - 2 * (np.arange(1500 * N) == 1500 * N - 1).reshape(1500, N) -> zero
+--- indices in loops whose bounds are those of an outer iteration
+def f(m: T.int64, P: f32[m], G: f32[m + 1], D: f32[3]):
+    for i in range(3):
+        for j in range((m + 2) // 2):
+            for k in range(2):
+                if j * 2 + k < m + 1:
+                    P[j] = G[j * 2 + k]
+                    G[j * 2 + k] = G[j * 2 + k] + P[j] + D[i]
+# native: runs
+# args: m=(2, 5, 40)
+# args: m=0 -> outside dimension 0 of buffer P
+--- an index of 64 bits without sign
+def f(A: u64[8], B: i64[8], C: i64[9]):
+    for i in range(8):
+        A[i] = A[i] - u64(1)
+        B[i] = B[i] + C[A[i]]
+# native: runs
+# args: A=range(1, 9)
+# args: A=[0] + [1] * 7 -> index 18446744073709551615 is outside
+# args: A=[1] * 7 + [0] -> index 18446744073709551615 is outside
+""")
 
 
-def test_an_error_leaves_what_the_statements_before_it_wrote(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("name", OBLIGATIONS)
+def test_obligations(name: str) -> None:
+    run_row(OBLIGATIONS[name])
+
+
+def test_an_error_leaves_what_the_statements_before_it_wrote() -> None:
     kernel = claim(
-        monkeypatch,
         [
             "for i in range(8):",
             "    A[i] = A[i] + T.int64(1)",
@@ -56,140 +144,6 @@ def test_an_error_leaves_what_the_statements_before_it_wrote(
     kernel.runs(INT, INT, np.arange(9))
     args = INT + np.eye(8, dtype=int)[7], INT, np.arange(9)
     kernel.fails("outside dimension 0 of buffer C", *args, restored=True)
-
-
-def test_a_divisor_and_the_bound_of_a_loop_that_the_kernel_computes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kernel = claim(
-        monkeypatch,
-        [
-            "for i in range(8):",
-            "    B[i] = A[i] - T.int64(3)",
-            "for i in range(8):",
-            "    for j in range(C[B[i] + T.int64(4)]):",
-            "        B[i] = B[i] + T.floordiv(T.int64(12), B[i])",
-        ],
-        'A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64"), C: T.Buffer((20,), "int64")',
-    )
-    ones = np.ones(20, "int64")
-    kernel.runs(INT + 4, np.zeros(8, "int64"), ones)
-    kernel.fails("zero", INT, np.zeros(8, "int64"), ones)
-    kernel.fails("outside dimension 0 of buffer C", INT - 3, np.zeros(8, "int64"), ones)
-    # Where a divisor would be zero, no iteration divides.
-    ones[4] = 0
-    kernel.runs(INT, np.zeros(8, "int64"), ones)
-
-
-def test_assertions_of_what_is_known_and_of_what_is_computed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kernel = claim(
-        monkeypatch,
-        [
-            'assert n > 2, "n is too small"',
-            "for i in range(n):",
-            "    B[i] = A[i] * T.float32(2)",
-            'assert B[2] < T.float32(9), "B is too large"',
-            "for i in range(n):",
-            "    B[i] = B[i] + T.float32(1)",
-        ],
-        'n: T.int64, A: T.Buffer((n,), "float32"), B: T.Buffer((n,), "float32")',
-    )
-    a = np.arange(5, dtype="float32")
-    kernel.runs(5, a, a * 0)
-    kernel.fails("n is too small", 2, a[:2], a[:2] * 0)
-    kernel.fails("B is too large", 5, a * 5, a * 0)
-    kernel.fails("B is too large", 5, a * np.nan, a * 0)
-
-
-def test_statements_after_a_jump_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = claim(
-        monkeypatch,
-        [
-            "for i in range(n):",
-            "    if A[i] == T.int64(1):",
-            "        continue",
-            "    B[i] = B[i] + T.int64(10)",
-            "    for j in range(n):",
-            "        if A[j] == T.int64(2):",
-            "            if j > 1:",
-            "                break",
-            "        B[j] = B[j] + A[A[j]]",
-            "    if A[i] == T.int64(3):",
-            "        break",
-            "    B[i] = B[i] + T.int64(100)",
-        ],
-        'n: T.int64, A: T.Buffer((n,), "int64"), B: T.Buffer((n,), "int64")',
-    )
-    rng = np.random.default_rng(3)
-    for n in (1, 4, 9, 9, 9, 9):
-        kernel.same(n, rng.integers(0, 4, n), np.zeros(n, "int64"))
-    kernel.runs(4, np.array([1, 0, 2, 99]), np.zeros(4, "int64"))
-    kernel.runs(4, np.array([0, 1, 2, 3]), np.zeros(4, "int64"))
-    kernel.fails("outside", 4, np.array([0, 1, 4, 3]), np.zeros(4, "int64"))
-
-
-def test_a_while_loop_that_leaves_its_array_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = claim(
-        monkeypatch,
-        [
-            'P = T.alloc_buffer((1,), "int64")',
-            "P[0] = T.int64(0)",
-            "while A[P[0]] == T.int64(0):",
-            "    P[0] = P[0] + T.int64(1)",
-            "    if P[0] == T.int64(6):",
-            "        break",
-            "B[0] = P[0]",
-        ],
-        'n: T.int64, A: T.Buffer((n,), "int64"), B: T.Buffer((1,), "int64")',
-    )
-    kernel.runs(5, np.array([0, 0, 0, 1, 0]), np.zeros(1, "int64"))
-    kernel.runs(8, np.zeros(8, "int64"), np.zeros(1, "int64"))
-    kernel.fails("outside dimension 0 of buffer A", 5, np.zeros(5, "int64"), np.zeros(1, "int64"))
-
-
-@pytest.mark.parametrize("columns", [1, 90])
-def test_divisors_in_blocks_of_rows(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = claim(
-        monkeypatch,
-        [
-            f"for i, j in T.grid(n, {columns}):",
-            "    B[i, j] = A[i, j] - T.int64(1)",
-            f"for i, j in T.grid(n, {columns}):",
-            "    C[i, j] = T.floordiv(A[i, j], B[i, j]) + T.floormod(A[i, j], B[i, j])",
-        ],
-        f'n: T.int64, A: T.Buffer((n, {columns}), "int64"), B: T.Buffer((n, {columns}), "int64"), '
-        f'C: T.Buffer((n, {columns}), "int64")',
-    )
-    a = np.full((3000, columns), 3)
-    kernel.runs(3000, a, a, a)
-    for row in (0, 1, 1100, 2999):
-        wrong = a.copy()
-        wrong[row, -1] = 1
-        kernel.fails("zero", 3000, wrong, a, a)
-
-
-def test_indices_in_loops_whose_bounds_are_those_of_an_outer_iteration(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kernel = claim(
-        monkeypatch,
-        [
-            "for i in range(3):",
-            "    for j in range((m + 2) // 2):",
-            "        for k in range(2):",
-            "            if j * 2 + k < m + 1:",
-            "                P[j] = G[j * 2 + k]",
-            "                G[j * 2 + k] = G[j * 2 + k] + P[j] + D[i]",
-        ],
-        'm: T.int64, P: T.Buffer((m,), "float32"), G: T.Buffer((m + 1,), "float32"), '
-        'D: T.Buffer((3,), "float32")',
-    )
-    for m in (2, 5, 40):
-        arrays = (np.arange(n, dtype="float32") for n in (m, m + 1, 3))
-        kernel.runs(m, *arrays)
-    kernel.fails("outside dimension 0 of buffer P", 0, *(np.zeros(n, "float32") for n in (0, 1, 3)))
 
 
 _COMPUTED_INDICES = """
@@ -226,19 +180,6 @@ def test_computed_indices_are_tested_once_for_all_rows() -> None:
             executable["main"](x, p, y)
         nothing = np.zeros((0, 4), "float32")
         executable["main"](x[:0], p, nothing)
-
-
-def test_an_index_of_64_bits_without_sign(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = claim(
-        monkeypatch,
-        ["for i in range(8):", "    A[i] = A[i] - T.uint64(1)", "    B[i] = B[i] + C[A[i]]"],
-        'A: T.Buffer((8,), "uint64"), B: T.Buffer((8,), "int64"), C: T.Buffer((9,), "int64")',
-    )
-    kernel.runs(INT.astype("uint64") + 1, INT, np.arange(9))
-    for at in (0, 7):
-        a = np.ones(8, "uint64")
-        a[at] = 0
-        kernel.fails(f"index {2**64 - 1} is outside", a, INT, np.arange(9))
 
 
 # ---- errors after the first write
@@ -337,9 +278,8 @@ def test_errors_of_calls_in_several_threads_are_their_own() -> None:
             assert f"index {2 * number} is outside dimension 0 of buffer C" in message
 
 
-def test_the_first_task_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_task_that_fails_is_reported() -> None:
     kernel = claim(
-        monkeypatch,
         [
             "for i in range(200000):",
             "    A[i] = A[i] * T.int64(2)",

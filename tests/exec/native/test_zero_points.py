@@ -10,6 +10,7 @@ import pytest
 
 import relaxpy
 from relaxpy.script import from_source
+from tests.exec.kernel.written import run_row
 from tests.guard_pages import guarded
 
 Array = np.ndarray[Any, Any]
@@ -116,47 +117,30 @@ def test_any_sizes_and_initial_values(init: str) -> None:
     ],
 )
 def test_what_is_no_zero_point(product: str) -> None:
-    a, b, p, q = arrays(ROWS, COLUMNS, DEPTH, "uint8", "int8")
-    source, results = from_source(text(product, "uint8", "int8")), []
-    for target in ("native", "numpy", "reference"):
-        executable = relaxpy.compile(source, target=target)
-        assert target != "native" or "_rest[" not in executable.kernel_source("main", kind="tree")
-        results.append(np.full((ROWS, COLUMNS), 77, "int32"))
-        executable["main"](a, b, p, q, 3, results[-1])
-    assert (results[0] == results[1]).all()
-    assert (results[0] == results[2]).all()
+    run_row(f"""
+def f(A: u8[m, k], B: i8[k, n], P: u8[m], Q: i32[n], s: T.int32, C: i32[m, n]):
+    for i, j, l in SSR(m, n, k):
+        with T.init():
+            C[vi, vj] = 0
+        C[vi, vj] = C[vi, vj] + ({product})
+# args: m=5, n=19, k=18, s=3
+# not tree: _rest[
+""")
 
 
 def test_a_convolution_and_what_follows_it() -> None:
-    source = from_source("""
-@T.prim_func
-def main(x: T.Buffer((2, 8, 9, 9), "uint8"), w: T.Buffer((13, 8, 3, 3), "int8"),
-         z: T.Buffer((13,), "int32"), y: T.Buffer((2, 13, 7, 7), "int8")):
-    T.func_attr({"global_symbol": "main"})
-    C = T.alloc_buffer((2, 13, 7, 7), "int32")
-    for n, o, h, v, c, r, s in T.grid(2, 13, 7, 7, 8, 3, 3):
-        with T.block("C"):
-            a, b, d, e, f, g, i = T.axis.remap("SSSSRRR", [n, o, h, v, c, r, s])
-            with T.init():
-                C[a, b, d, e] = 0
-            C[a, b, d, e] = C[a, b, d, e] + (T.Cast("int32", x[a, f, d + g, e + i]) - 128) * (
-                T.Cast("int32", w[b, f, g, i]) - z[b])
-    for n, o, h, v in T.grid(2, 13, 7, 7):
-        with T.block("Y"):
-            a, b, d, e = T.axis.remap("SSSS", [n, o, h, v])
-            y[a, b, d, e] = T.Cast("int8", T.max(T.min(T.shift_right(C[a, b, d, e], 8), 127), -128))
-""")
-    rng = np.random.default_rng(2)
-    x = rng.integers(0, 255, (2, 8, 9, 9), "uint8", endpoint=True)
-    w = rng.integers(-128, 127, (13, 8, 3, 3), "int8", endpoint=True)
-    z = rng.integers(-9, 9, 13, "int32")
-    windows = np.lib.stride_tricks.sliding_window_view(x.astype("int64") - 128, (3, 3), (2, 3))
-    weights = w.astype("int64") - z[:, None, None, None]
-    sums = np.einsum("nchvrs,ocrs->nohv", windows, weights)
-    native = relaxpy.compile(source, target="native")
-    tree = native.kernel_source("main", kind="tree")
-    assert "in registers: " in tree
-    assert "C_products" in tree
-    y = np.zeros((2, 13, 7, 7), "int8")
-    native["main"](x, w, z, y)
-    np.testing.assert_array_equal(y, np.clip(sums >> 8, -128, 127))
+    row = """
+def f(x: u8[2, 8, 5, 6], w: i8[13, 8, 3, 3], z: i32[13], y: i8[2, 13, 3, 4]):
+    C = T.alloc_buffer((2, 13, 3, 4), "int32")
+    for n, o, h, v, c, r, s in SSSSRRR(2, 13, 3, 4, 8, 3, 3):
+        with T.init():
+            C[vn, vo, vh, vv] = 0
+        C[vn, vo, vh, vv] = C[vn, vo, vh, vv] + (
+            (i32(x[vn, vc, vh + vr, vv + vs]) - 128) * (i32(w[vo, vc, vr, vs]) - z[vo]))
+    for n, o, h, v in SSSS(2, 13, 3, 4):
+        y[vn, vo, vh, vv] = i8(T.max(T.min(T.shift_right(C[vn, vo, vh, vv], 8), 127), -128))
+# args: x=[k * 7 % 256 for k in range(480)], w=[k * 5 % 256 - 128 for k in range(936)]
+# tree: in registers:
+# tree: C_products
+"""
+    run_row(row)

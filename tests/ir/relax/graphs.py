@@ -1,7 +1,10 @@
 """Short spellings of graph-level programs for tests, built node by node."""
 
+import ast
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 from relaxpy.errors import Source, Span
 from relaxpy.ir.core.node import Attrs
@@ -13,6 +16,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
+from tests.ir.relax import sinfos
 
 BOOL = rx.TensorStructInfo((), "bool")  # type: ignore[arg-type]
 UNIT = rx.TupleStructInfo(())
@@ -126,3 +130,35 @@ def built(
             result = builder.emit_output(result) if dataflow else builder.emit(result)
         builder.emit_func_output(result)
     return builder.get()
+
+
+def variables(text: str, names: dict[str, Any]) -> list[rx.Var]:
+    """The variables of a row, which `names` has from now on."""
+    [call] = (ast.parse(f"f({text})", mode="eval").body,)
+    made = []
+    for keyword in call.keywords:  # type: ignore[attr-defined]
+        name = str(keyword.arg)
+        kind = rx.DataflowVar if name.endswith("_") else rx.Var
+        names[name] = kind(name.rstrip("_"), eval(ast.unparse(keyword.value), names))
+        made.append(names[name])
+    return made
+
+
+def written(case: str, more: dict[str, Any]) -> tuple[rx.Function, str, dict[str, Any]]:
+    """The function of a row, what the row says of it, and the names that this may use.
+
+    A row `PARAMETERS; VARIABLES | BODY -> RESULT => OUTCOME` has the names and struct infos of
+    parameters and of other variables (those of dataflow blocks with `_` at the end), the body
+    (after `impure:` that of an impure function), and what it is declared to return; sizes are n, m
+    and k.
+    """
+    names = {**globals(), **vars(sinfos), **more, **{name: size(name) for name in "nmk"}}
+    declared, body, outcome = re.split(r" \| | => ", f" {case.strip()} ")
+    outer, _, inner = declared.partition(";")
+    params = variables(outer, names)
+    variables(inner, names)
+    body, _, ret = body.strip().partition(" -> ")
+    is_pure = not body.startswith("impure:")
+    value = eval(body.removeprefix("impure:").strip(), names)
+    sinfo = eval(ret, names) if ret else None
+    return function(params, value, sinfo, is_pure=is_pure), outcome.strip(), names

@@ -27,27 +27,19 @@ def softmax(x: f32[2, 3, 4], norm: f32[2, 3, 4]):
     maxelem = T.alloc_buffer((2, 4))
     exp = T.alloc_buffer((2, 3, 4))
     expsum = T.alloc_buffer((2, 4))
-    for i0, i1, k in T.grid(2, 4, 3):
-        with T.block("T_softmax_maxelem"):
-            a, b, r = T.axis.remap("SSR", [i0, i1, k])
-            with T.init():
-                maxelem[a, b] = T.float32(-3.4028234663852886e38)
-            maxelem[a, b] = T.max(maxelem[a, b], x[a, r, b])
-    for i0, i1, i2 in T.grid(2, 3, 4):
-        with T.block("T_softmax_exp"):
-            a, b, c = T.axis.remap("SSS", [i0, i1, i2])
-            exp[a, b, c] = T.exp(x[a, b, c] - maxelem[a, c])
-    for i0, i1, k in T.grid(2, 4, 3):
-        with T.block("T_softmax_expsum"):
-            a, b, r = T.axis.remap("SSR", [i0, i1, k])
-            with T.init():
-                expsum[a, b] = T.float32(0)
-            expsum[a, b] = expsum[a, b] + exp[a, r, b]
-    for i0, i1, i2 in T.grid(2, 3, 4):
-        with T.block("T_softmax_norm"):
-            a, b, c = T.axis.remap("SSS", [i0, i1, i2])
-            T.block_attr({"axis": 1})
-            norm[a, b, c] = exp[a, b, c] / expsum[a, c]
+    for i0, i1, k in SSR(2, 4, 3, "T_softmax_maxelem"):
+        with T.init():
+            maxelem[vi0, vi1] = T.float32(-3.4028234663852886e38)
+        maxelem[vi0, vi1] = T.max(maxelem[vi0, vi1], x[vi0, vk, vi1])
+    for i0, i1, i2 in SSS(2, 3, 4, "T_softmax_exp"):
+        exp[vi0, vi1, vi2] = T.exp(x[vi0, vi1, vi2] - maxelem[vi0, vi2])
+    for i0, i1, k in SSR(2, 4, 3, "T_softmax_expsum"):
+        with T.init():
+            expsum[vi0, vi1] = T.float32(0)
+        expsum[vi0, vi1] = expsum[vi0, vi1] + exp[vi0, vk, vi1]
+    for i0, i1, i2 in SSS(2, 3, 4, "T_softmax_norm"):
+        T.block_attr({"axis": 1})
+        norm[vi0, vi1, vi2] = exp[vi0, vi1, vi2] / expsum[vi0, vi2]
 --- log_softmax
 def main(x: f32[2, 3]):
     return R.nn.log_softmax(x)
@@ -59,23 +51,17 @@ def log_softmax(x: f32[2, 3], out: f32[2, 3]):
     T.func_attr({"tir.noalias": True})
     maxelem = T.alloc_buffer((2,))
     total = T.alloc_buffer((2,))
-    for i0, k in T.grid(2, 3):
-        with T.block("T_softmax_maxelem"):
-            a, r = T.axis.remap("SR", [i0, k])
-            with T.init():
-                maxelem[a] = T.float32(-3.4028234663852886e38)
-            maxelem[a] = T.max(maxelem[a], x[a, r])
-    for i0, k in T.grid(2, 3):
-        with T.block("compute"):
-            a, r = T.axis.remap("SR", [i0, k])
-            with T.init():
-                total[a] = T.float32(0)
-            total[a] = total[a] + T.exp(x[a, r] - maxelem[a])
-    for i0, i1 in T.grid(2, 3):
-        with T.block("compute_1"):
-            a, b = T.axis.remap("SS", [i0, i1])
-            T.block_attr({"axis": 1})
-            out[a, b] = x[a, b] - maxelem[a] - T.log(total[a])
+    for i0, k in SR(2, 3, "T_softmax_maxelem"):
+        with T.init():
+            maxelem[vi0] = T.float32(-3.4028234663852886e38)
+        maxelem[vi0] = T.max(maxelem[vi0], x[vi0, vk])
+    for i0, k in SR(2, 3, "compute"):
+        with T.init():
+            total[vi0] = T.float32(0)
+        total[vi0] = total[vi0] + T.exp(x[vi0, vk] - maxelem[vi0])
+    for i0, i1 in SS(2, 3, "compute_1"):
+        T.block_attr({"axis": 1})
+        out[vi0, vi1] = x[vi0, vi1] - maxelem[vi0] - T.log(total[vi0])
 --- elementwise
 def main(x: f32[4], y: f32[4]):
     a = R.greater(x, y)
@@ -93,26 +79,20 @@ def main(x: f32[4], y: f32[4]):
 @kernel64
 def greater(x: f32[4], y: f32[4], out: bool[4]):
     T.func_attr({"tir.noalias": True})
-    for i in range(4):
-        with T.block("T_greater"):
-            a = T.axis.spatial(4, i)
-            out[a] = y[a] < x[a]
+    for i in S(4, "T_greater"):
+        out[vi] = y[vi] < x[vi]
 
 @kernel64
 def greater_equal(x: f32[4], y: f32[4], out: bool[4]):
     T.func_attr({"tir.noalias": True})
-    for i in range(4):
-        with T.block("T_greater_equal"):
-            a = T.axis.spatial(4, i)
-            out[a] = y[a] <= x[a]
+    for i in S(4, "T_greater_equal"):
+        out[vi] = y[vi] <= x[vi]
 
 @kernel64
 def leaky_relu(x: f32[4], out: f32[4]):
     T.func_attr({"tir.noalias": True})
-    for i in range(4):
-        with T.block("compute"):
-            a = T.axis.spatial(4, i)
-            out[a] = T.Select(T.float32(0) < x[a], x[a], x[a] * T.float32(0.02))
+    for i in S(4, "compute"):
+        out[vi] = T.Select(T.float32(0) < x[vi], x[vi], x[vi] * T.float32(0.02))
 --- reshape
 def main(x: f32[1, 2, 3, 4]):
     return R.reshape(x, (8, 3))
@@ -122,10 +102,8 @@ def main(x: f32[1, 2, 3, 4]):
 @kernel64
 def reshape(x: f32[1, 2, 3, 4], out: f32[8, 3]):
     T.func_attr({"tir.noalias": True})
-    for i, j in T.grid(8, 3):
-        with T.block("T_reshape"):
-            a, b = T.axis.remap("SS", [i, j])
-            out[a, b] = x[0, (a * 3 + b) % 24 // 12, (a * 3 + b) % 12 // 4, (a * 3 + b) % 4]
+    for i, j in SS(8, 3, "T_reshape"):
+        out[vi, vj] = x[0, (vi * 3 + vj) % 24 // 12, (vi * 3 + vj) % 12 // 4, (vi * 3 + vj) % 4]
 --- where
 def main(c: bool[3, 1], x: f32[2, 3, 4], y: f32[4]):
     return R.where(c, x, y)
@@ -135,10 +113,8 @@ def main(c: bool[3, 1], x: f32[2, 3, 4], y: f32[4]):
 @kernel64
 def where(c: bool[3, 1], x: f32[2, 3, 4], y: f32[4], out: f32[2, 3, 4]):
     T.func_attr({"tir.noalias": True})
-    for i0, i1, i2 in T.grid(2, 3, 4):
-        with T.block("T_where"):
-            i, j, k = T.axis.remap("SSS", [i0, i1, i2])
-            out[i, j, k] = T.Select(0 < T.Cast("int64", c[j, 0]), x[i, j, k], y[k])
+    for i0, i1, i2 in SSS(2, 3, 4, "T_where"):
+        out[vi0, vi1, vi2] = T.Select(0 < T.Cast("int64", c[vi1, 0]), x[vi0, vi1, vi2], y[vi2])
 --- gelu_tanh
 def main(x: f32[2, 3]):
     return R.nn.gelu_tanh(x)
@@ -156,42 +132,24 @@ def gelu_tanh(x: f32[2, 3], out: f32[2, 3]):
     argument = T.alloc_buffer((2, 3))
     tanh = T.alloc_buffer((2, 3))
     more = T.alloc_buffer((2, 3))
-    for i, j in T.grid(2, 3):
-        with T.block("T_multiply"):
-            a, b = T.axis.remap("SS", [i, j])
-            half[a, b] = T.float32(0.5) * x[a, b]
-    for i, j in T.grid(2, 3):
-        with T.block("T_multiply_1"):
-            a, b = T.axis.remap("SS", [i, j])
-            scaled[a, b] = T.float32(0.7978845608028654) * x[a, b]
-    for i, j in T.grid(2, 3):
-        with T.block("T_multiply_2"):
-            a, b = T.axis.remap("SS", [i, j])
-            linear[a, b] = T.float32(0.044715) * x[a, b]
-    for i, j in T.grid(2, 3):
-        with T.block("T_multiply_3"):
-            a, b = T.axis.remap("SS", [i, j])
-            square[a, b] = linear[a, b] * x[a, b]
-    for i, j in T.grid(2, 3):
-        with T.block("T_add"):
-            a, b = T.axis.remap("SS", [i, j])
-            factor[a, b] = T.float32(1.0) + square[a, b]
-    for i, j in T.grid(2, 3):
-        with T.block("T_multiply_4"):
-            a, b = T.axis.remap("SS", [i, j])
-            argument[a, b] = scaled[a, b] * factor[a, b]
-    for i, j in T.grid(2, 3):
-        with T.block("compute"):
-            a, b = T.axis.remap("SS", [i, j])
-            tanh[a, b] = T.tanh(argument[a, b])
-    for i, j in T.grid(2, 3):
-        with T.block("T_add_1"):
-            a, b = T.axis.remap("SS", [i, j])
-            more[a, b] = T.float32(1.0) + tanh[a, b]
-    for i, j in T.grid(2, 3):
-        with T.block("T_multiply_5"):
-            a, b = T.axis.remap("SS", [i, j])
-            out[a, b] = half[a, b] * more[a, b]
+    for i, j in SS(2, 3, "T_multiply"):
+        half[vi, vj] = T.float32(0.5) * x[vi, vj]
+    for i, j in SS(2, 3, "T_multiply_1"):
+        scaled[vi, vj] = T.float32(0.7978845608028654) * x[vi, vj]
+    for i, j in SS(2, 3, "T_multiply_2"):
+        linear[vi, vj] = T.float32(0.044715) * x[vi, vj]
+    for i, j in SS(2, 3, "T_multiply_3"):
+        square[vi, vj] = linear[vi, vj] * x[vi, vj]
+    for i, j in SS(2, 3, "T_add"):
+        factor[vi, vj] = T.float32(1.0) + square[vi, vj]
+    for i, j in SS(2, 3, "T_multiply_4"):
+        argument[vi, vj] = scaled[vi, vj] * factor[vi, vj]
+    for i, j in SS(2, 3, "compute"):
+        tanh[vi, vj] = T.tanh(argument[vi, vj])
+    for i, j in SS(2, 3, "T_add_1"):
+        more[vi, vj] = T.float32(1.0) + tanh[vi, vj]
+    for i, j in SS(2, 3, "T_multiply_5"):
+        out[vi, vj] = half[vi, vj] * more[vi, vj]
 --- rms_norm
 def main(x: f16[1, n, 8], weight: f16[8]):
     return R.nn.rms_norm(x, weight, axes=[-1])
@@ -210,36 +168,22 @@ def rms_norm(px: T.handle, weight: f16[8], pout: T.handle):
     rsqrt = T.alloc_buffer((1, n))
     scale = T.alloc_buffer((8,))
     norm = T.alloc_buffer((1, n, 8))
-    for i, j, k in T.grid(1, n, 8):
-        with T.block("T_cast"):
-            a, b, c = T.axis.remap("SSS", [i, j, k])
-            wide[a, b, c] = T.Cast("float32", x[a, b, c])
-    for i, j, k in T.grid(1, n, 8):
-        with T.block("T_multiply"):
-            a, b, c = T.axis.remap("SSS", [i, j, k])
-            square[a, b, c] = wide[a, b, c] * wide[a, b, c]
-    for i, j, k in T.grid(1, n, 8):
-        with T.block("T_multiply_red"):
-            a, b, r = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                total[a, b] = T.float32(0)
-            total[a, b] = total[a, b] + square[a, b, r]
-    for i, j in T.grid(1, n):
-        with T.block("rsqrt"):
-            a, b = T.axis.remap("SS", [i, j])
-            rsqrt[a, b] = T.rsqrt(total[a, b] / T.float32(8) + T.float32(1e-05))
-    for k in range(8):
-        with T.block("T_cast_1"):
-            c = T.axis.spatial(8, k)
-            scale[c] = T.Cast("float32", weight[c])
-    for i, j, k in T.grid(1, n, 8):
-        with T.block("T_rms_norm"):
-            a, b, c = T.axis.remap("SSS", [i, j, k])
-            norm[a, b, c] = rsqrt[a, b] * wide[a, b, c] * scale[c]
-    for i, j, k in T.grid(1, n, 8):
-        with T.block("T_cast_2"):
-            a, b, c = T.axis.remap("SSS", [i, j, k])
-            out[a, b, c] = T.Cast("float16", norm[a, b, c])
+    for i, j, k in SSS(1, n, 8, "T_cast"):
+        wide[vi, vj, vk] = T.Cast("float32", x[vi, vj, vk])
+    for i, j, k in SSS(1, n, 8, "T_multiply"):
+        square[vi, vj, vk] = wide[vi, vj, vk] * wide[vi, vj, vk]
+    for i, j, k in SSR(1, n, 8, "T_multiply_red"):
+        with T.init():
+            total[vi, vj] = T.float32(0)
+        total[vi, vj] = total[vi, vj] + square[vi, vj, vk]
+    for i, j in SS(1, n, "rsqrt"):
+        rsqrt[vi, vj] = T.rsqrt(total[vi, vj] / T.float32(8) + T.float32(1e-05))
+    for k in S(8, "T_cast_1"):
+        scale[vk] = T.Cast("float32", weight[vk])
+    for i, j, k in SSS(1, n, 8, "T_rms_norm"):
+        norm[vi, vj, vk] = rsqrt[vi, vj] * wide[vi, vj, vk] * scale[vk]
+    for i, j, k in SSS(1, n, 8, "T_cast_2"):
+        out[vi, vj, vk] = T.Cast("float16", norm[vi, vj, vk])
 --- collapse_sum
 def main(x: f32[3, 2, 3]):
     return R.collapse_sum_to(x, (2, 1))
@@ -249,12 +193,10 @@ def main(x: f32[3, 2, 3]):
 @kernel64
 def collapse_sum(x: f32[3, 2, 3], total: f32[2, 1]):
     T.func_attr({"tir.noalias": True})
-    for i, j, k, m in T.grid(2, 1, 3, 3):
-        with T.block("x_red"):
-            a, b, r, s = T.axis.remap("SSRR", [i, j, k, m])
-            with T.init():
-                total[a, b] = T.float32(0)
-            total[a, b] = total[a, b] + x[r, a, s]
+    for i, j, k, m in SSRR(2, 1, 3, 3, "x_red"):
+        with T.init():
+            total[vi, vj] = T.float32(0)
+        total[vi, vj] = total[vi, vj] + x[vk, vi, vm]
 """)
 
 

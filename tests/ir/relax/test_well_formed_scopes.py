@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed, well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_function
@@ -22,7 +23,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.sinfos import Object, func, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 
 X, C, U = var("x", tensor(2)), var("c", BOOL), var("u", rank(1))
 
@@ -140,6 +141,9 @@ def test_only_the_first_of_many_unknown_names_are_compared_with_those_that_are_k
     assert near == sorted(near, reverse=True)
 
 
+PACKED, PAIR = rx.ExternFunc("g"), tuple_of(Object, Object)
+CALLED = rx.Call(Op("relax.call_pure_packed"), (pure("g", sinfo=packed()),), sinfo_args=(Object,))
+
 #: Values that are in normal form only when they stand in a sequence of their own.
 NOT_NORMAL: dict[str, tuple[Callable[[], rx.SeqExpr], str]] = {
     "result": (lambda: seq(pure("f", X)), "NF-12"),
@@ -157,6 +161,12 @@ NOT_NORMAL: dict[str, tuple[Callable[[], rx.SeqExpr], str]] = {
         "NF-2",
     ),
     "cast": (lambda: seq(block(cast(None, pure("f", pure("g", X)), tensor(2))), X), "NF-2"),
+    "packed function": (lambda: seq(block(bind(var("a"), pure("f", PACKED))), X), "NF-2"),
+    "called operand": (lambda: seq(block(bind(var("a"), CALLED)), X), "NF-2"),
+    "tuple of a field": (
+        lambda: seq(block(bind(var("a"), rx.TupleGetItem(pure("p", sinfo=PAIR), 0))), X),
+        "NF-2",
+    ),
     "sequence": (lambda: seq(block(bind(var("a"), seq(X))), X), "NF-5"),
     "condition": (
         lambda: seq(block(bind(var("a"), rx.If(pure("f", sinfo=BOOL), X, X))), X),

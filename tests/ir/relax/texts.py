@@ -3,7 +3,8 @@
 `f32[n, 4]` is `R.Tensor(("n", 4), "float32")`, and `f32` a tensor of rank 0; in a kernel, they are
 buffers. A function without a decorator is an `R.function`, `@private`, `@impure` and `@kernel` are
 those of `R.function(private=True)`, `R.function(pure=False)` and `T.prim_func(private=True)`.
-In `@kernel64`, integers are of datatype int64, as in the kernels of operators.
+In `@kernel64`, integers are of datatype int64, as in the kernels of operators. A loop in `SR(n, m)`
+of a kernel is a block, see `Blocks`.
 Functions of the module are attributes of `cls`. What a dataflow block returns is found by its uses,
 and dimensions that the signature names are defined where the body has them.
 """
@@ -137,6 +138,8 @@ def _complete(function: ast.FunctionDef) -> None:
         dims |= signature.dims if node is function else set()
     body = _Tensors("T.Buffer" if is_kernel else "R.Tensor", bound, as_text=False)
     function.body = [body.visit(statement) for statement in function.body]
+    if is_kernel:
+        Blocks().visit(function)
     if is_wide:
         _Wide().visit(function)
     if is_kernel:
@@ -173,6 +176,32 @@ def _add_outputs(function: ast.FunctionDef) -> None:
         outputs = ", ".join(dict.fromkeys(name for name in uses if name in bound))
         block.body = [s for s in block.body if not isinstance(s, ast.Pass)]
         block.body += ast.parse(f"R.output({outputs})").body
+
+
+class Blocks(ast.NodeTransformer):
+    """Loops `for i, k in SR(n, m, "name"):` become a block of the axes `vi`, spatial, and `vk`,
+    reduced; without a name, it has that of the buffer that it stores to first.
+    """
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        match node.iter:
+            case ast.Call(func=ast.Name(id=kinds), args=[*extents]) if re.fullmatch("[SR]+", kinds):
+                named = [e.value for e in extents if isinstance(e, ast.Constant)][-1:]
+                named = [n for n in named if isinstance(n, str)]
+                extents = extents[: len(extents) - len(named)]
+                loops = ast.unparse(node.target).strip("()")
+                axes = ", ".join(f"v{name.lstrip('_')}" for name in loops.split(", "))
+                grid = "range" if len(extents) == 1 else "T.grid"
+                head = f"for {loops} in {grid}({', '.join(map(ast.unparse, extents))}):"
+                remap = f"{axes} = T.axis.remap('{kinds}', [{loops}])"
+                lines = (n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Assign))
+                stores = (t for n in lines for t in n.targets if isinstance(t, ast.Subscript))
+                [name] = named or [ast.unparse(next(stores).value)]
+                [loop] = ast.parse(f"{head}\n with T.block({name!r}):\n  {remap}").body
+                loop.body[0].body += node.body  # type: ignore[attr-defined]
+                return loop
+        return node
 
 
 class _Tensors(ast.NodeTransformer):

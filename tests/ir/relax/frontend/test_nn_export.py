@@ -1,6 +1,7 @@
 """What models of `nn` become: the structure of exported modules."""
 
 import re
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import Tensor, op, spec
 from relaxpy.script import from_source, relax as R, tir as T
 from tests.ir.relax import texts
+from tests.rows import sections
 
 X = spec.Tensor(["n", 4], "float32")
 
@@ -29,28 +31,102 @@ def exported(method: Callable[..., Any], debug: bool = False, **inputs: Any) -> 
     return mod
 
 
-def check(method: Callable[..., Any], bindings: str, **inputs: spec.Tensor) -> None:
-    """The exported method consists of these bindings; the last one is the result."""
-    params = ", ".join(
-        f"{name}: R.Tensor({tuple(tensor.shape)!r}, '{tensor.dtype}')"
-        for name, tensor in inputs.items()
-    )
-    lines = [line.strip() for line in bindings.strip().splitlines()]
-    body = "\n            ".join(lines)
-    last = lines[-1].partition(" =")[0].partition(":")[0]
-    text = f"""
-@I.ir_module
-class Expected:
-    @R.function
-    def main({params}):
-        R.func_attr({{"num_input": {len(inputs)}}})
-        with R.dataflow():
-            {body}
-            result = {last}
-            R.output(result)
-        return result
-"""
-    assert_structural_equal(exported(method, **inputs), from_source(text))
+def run(row: str) -> None:
+    """Check that a method consists of these bindings, the last of which is the result.
+
+    A row has the inputs, the method and the bindings: `x: f32[n, 4] <- op.exp(x)`, `a = R.exp(x)`.
+    """
+    head, lines = re.split(r"\n(?! )", row.strip(), maxsplit=1)
+    params, _, method = head.partition(" <- ")
+    inputs = re.findall(r"(\w+): (\w+)\[(.*?)\]", params)
+    specs = {
+        name: spec.Tensor(
+            [int(d) if d.isdigit() else d for d in dims.split(", ")], texts.DTYPES[short]
+        )
+        for name, short, dims in inputs
+    }
+    *_, last = re.findall(r"^\w+", lines, re.MULTILINE)
+    body = textwrap.indent(f'R.func_attr({{"num_input": {len(inputs)}}})\n{lines}', "    ")
+    expected = texts.graph(f"def main({params}):\n{body}\n    result = {last}\n    return result")
+    function = eval(f"lambda {', '.join(specs)}: {' '.join(method.split())}", globals())
+    assert_structural_equal(exported(function, **specs), expected)
+
+
+METHODS = sections("""
+--- operators on elements emit calls
+x: f32[3], y: f32[3] <- op.where(op.maximum(op.exp(x), y), op.gelu(x, "tanh"), op.relu6(x))
+a = R.exp(x)
+b = R.maximum(a, y)
+c = R.nn.gelu_tanh(x)
+d = R.clip(x, 0, 6)
+e = R.astype(b, "bool")
+f = R.where(e, c, d)
+--- python operators convert numbers
+x: f16[2, 4] <- ((1 - x) * 2 / x + 1).maximum(0).reshape(4, -1) < 3
+a = R.subtract(R.const(1, "float16"), x)
+b = R.multiply(a, R.const(2, "float16"))
+c = R.divide(b, x)
+d = R.add(c, R.const(1, "float16"))
+e = R.maximum(d, R.const(0, "float16"))
+f = R.reshape(e, (4, -1))
+g = R.less(f, R.const(3, "float16"))
+--- signs of bits and powers emit calls 1
+k: i32[3], f: f32[3, 3] <- (abs(-k) ^ (1 << k)) & ~(k >> 2)
+a = R.negative(k)
+b = R.abs(a)
+c = R.left_shift(R.const(1, "int32"), k)
+d = R.bitwise_xor(b, c)
+e = R.right_shift(k, R.const(2, "int32"))
+g = R.bitwise_not(e)
+h = R.bitwise_and(d, g)
+--- signs of bits and powers emit calls 2
+k: i32[3], f: f32[3, 3] <- f @ f**2 // 3 > 2**f
+a = R.power(f, R.const(2, "float32"))
+b = R.matmul(f, a)
+c = R.floor_divide(b, R.const(3, "float32"))
+d = R.power(R.const(2, "float32"), f)
+e = R.greater(c, d)
+--- signs of bits and powers emit calls 3
+x: f32[3] <- (x > 0) & ~(x < 2) | (x > 3)
+a = R.greater(x, R.const(0, "float32"))
+b = R.less(x, R.const(2, "float32"))
+c = R.logical_not(b)
+d = R.logical_and(a, c)
+e = R.greater(x, R.const(3, "float32"))
+g = R.logical_or(d, e)
+--- operators that arrange elements emit calls
+x: f32[3, 2] <- op.concat([op.unsqueeze(a, 0) for a in op.split(op.sort(x), [1], 1)], dim=0)
+a = R.sort(x)
+b = R.split(a, [1], axis=1)
+c = b[0]
+d = b[1]
+e = R.expand_dims(c, 0)
+f = R.expand_dims(d, 0)
+g = R.concat((e, f), axis=0)
+--- layers without parameters use ones and zeros
+x: f32[3, n] <- op.group_norm(op.layer_norm(x, x.shape[1:], eps=0.5), 1, None, None)
+n = T.int64()
+a = R.ones((n,), "float32")
+b = R.zeros((n,), "float32")
+c = R.nn.layer_norm(x, a, b, axes=[-1], epsilon=0.5)
+d = R.ones((n,), "float32")
+e = R.zeros((n,), "float32")
+f = R.nn.group_norm(c, d, e, num_groups=1, channel_axis=1, axes=[])
+--- images are convolved and resized
+x: f32[1, 3, 8, 8], w: f32[8, 3, 3, 3], b: f32[8] <- op.interpolate(
+    op.conv2d(op.pad(x, [0, 0, 0, 0, 1, 1, 1, 1]), w, b, stride=2), scale_factor=2)
+a = R.nn.pad(x, (0, 0, 0, 0, 1, 1, 1, 1))
+c = R.nn.conv2d(a, w, strides=[2, 2])
+d = R.reshape(b, (1, 8, 1, 1))
+e = R.add(c, d)
+f = R.image.resize2d(e, (8, 8), method="nearest_neighbor",
+  coordinate_transformation_mode="asymmetric")
+""")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_are_these_bindings(name: str) -> None:
+    run(METHODS[name])
 
 
 def test_a_model_with_layers_becomes_functions_of_inputs_and_parameters() -> None:
@@ -193,130 +269,6 @@ def test_inputs_may_be_tuples_integers_and_objects() -> None:
     func = mod["forward"]
     assert str(func.params[1].struct_info) == "R.Shape([size])"
     assert func.params[2].struct_info == relax.ObjectStructInfo()
-
-
-def test_operators_on_elements_emit_calls() -> None:
-    check(
-        lambda x, y: op.where(op.maximum(op.exp(x), y), op.gelu(x, "tanh"), op.relu6(x)),
-        """
-        a = R.exp(x)
-        b = R.maximum(a, y)
-        c = R.nn.gelu_tanh(x)
-        d = R.clip(x, 0, 6)
-        e = R.astype(b, "bool")
-        f = R.where(e, c, d)
-        """,
-        x=spec.Tensor([3], "float32"),
-        y=spec.Tensor([3], "float32"),
-    )
-
-
-def test_python_operators_convert_numbers() -> None:
-    check(
-        lambda x: ((1 - x) * 2 / x + 1).maximum(0).reshape(4, -1) < 3,
-        """
-        a = R.subtract(R.const(1, "float16"), x)
-        b = R.multiply(a, R.const(2, "float16"))
-        c = R.divide(b, x)
-        d = R.add(c, R.const(1, "float16"))
-        e = R.maximum(d, R.const(0, "float16"))
-        f = R.reshape(e, (4, -1))
-        g = R.less(f, R.const(3, "float16"))
-        """,
-        x=spec.Tensor([2, 4], "float16"),
-    )
-
-
-def test_signs_of_bits_and_powers_emit_calls() -> None:
-    check(
-        lambda k, f: (abs(-k) ^ (1 << k)) & ~(k >> 2),
-        """
-        a = R.negative(k)
-        b = R.abs(a)
-        c = R.left_shift(R.const(1, "int32"), k)
-        d = R.bitwise_xor(b, c)
-        e = R.right_shift(k, R.const(2, "int32"))
-        g = R.bitwise_not(e)
-        h = R.bitwise_and(d, g)
-        """,
-        k=spec.Tensor([3], "int32"),
-        f=spec.Tensor([3, 3], "float32"),
-    )
-    check(
-        lambda k, f: f @ f**2 // 3 > 2**f,
-        """
-        a = R.power(f, R.const(2, "float32"))
-        b = R.matmul(f, a)
-        c = R.floor_divide(b, R.const(3, "float32"))
-        d = R.power(R.const(2, "float32"), f)
-        e = R.greater(c, d)
-        """,
-        k=spec.Tensor([3], "int32"),
-        f=spec.Tensor([3, 3], "float32"),
-    )
-    check(
-        lambda x: (x > 0) & ~(x < 2) | (x > 3),
-        """
-        a = R.greater(x, R.const(0, "float32"))
-        b = R.less(x, R.const(2, "float32"))
-        c = R.logical_not(b)
-        d = R.logical_and(a, c)
-        e = R.greater(x, R.const(3, "float32"))
-        g = R.logical_or(d, e)
-        """,
-        x=spec.Tensor([3], "float32"),
-    )
-
-
-def test_operators_that_arrange_elements_emit_calls() -> None:
-    check(
-        lambda x: op.concat([op.unsqueeze(a, 0) for a in op.split(op.sort(x), [1], 1)], dim=0),
-        """
-        a = R.sort(x)
-        b = R.split(a, [1], axis=1)
-        c = b[0]
-        d = b[1]
-        e = R.expand_dims(c, 0)
-        f = R.expand_dims(d, 0)
-        g = R.concat((e, f), axis=0)
-        """,
-        x=spec.Tensor([3, 2], "float32"),
-    )
-
-
-def test_layers_without_parameters_use_ones_and_zeros() -> None:
-    check(
-        lambda x: op.group_norm(op.layer_norm(x, x.shape[1:], eps=0.5), 1, None, None),
-        """
-        n = T.int64()
-        a = R.ones((n,), "float32")
-        b = R.zeros((n,), "float32")
-        c = R.nn.layer_norm(x, a, b, axes=[-1], epsilon=0.5)
-        d = R.ones((n,), "float32")
-        e = R.zeros((n,), "float32")
-        f = R.nn.group_norm(c, d, e, num_groups=1, channel_axis=1, axes=[])
-        """,
-        x=spec.Tensor([3, "n"], "float32"),
-    )
-
-
-def test_images_are_convolved_and_resized() -> None:
-    check(
-        lambda x, w, b: op.interpolate(
-            op.conv2d(op.pad(x, [0, 0, 0, 0, 1, 1, 1, 1]), w, b, stride=2), scale_factor=2
-        ),
-        """
-        a = R.nn.pad(x, (0, 0, 0, 0, 1, 1, 1, 1))
-        c = R.nn.conv2d(a, w, strides=[2, 2])
-        d = R.reshape(b, (1, 8, 1, 1))
-        e = R.add(c, d)
-        f = R.image.resize2d(e, (8, 8), method="nearest_neighbor", """
-        """coordinate_transformation_mode="asymmetric")
-        """,
-        x=spec.Tensor([1, 3, 8, 8], "float32"),
-        w=spec.Tensor([8, 3, 3, 3], "float32"),
-        b=spec.Tensor([8], "float32"),
-    )
 
 
 def test_kernels_are_functions_of_the_module() -> None:
