@@ -355,22 +355,26 @@ def run(case: Case, way: str) -> None:
 
 def run_compiled(case: Case) -> None:
     torch._dynamo.reset()
-    plain, module = case.module(), case.module()
-    traced = torch.compile(case.module(), backend="aot_eager")
+    plain, theirs, module = case.module(), case.module(), case.module()
+    eager = [called(case, plain, call) for call in case.calls]
     try:
-        theirs = called(case, traced, case.calls[0])
-        for found, expected in zip(theirs, called(case, case.module(), case.calls[0]), strict=True):
-            agree(found, expected, "what PyTorch compiles to")
-    except (*REFUSED, AssertionError) as error:
+        traced = torch.compile(theirs, backend="aot_eager")
+        layouts = [*map(layout, compared(case, traced, eager)[0])]
+        agree([*theirs.buffers()], [*plain.buffers()], "buffers")
+    except (*REFUSED, AssertionError) as error:  # what PyTorch itself compiles to differs
         raise Redraw from error
     compiled = torch.compile(module, backend=relax_dynamo(target="numpy"))
-    for k, call in enumerate(case.calls):
-        ours, eager = called(case, compiled, call), called(case, plain, call)
-        for found, expected, what in zip(ours, eager, KINDS, strict=True):
+    assert [*map(layout, compared(case, compiled, eager)[0])] == layouts, "strides of results"
+    agree([*module.buffers()], [*plain.buffers()], "buffers")
+
+
+def compared(case: Case, run: Callable[..., Any], eager: Sequence[Any]) -> tuple[list[Any], ...]:
+    """What the first call gives, after all calls have been compared with those of eager mode."""
+    made = [called(case, run, call) for call in case.calls]
+    for ours, theirs in zip(made, eager, strict=True):
+        for found, expected, what in zip(ours, theirs, KINDS, strict=True):
             agree(found, expected, what)
-        agree([*module.buffers()], [*plain.buffers()], "buffers")
-        if not k:
-            assert [*map(layout, ours[0])] == [*map(layout, theirs[0])], "strides of results"
+    return made[0]
 
 
 KINDS = ("results", "arguments", "gradients")

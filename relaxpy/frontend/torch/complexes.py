@@ -71,9 +71,11 @@ def convert(cx: Context, target: Any, args: Sequence[Value], kwargs: Mapping[str
     entry = found(target, COMPLEX)
     is_real = not has_complex_result(cx.node.meta.get("val"))
     if entry is not None:
-        numbers = zip(target._schema.arguments, args, strict=False)
-        args = [as_complex(cx, x) if _is_number(a, x) and not is_real else x for a, x in numbers]
-        return cx.converted(entry, target, args, kwargs)
+        pairs = zip(target._schema.arguments, args, strict=False)
+        operands: list[Any] = [
+            as_complex(cx, x) if _is_number(a, x) and not is_real else x for a, x in pairs
+        ]
+        return cx.converted(entry, target, operands, kwargs)
     entry, places = found(target, CONVERTERS), found(target, _BY_PARTS)
     factors = found(target, _PRODUCTS)
 
