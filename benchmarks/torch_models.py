@@ -95,7 +95,7 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 
 def libraries() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     """Models of libraries: images of 128 pixels, texts of 64 words, in small configurations."""
-    from tests.frontend.pytorch import test_models as known
+    from tests.plugins.torch import test_models as known
 
     layers = {
         "hidden_size": 256,

@@ -8,9 +8,9 @@ Public names are loaded on first use, so that `import relaxpy` is fast.
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 import sys as _sys
-from relaxpy.missing import AbsentModules as _AbsentModules
+from relaxpy.support.missing import AbsentModules as _AbsentModules
 
 __version__ = "0.1.0"
 _sys.meta_path.append(_AbsentModules)

@@ -2,7 +2,7 @@
 
 import sys
 
-from relaxpy.cli.main import main
+from relaxpy.plugins.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

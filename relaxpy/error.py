@@ -7,7 +7,7 @@ TVM reports every error in a program that it parses as a `DiagnosticError`."""
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.errors import RelaxpyError as DiagnosticError

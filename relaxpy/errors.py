@@ -15,19 +15,19 @@ from typing import Any, Final, Self
 
 from typing_extensions import override
 
-from relaxpy.absent import instead_of
-from relaxpy.dataclass import replace
-from relaxpy.description import described
-from relaxpy.diagnostics import Diagnostic as Diagnostic, Source as Source, Span as Span
-from relaxpy.frames import (
+from relaxpy.support.absent import instead_of
+from relaxpy.support.dataclass import replace
+from relaxpy.support.description import described
+from relaxpy.support.diagnostics import Diagnostic as Diagnostic, Source as Source, Span as Span
+from relaxpy.support.frames import (
     FULL_TRACEBACK,
     keep_callback_frames,
     user_frames,
     user_lines,
     was_handled_inside,
 )
-from relaxpy.nearest import nearest
-from relaxpy.screen import coloured, ipython, takes_colour
+from relaxpy.support.nearest import nearest
+from relaxpy.support.screen import coloured, ipython, takes_colour
 
 #: The line of an annotation of a parameter or of a result.
 _ANNOTATION: Final = re.compile(r"(?::|->)\s*[RT]\.\w+\(")

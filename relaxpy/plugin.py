@@ -20,8 +20,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RelaxpyWarning
+from relaxpy.support.dataclass import dataclass
 
 GROUP: Final = "relaxpy.plugins"
 """The group of the entry points."""

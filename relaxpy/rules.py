@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import UnknownNameError, check_type, close_names
-from relaxpy.screen import program_html
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
+from relaxpy.support.screen import program_html
 
 
 @dataclass(frozen=True, slots=True)

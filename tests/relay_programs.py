@@ -7,7 +7,7 @@ import pytest
 
 from relaxpy import relay
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.relay.values import value_text
+from relaxpy.plugins.relay.run.values import value_text
 
 NAT = "data Nat { Z : () -> Nat  S : (Nat) -> Nat }\n"
 LIST = "type List[A] { Cons(A, List[A]), Nil }\n"

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from relaxpy.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass
 
 OPTIONS = [
     dict(zip(("frozen", "slots", "eq", "kw_only", "repr"), flags, strict=True))

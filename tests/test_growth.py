@@ -14,11 +14,11 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
 from relaxpy.relax.dpl import PatternMatchingRewriter, is_op, rewrite_call, wildcard
 from relaxpy.relax.frontend import nn
 from relaxpy.script import from_source
 from relaxpy.script.ir_builder import IRBuilder, ir as ir_builder, relax as builder_words
+from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite
 from tests.counting import calls
 from tests.ir.relax.sinfos import rank, tensor
 

@@ -46,5 +46,5 @@ def test_the_namespaces_load_no_functions_of_topi_and_use_light_dataclasses() ->
         path = ROOT / module.replace(".", "/")
         file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         text = file.read_text(encoding="utf-8")
-        decorated = "\n@dataclass" in text and module != "relaxpy.dataclass"
-        assert not decorated or "from relaxpy.dataclass import dataclass" in text, module
+        decorated = "\n@dataclass" in text and module != "relaxpy.support.dataclass"
+        assert not decorated or "from relaxpy.support.dataclass import dataclass" in text, module

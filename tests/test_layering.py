@@ -13,49 +13,37 @@ FILES = dict.fromkeys(
     sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").rglob("*.py"))
 )
 
+CORE = {"errors", "plugin", "support"}
+#: The rooms of the core, and what each may import: only these of ours.
 ROOMS = {
-    "frames": set(),
-    "dataclass": set(),
-    "gc_pause": set(),
-    "launched": set(),
-    "absent": set(),
-    "missing": {"absent", "errors"},
-    "nearest": set(),
-    "description": set(),
-    "lazy": {"gc_pause", "missing"},
-    "screen": {"dataclass"},
-    "diagnostics": {"dataclass", "screen"},
-    "errors": {"absent", "dataclass", "description", "diagnostics", "frames", "nearest", "screen"},
-    "progress": {"screen"},
-    "entry": {"errors", "frames"},
-    "plugin": {"dataclass", "errors"},
-    "rules": {"dataclass", "entry", "errors", "screen"},
-    "pysource": {"errors", "folding"},
-    "folding": set(),
-    "pytest_plugin": {"assertions", "errors", "ir"},
-    "pytest_helpers": {"ir"},
-    "pytest_compare": {"errors", "ir", "script"},
-    "ir": {
-        *("dataclass", "errors", "entry", "frames", "gc_pause", "launched", "lazy", "progress"),
-        *("absent", "description", "ir", "missing", "plugin"),
-    },
-    "script": {
-        *("dataclass", "errors", "entry", "screen", "gc_pause", "lazy", "ir"),
-        *("description", "missing", "nearest", "plugin", "script"),
-    },
-    "exec": {
-        *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
-        *("description", "exec", "plugin", "progress"),
-    },
-    "distributed": {"dataclass", "distributed", "entry", "errors", "ir", "launched", "screen"},
-    "assertions": {"assertions", "entry", "errors", "exec", "ir"},
-    "pictures": {"dataclass", "entry", "errors", "ir", "pictures"},
-    "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "progress"},
-    "cli": {
-        *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
-        *("cli", "frontend", "nearest", "pictures", "plugin", "relax", "tir"),
-    },
+    "support": {"errors"},
+    "errors": {"support"},
+    "plugin": {"errors", "support"},
+    "rules": {"errors", "support"},
+    "ir": CORE,
+    "script": CORE | {"ir"},
+    "exec": CORE | {"ir"},
 }
+LANGUAGE = {"errors", "support", "ir"}
+#: The plug-ins, and what each may import: another plug-in is written as its folder.
+PLUGINS = {
+    "importing": LANGUAGE | {"exec"},
+    "nn": LANGUAGE | {"exec"},
+    "weights": LANGUAGE | {"exec", "plugins.importing", "plugins.nn"},
+    "onnx": LANGUAGE | {"exec", "plugins.importing"},
+    "torch": LANGUAGE | {"exec", "plugins.importing"},
+    "training": LANGUAGE,
+    "distributed": LANGUAGE,
+    "schedule": LANGUAGE,
+    "relay": LANGUAGE | {"exec"},
+    "pictures": LANGUAGE,
+    "testing": LANGUAGE | {"exec", "script"},
+    "cli": LANGUAGE
+    | {"__version__", "exec", "plugin", "plugins.onnx", "plugins.pictures", "relax", "rules"}
+    | {"script", "tir"},
+}
+ROOMS["tvm"] = LANGUAGE | {"plugins.nn"}
+ROOMS |= {f"plugins.{name}": allowed for name, allowed in PLUGINS.items()}
 #: The rooms of a package whose files import each other in one direction only.
 INNER = {
     "relaxpy.ir.arith": {
@@ -69,23 +57,21 @@ INNER = {
     }
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
-#: What is there where a room is used: the plugin is loaded by pytest alone.
+#: What is there where a room is used.
 LOADED_BY = {
-    "frontend": {"onnx", "google", "torch", "sympy", "safetensors", "gguf"},
-    "distributed": {"mpi4py"},
-    "assertions": {"hypothesis"},
-    "cli": {"lsprotocol", "pygls"},
-    "pytest_plugin": {"pytest"},
-    "pytest_helpers": {"pytest"},
-    "pytest_compare": {"pytest"},
+    "plugins.onnx": {"onnx", "google"},
+    "plugins.torch": {"torch", "sympy"},
+    "plugins.weights": {"safetensors", "gguf"},
+    "plugins.distributed": {"mpi4py"},
+    "plugins.testing": {"hypothesis", "pytest"},
+    "plugins.cli": {"lsprotocol", "pygls"},
 }
-LAZY_FACES = {
-    *("relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"),
-    *("relaxpy/ir/te/topi/__init__.py", "relaxpy/relay/__init__.py", "relaxpy/relay/nn.py"),
-    *("relaxpy/relay/op.py", "relaxpy/relay/parser.py"),
-    *("relaxpy/testing/__init__.py", "relaxpy/relax/frontend/__init__.py"),
+LAZY_FACES = {"relaxpy/ir/arith/__init__.py", "relaxpy/ir/te/topi/__init__.py"}
+RESOLVES_NAMES = {
+    "relaxpy/support/lazy.py",
+    "relaxpy/ir/te/topi/__init__.py",
+    "relaxpy/ir/hooks.py",
 }
-RESOLVES_NAMES = {"relaxpy/lazy.py", "relaxpy/ir/te/topi/__init__.py", "relaxpy/ir/hooks.py"}
 
 #: The rooms of each package from the ground up, and the modules beside them: each imports
 #: only from those before it. Exempt are `if TYPE_CHECKING` and the faces of folders.
@@ -93,20 +79,14 @@ FLOORS = {
     "relaxpy/ir": """
         hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
         link.py diagnostics.py module.py analysis.py arith tir/functor.py tir/prim_func tir/analysis
-        serialize.py tir/schedule
+        serialize.py tir/rewrite
         make_node.py base.py expr.py type.py attrs.py container.py function.py
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
         relax/utils.py relax/quantization.py relax/analysis pass_infra tir/transform relax/rewrite
         instrument.py relax/dpl
-        relax/transform relax/training relax/frontend relax/dump_ast.py relax/pipelines.py
-        relax/tvm_pipelines.py transform.py
-                        relay/ty.py relay/type_text.py relay/base.py relay/expr.py
-        relay/analysis/variables.py         relay/module.py relay/op/relations.py
-        relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
-        relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
-        relay/saved.py relay/functors.py relay/scope_builder.py
-        relay/testing.py relay/transform relay/to_relax
+        relax/transform relax/dump_ast.py relax/pipelines.py
+        transform.py
     """,
     "relaxpy/exec": """
         runtime python_ast.py paths.py trace.py fast_paths.py
@@ -117,30 +97,41 @@ FLOORS = {
         native/loops native lower graph stored.py reference
         kernel_source.py profile.py profiler.py vm.py instructions.py exec_builder.py compile.py
         vm_build.py doctor.py random_rounding.py
-        bisect.py python_module.py nn_model.py compare_calls.py eager.py relay
+        bisect.py python_module.py compare_calls.py eager.py
     """,
     "relaxpy/script": """
         diagnostics.py language printer dist.py ir_builder
         parser/source parser/evaluate parser/graph parser/kernel parser
-        tir.py relax.py ir.py read.py relay ir_builder/ir ir_builder/tir ir_builder/relax
+        tir.py relax.py ir.py read.py ir_builder/ir ir_builder/tir ir_builder/relax
         highlight.py
     """,
-    "relaxpy/frontend": """
-        shared weights onnx/wire.py onnx/view.py onnx/sizes.py onnx/folding.py onnx/registry.py
-        onnx/vocabulary.py onnx/context.py onnx/ops
-        onnx/bodies.py onnx/importer.py onnx/api.py onnx/backend.py
-        torch/registry.py torch/symbols.py torch/arrays.py torch/context.py
-        torch/complexes.py torch/mutation.py torch/ops torch/backward.py torch/factorised.py
-        torch/sampled.py torch/quantized.py torch/lines.py
-        torch/decompose.py torch/program.py torch/importer.py
-        torch/aliases.py torch/freezing.py torch/api.py torch/fx.py torch/dynamo.py
+    "relaxpy/support": """
+        frames.py dataclass.py gc_pause.py launched.py absent.py missing.py nearest.py lazy.py
+        description.py screen.py diagnostics.py progress.py entry.py folding.py pysource.py
     """,
-    "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
-    "relaxpy/pictures": """
+    "relaxpy/plugins/onnx": """
+        wire.py view.py sizes.py folding.py registry.py vocabulary.py context.py ops
+        bodies.py importer.py api.py backend.py
+    """,
+    "relaxpy/plugins/torch": """
+        registry.py symbols.py arrays.py kernels.py context.py complexes.py mutation.py ops backward.py
+        factorised.py sampled.py quantized.py lines.py decompose.py program.py importer.py
+        aliases.py freezing.py api.py fx.py dynamo.py
+    """,
+    "relaxpy/plugins/relay": """
+        ty.py type_text.py base.py expr.py analysis/variables.py module.py op/relations.py
+        op/registry.py op/translate.py op/struct_info.py op/lookup.py op/define.py op analysis
+        infer bind.py saved.py functors.py scope_builder.py testing.py transform to_relax text run
+    """,
+    "relaxpy/plugins/testing": """
+        golden.py passes.py targets.py strategies.py
+        pytest_helpers.py pytest_compare.py pytest_plugin.py
+    """,
+    "relaxpy/plugins/pictures": """
         model.py labels.py kernels.py build.py repeats.py layout.py scene.py style.py
         svg.py graph.py chart.py memory.py profile.py curve.py
     """,
-    "relaxpy/cli": """
+    "relaxpy/plugins/cli": """
         usage.py show.py special_sizes.py imported.py sketch.py
         programs.py watch.py passes.py inputs.py
         outputs.py lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
@@ -153,15 +144,15 @@ PERFORMED_ABOVE = {
     *("relaxpy/ir/tir/prim_expr.py", "relaxpy/ir/tir/buffer.py"),
     *("relaxpy/ir/te/tensor.py", "relaxpy/ir/relax/nodes/base.py"),
     "relaxpy/ir/relax/nodes/function.py",
-    *("relaxpy/ir/relay/ty.py", "relaxpy/ir/relay/base.py"),
+    *("relaxpy/plugins/relay/ty.py", "relaxpy/plugins/relay/base.py"),
 }
 FACES = {
     *("relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py", "relaxpy/ir/relax/__init__.py"),
     *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
-    *("relaxpy/ir/relay/__init__.py", "relaxpy/cli/__init__.py"),
-    *("relaxpy/frontend/__init__.py", "relaxpy/frontend/onnx/__init__.py"),
-    *("relaxpy/frontend/torch/__init__.py", "relaxpy/pictures/__init__.py"),
-    "relaxpy/assertions/__init__.py",
+    *("relaxpy/plugins/relay/__init__.py", "relaxpy/plugins/cli/__init__.py"),
+    "relaxpy/plugins/onnx/__init__.py",
+    *("relaxpy/plugins/torch/__init__.py", "relaxpy/plugins/pictures/__init__.py"),
+    *("relaxpy/plugins/testing/__init__.py", "relaxpy/support/__init__.py"),
 }
 
 
@@ -211,8 +202,14 @@ def arrows_up(file: str, tree: ast.Module) -> list[str]:
     return found
 
 
+def home_of(file: str) -> str:
+    """The room of a file, empty for public names: those of `ir` stand beside it."""
+    return "" if file == "relaxpy/ir/__init__.py" else room_of(module_of(file))
+
+
 def room_of(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
+    names = module.split(".")[1:3]
+    return ".".join(names) if names[:1] == ["plugins"] else names[0] if names else ""
 
 
 def module_of(file: str) -> str:
@@ -268,14 +265,14 @@ def run_on_import(tree: ast.Module) -> Iterator[ast.AST]:
 
 def faults(file: str, tree: ast.Module) -> list[str]:
     """What in the `tree` of `file` goes against the architecture, one line each."""
-    room = room_of(module_of(file))
+    room = home_of(file)
     names = [(node.lineno, name) for node in ast.walk(tree) for name in imported(node, file)]
     found = []
     if room in ROOMS:
         found += [
             f"{file}:{line}: {room} imports {name}"
             for line, name in names
-            if name.split(".")[0] == "relaxpy" and room_of(name) not in ROOMS[room]
+            if name.split(".")[0] == "relaxpy" and room_of(name) not in ROOMS[room] | {room}
         ]
     for package, rooms in INNER.items():
         inner = inner_room(package, module_of(file))
@@ -292,7 +289,7 @@ def faults(file: str, tree: ast.Module) -> list[str]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             and not (file in LAZY_FACES and node.name in {"__getattr__", "__dir__"})
         ]
-    if file != "relaxpy/pysource.py":
+    if file != "relaxpy/support/pysource.py":
         found += [
             f"{file}:{line}: astor is for pysource alone"
             for line, name in names
@@ -334,7 +331,7 @@ def test_imports_follow_the_architecture_and_run_down() -> None:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
         found += arrows_up(file, tree) + faults(file, tree)
         names = [name for node in ast.walk(tree) for name in imported(node, file)]
-        used.setdefault(room_of(module_of(file)), set()).update(
+        used.setdefault(home_of(file), set()).update(
             room_of(name) for name in names if name.split(".")[0] == "relaxpy"
         )
     assert found == []
@@ -385,7 +382,7 @@ def test_every_file_of_a_package_is_in_one_of_its_rooms(package: str) -> None:
     ("file", "text", "fault"),
     [
         ("relaxpy/errors.py", "import relaxpy.ir", "errors imports relaxpy.ir"),
-        ("relaxpy/pysource.py", "from relaxpy import ir", "pysource imports relaxpy.ir"),
+        ("relaxpy/support/pysource.py", "from relaxpy import ir", "support imports relaxpy.ir"),
         ("relaxpy/ir/core/node.py", "import relaxpy", "ir imports relaxpy"),
         ("relaxpy/ir/tir/expr.py", "from ...script import I", "ir imports relaxpy.script"),
         ("relaxpy/ir/a.py", "def f():\n from relaxpy.exec import b", "ir imports relaxpy.exec"),
@@ -416,12 +413,13 @@ def test_every_file_of_a_package_is_in_one_of_its_rooms(package: str) -> None:
             "llvmlite is not a dependency",
         ),
         ("relaxpy/exec/a.py", "try:\n import torch\nfinally: 0", "torch is not a dependency"),
-        ("relaxpy/screen.py", "import pytest", "pytest is not a dependency"),
+        ("relaxpy/support/screen.py", "import pytest", "pytest is not a dependency"),
         (
-            "relaxpy/pytest_plugin.py",
-            "from relaxpy import exec",
-            "pytest_plugin imports relaxpy.exec",
+            "relaxpy/plugins/onnx/a.py",
+            "import relaxpy.plugins.torch",
+            "imports relaxpy.plugins.torch",
         ),
+        ("relaxpy/exec/a.py", "import relaxpy.plugins.nn", "exec imports relaxpy.plugins.nn"),
         ("relaxpy/tir.py", "def f(): ...", "a face defines f"),
         ("relaxpy/__init__.py", "class A: ...", "a face defines A"),
     ],
@@ -435,8 +433,8 @@ def test_an_import_against_the_architecture_is_found(file: str, text: str, fault
     ("file", "text"),
     [
         ("relaxpy/ir/relax/op/base.py", "from ..tir import expr\nfrom . import info"),
-        ("relaxpy/ir/__init__.py", "def __getattr__(name): ..."),
-        ("relaxpy/script/a.py", "from relaxpy import errors, screen\nimport rich.console"),
+        ("relaxpy/ir/arith/__init__.py", "def __getattr__(name): ..."),
+        ("relaxpy/script/a.py", "from relaxpy import errors, support\nimport rich.console"),
         ("relaxpy/exec/a.py", "def f():\n import torch"),
         ("relaxpy/tir.py", "from relaxpy.exec import a\nfrom relaxpy.ir.tir.expr import Add"),
     ],

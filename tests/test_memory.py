@@ -25,8 +25,8 @@ from relaxpy.script import from_source
 #: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, or
 #: nothing.
 FEW = {
-    "relaxpy.absent._instead",
-    "relaxpy.distributed.mpi._combining",
+    "relaxpy.support.absent._instead",
+    "relaxpy.plugins.distributed.mpi._combining",
     "relaxpy.exec.blas._openblas",
     "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.special._series",
@@ -58,10 +58,10 @@ FEW = {
     "relaxpy.exec.stored._surroundings",
     "relaxpy.ir.arith.tvm.rewrite._rules",
     "relaxpy.ir.core.dtype._numpy_type",
-    "relaxpy.frontend.torch.decompose._core",
+    "relaxpy.plugins.torch.decompose._core",
     "relaxpy.ir.hooks._resolve",
-    "relaxpy.frontend.torch.freezing._note_steps",
-    "relaxpy.ir.relay.saved.enter",
+    "relaxpy.plugins.torch.freezing._note_steps",
+    "relaxpy.plugins.relay.saved.enter",
     "relaxpy.ir.tir.ops.float_range",
     "relaxpy.ir.tir.ops.int_range",
     "relaxpy.rules.all_rules",

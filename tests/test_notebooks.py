@@ -20,7 +20,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from relaxpy.ir.core.target import default_target
-from relaxpy.progress import SETTING
+from relaxpy.support.progress import SETTING
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 #: What a notebook needs that is not available everywhere.

@@ -14,13 +14,13 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from relaxpy import progress
+from relaxpy.support import progress
 from tests.test_notebooks import ThisInterpreter
 
 ROOT = Path(__file__).parents[1]
 WORK = """
 import sys, time
-from relaxpy import progress
+from relaxpy.support import progress
 
 progress.DELAY = float(sys.argv[1])
 with progress.long_work("outer work", 3) as work:

@@ -15,12 +15,12 @@ import pytest
 
 import relaxpy
 import relaxpy.ir
-from relaxpy.absent import ABSENT, ABSENT_MODULES
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.profile import Profile
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.transform.legalize import register_legalize
 from relaxpy.script import relax as script
+from relaxpy.support.absent import ABSENT, ABSENT_MODULES
 
 PACKAGE = Path(relaxpy.__file__).parent
 FACES = ["relaxpy", "relaxpy.ir"]
@@ -60,7 +60,13 @@ def test_a_package_of_public_names_imports_none_of_them() -> None:
     program = f"import sys, {', '.join(packages)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     loaded = {name for name in done.stdout.split() if name.startswith("relaxpy.")}
-    helpers = {"relaxpy.absent", "relaxpy.gc_pause", "relaxpy.lazy", "relaxpy.missing"}
+    helpers = {
+        "relaxpy.support",
+        "relaxpy.support.absent",
+        "relaxpy.support.gc_pause",
+        "relaxpy.support.lazy",
+        "relaxpy.support.missing",
+    }
     assert loaded == {*packages, *helpers}
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from relaxpy.errors import Source, Span
-from relaxpy.pysource import Names, identifier, load, render, set_span, spans_by_line
+from relaxpy.support.pysource import Names, identifier, load, render, set_span, spans_by_line
 
 TEXT = """def divide(a, b):
     return a / b
@@ -110,7 +110,7 @@ def test_folded_lines_are_the_same_program(
     tree = ast.parse(inspect.getsource(module))
     texts = []
     for limit in (sys.maxsize, width):
-        monkeypatch.setattr("relaxpy.folding._WIDTH", limit)
+        monkeypatch.setattr("relaxpy.support.folding._WIDTH", limit)
         texts.append(render(tree))
     plain, folded = texts
     assert ast.dump(ast.parse(folded)) == ast.dump(ast.parse(plain))

@@ -280,7 +280,7 @@ def test_default():
 
 
 def run(folder: Path, *options: str) -> tuple[int, str]:
-    plugins = ["-p", "relaxpy.pytest_plugin", "-p", "no:cacheprovider"]
+    plugins = ["-p", "relaxpy.plugins.testing.pytest_plugin", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "-q", "-s", *plugins, *options]
     env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)

@@ -1,6 +1,7 @@
 """Write the first table of docs/differences.md: names of TVM that are absent, and what to use.
 
-It is the table of relaxpy/absent.py. `make format` runs it; a test compares the page with it.
+It is the table of relaxpy/support/absent.py. `make format` runs it; a test compares the page with
+it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from relaxpy.absent import ABSENT
+from relaxpy.support.absent import ABSENT
 
 PAGE = Path(__file__).parents[1] / "docs" / "differences.md"
 HEAD = "| absent | instead |\n| --- | --- |\n"

@@ -20,8 +20,8 @@ MARK = "# Written by tools/faces.py from relaxpy/names.toml.\n# fmt: off\n# ruff
 class Face(TypedDict, total=False):
     """What the table says of a module.
 
-    `names` and `lookup` are for `relaxpy.lazy.face`; `code` stands before them. A module that is
-    the `same` as another takes that one's place in `sys.modules`.
+    `names` and `lookup` are for `relaxpy.support.lazy.face`; `code` stands before them. A module
+    that is the `same` as another takes that one's place in `sys.modules`.
     """
 
     doc: str
@@ -96,7 +96,7 @@ def text_of(table: dict[str, Face], module: str) -> str:
     lookup = f', "{face["lookup"]}"' if "lookup" in face else ""
     lines += ["else:", '    _face(globals(), """']
     lines += [f"        {place}: {' '.join(tokens)}" for place, tokens in names.items()]
-    imports = "from typing import TYPE_CHECKING\n\nfrom relaxpy.lazy import face as _face\n"
+    imports = "from typing import TYPE_CHECKING\n\nfrom relaxpy.support.lazy import face as _face\n"
     code = face.get("code", "")
     return f"{head}{imports}{code}\n" + "\n".join([*lines, f'    """{lookup})', ""])
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import onnx
 
-from relaxpy.frontend.onnx import ops as ops
-from relaxpy.frontend.onnx.registry import CONVERTERS
+from relaxpy.plugins.onnx import ops as ops
+from relaxpy.plugins.onnx.registry import CONVERTERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx-operators.md"
 HEAD = """# Operators of ONNX

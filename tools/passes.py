@@ -14,9 +14,9 @@ from pathlib import Path
 
 from docstrings import entries, escaped, sections, sentence, toctree, written_or_checked
 
-from relaxpy.cli.passes import example, public_passes, signature
 from relaxpy.ir.pass_infra.passes import Pass
 from relaxpy.ir.transform import pipelines
+from relaxpy.plugins.cli.passes import example, public_passes, signature
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "passes.md"

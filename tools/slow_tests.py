@@ -28,11 +28,11 @@ MOST = 0.3
 #: each kind of what is slow.
 KINDS = {
     "a notebook": ("tests/test_notebooks.py::test_a_notebook",),
-    "MPI": ("tests/distributed/test_mpi.py",),
+    "MPI": ("tests/plugins/distributed/test_mpi.py",),
     "Dask": ("tests/exec/test_pickle.py::test_tasks_of_dask",),
-    "a session of the language server": ("tests/cli/test_lsp.py",),
-    "torch.compile": ("tests/frontend/pytorch/test_regions.py",),
-    "a pretrained model": ("tests/frontend/onnx/test_pretrained.py",),
+    "a session of the language server": ("tests/plugins/cli/test_lsp.py",),
+    "torch.compile": ("tests/plugins/torch/test_regions.py",),
+    "a pretrained model": ("tests/plugins/onnx/test_pretrained.py",),
 }
 HEADER = """\
 # Written by tools/slow_tests.py. A line that begins with a file has the seconds of its quick tests;

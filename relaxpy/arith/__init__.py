@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.arith import analyzer as analyzer, bound as bound, int_set as int_set, iter_affine_map as iter_affine_map, pattern as pattern
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.iter_inverse import inverse_affine_iter_map as inverse_affine_iter_map
     from relaxpy.ir.arith.tvm.iter_map import IterMapResult as IterMapResult, detect_iter_map as detect_iter_map, iter_map_simplify as iter_map_simplify, normalize_to_iter_sum as normalize_to_iter_sum
     from relaxpy.ir.arith.tvm.iter_subspace import subspace_divide as subspace_divide
-    from relaxpy.ir.arith.tvm.patterns import detect_clip_bound as detect_clip_bound, detect_common_subexpr as detect_common_subexpr, detect_linear_equation as detect_linear_equation
-    from relaxpy.ir.tir.analysis.touched import domain_touched as domain_touched
+    from relaxpy.tvm.ir.patterns import detect_clip_bound as detect_clip_bound, detect_common_subexpr as detect_common_subexpr, detect_linear_equation as detect_linear_equation
+    from relaxpy.tvm.tir.touched import domain_touched as domain_touched
 else:
     _face(globals(), """
         relaxpy.arith.: analyzer bound int_set iter_affine_map pattern
@@ -28,6 +28,6 @@ else:
         relaxpy.ir.arith.tvm.iter_inverse: inverse_affine_iter_map
         relaxpy.ir.arith.tvm.iter_map: IterMapResult detect_iter_map iter_map_simplify normalize_to_iter_sum
         relaxpy.ir.arith.tvm.iter_subspace: subspace_divide
-        relaxpy.ir.arith.tvm.patterns: detect_clip_bound detect_common_subexpr detect_linear_equation
-        relaxpy.ir.tir.analysis.touched: domain_touched
+        relaxpy.tvm.ir.patterns: detect_clip_bound detect_common_subexpr detect_linear_equation
+        relaxpy.tvm.tir.touched: domain_touched
     """)

@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.dlight import cpu as cpu, gpu as gpu
-    from relaxpy.ir.tir.transform.bind_target import ApplyDefaultSchedule as ApplyDefaultSchedule, ScheduleRule as ScheduleRule
+    from relaxpy.tvm.tir.bind_target import ApplyDefaultSchedule as ApplyDefaultSchedule, ScheduleRule as ScheduleRule
 else:
     _face(globals(), """
         relaxpy.dlight.: cpu gpu
-        relaxpy.ir.tir.transform.bind_target: ApplyDefaultSchedule ScheduleRule
+        relaxpy.tvm.tir.bind_target: ApplyDefaultSchedule ScheduleRule
     """)

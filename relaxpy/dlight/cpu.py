@@ -5,12 +5,12 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as GEMV
+    from relaxpy.tvm.tir.bind_target import ScheduleRule as GEMV
     __all__ = ['GEMV']
 else:
     _face(globals(), """
-        relaxpy.ir.tir.transform.bind_target: GEMV=ScheduleRule
+        relaxpy.tvm.tir.bind_target: GEMV=ScheduleRule
     """)

@@ -5,19 +5,19 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.transform.bind_target import Fallback as Fallback
-    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as GEMV
-    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as GeneralReduction
-    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as LowBatchGEMV
-    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as Matmul
-    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as RMSNorm
-    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as Reduction
-    from relaxpy.ir.tir.transform.bind_target import ScheduleRule as Transpose
+    from relaxpy.tvm.tir.bind_target import Fallback as Fallback
+    from relaxpy.tvm.tir.bind_target import ScheduleRule as GEMV
+    from relaxpy.tvm.tir.bind_target import ScheduleRule as GeneralReduction
+    from relaxpy.tvm.tir.bind_target import ScheduleRule as LowBatchGEMV
+    from relaxpy.tvm.tir.bind_target import ScheduleRule as Matmul
+    from relaxpy.tvm.tir.bind_target import ScheduleRule as RMSNorm
+    from relaxpy.tvm.tir.bind_target import ScheduleRule as Reduction
+    from relaxpy.tvm.tir.bind_target import ScheduleRule as Transpose
     __all__ = ['Fallback', 'GEMV', 'GeneralReduction', 'LowBatchGEMV', 'Matmul', 'RMSNorm', 'Reduction', 'Transpose']
 else:
     _face(globals(), """
-        relaxpy.ir.tir.transform.bind_target: Fallback GEMV=ScheduleRule GeneralReduction=ScheduleRule LowBatchGEMV=ScheduleRule Matmul=ScheduleRule RMSNorm=ScheduleRule Reduction=ScheduleRule Transpose=ScheduleRule
+        relaxpy.tvm.tir.bind_target: Fallback GEMV=ScheduleRule GeneralReduction=ScheduleRule LowBatchGEMV=ScheduleRule Matmul=ScheduleRule RMSNorm=ScheduleRule Reduction=ScheduleRule Transpose=ScheduleRule
     """)

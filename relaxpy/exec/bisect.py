@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, TransformError
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.compile import compile
@@ -21,7 +19,9 @@ from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, verify
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.screen import program_html
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
+from relaxpy.support.screen import program_html
 
 
 @dataclass(frozen=True, slots=True, eq=False)

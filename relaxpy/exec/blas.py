@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

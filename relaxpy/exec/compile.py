@@ -9,8 +9,6 @@ from os import PathLike
 from typing import Any, Final, TypeAlias
 
 from relaxpy import plugin
-from relaxpy.dataclass import replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.container import Container, Sections, damaged
@@ -45,7 +43,6 @@ from relaxpy.exec.stored import (
     program_table,
     store_program,
 )
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
 from relaxpy.ir.module import IRModule
@@ -55,7 +52,10 @@ from relaxpy.ir.serialize import load_table, save_table
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
 from relaxpy.ir.transform import Pass, PassContext, get_pipeline
-from relaxpy.progress import long_work
+from relaxpy.support.dataclass import replace
+from relaxpy.support.entry import user_facing
+from relaxpy.support.gc_pause import gc_paused
+from relaxpy.support.progress import long_work
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | Target
 #: A decorated class is a module, but type checkers may ignore class decorators.

@@ -23,11 +23,11 @@ from typing import Any, Final, Self, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.exec.paths import write_whole
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.serialize import check_size, unique_members
+from relaxpy.support.dataclass import dataclass
 
 Array: TypeAlias = np.ndarray[Any, Any]
 VERSION: Final = 2

@@ -11,8 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.blas import numpy_blas
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
@@ -22,7 +20,9 @@ from relaxpy.exec.native.machine_code.processor import processor
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.runtime.threads import THREADS
 from relaxpy.ir.core.target import default_target
-from relaxpy.screen import ShownAsTable, Table
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
+from relaxpy.support.screen import ShownAsTable, Table
 
 _CORE_TYPE = "OPENBLAS_CORETYPE"
 

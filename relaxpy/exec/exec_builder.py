@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, RuntimeCheckError, unexpected
 from relaxpy.exec.executable import EntryPoint, Executable, Program
 from relaxpy.exec.instructions import (
@@ -39,6 +38,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import FuncStructInfo, ObjectStructInfo, Var
 from relaxpy.ir.tir.ops import as_int
+from relaxpy.support.entry import user_facing
 
 
 class VMFuncKind(IntEnum):

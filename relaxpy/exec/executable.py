@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
     RelaxpyError,
@@ -28,7 +27,6 @@ from relaxpy.exec.runtime.checks import Bindings, Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
 from relaxpy.exec.stateful import StatefulCalls
-from relaxpy.frames import is_user_frame, keep_callback_frames
 from relaxpy.ir import hooks
 from relaxpy.ir.core.foreign_arrays import as_torch, has_torch
 from relaxpy.ir.core.fork_lock import late_property
@@ -37,7 +35,9 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant
 from relaxpy.ir.serialize import save_table
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.screen import Table
+from relaxpy.support.entry import user_facing
+from relaxpy.support.frames import is_user_frame, keep_callback_frames
+from relaxpy.support.screen import Table
 
 if TYPE_CHECKING:
     from relaxpy.exec.profile import Profile, ProfileComparison

@@ -9,8 +9,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import UnknownNameError, close_names, counted, unexpected
 from relaxpy.exec.as_module import as_module
 from relaxpy.ir import hooks
@@ -19,7 +17,9 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, Sequential
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.transform import get_pipeline
-from relaxpy.screen import ShownAsTable, Table, program_html
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
+from relaxpy.support.screen import ShownAsTable, Table, program_html
 
 
 @dataclass(frozen=True, slots=True, eq=False)

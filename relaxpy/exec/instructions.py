@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import BuilderStateError
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.support.dataclass import dataclass, replace
 
 
 class ArgKind(Enum):

@@ -16,7 +16,7 @@ from relaxpy.exec.native.trees.program import program_of
 from relaxpy.exec.native.trees.text import tree_text
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.pysource import render
+from relaxpy.support.pysource import render
 
 
 def kernel_source(

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unknown_attribute
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
@@ -23,7 +21,9 @@ from relaxpy.exec.report import source_column
 from relaxpy.exec.trace import TraceEvent, chrome_trace
 from relaxpy.ir import hooks
 from relaxpy.ir.relax.op.definition.registry import registered_ops
-from relaxpy.screen import ShownAsTable, Table
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
+from relaxpy.support.screen import ShownAsTable, Table
 
 #: What the row of a Relax function of the module contains.
 BETWEEN_KERNELS: Final = "between kernels"

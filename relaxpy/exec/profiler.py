@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import unexpected
 from relaxpy.exec.kernel.operations import Shape, operation_count, shape_of
 from relaxpy.exec.native.machine_code.machine import obstacle
@@ -30,6 +29,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass
 
 _NEAR: Final = 64
 """The calls among which the one is sought that a worker's loop is part of."""

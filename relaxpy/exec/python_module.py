@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
     UnknownAttributeError,
@@ -38,6 +37,7 @@ from relaxpy.ir.relax.nodes.python_function import is_python_function, python_fu
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.entry import user_facing
 
 #: The attributes of an instance other than its functions.
 _STATE = frozenset(

@@ -8,11 +8,11 @@ from os.path import basename, exists
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Call, GlobalVar
-from relaxpy.screen import ShownAsTable, Table
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.screen import ShownAsTable, Table
 
 
 @dataclass(frozen=True, slots=True)

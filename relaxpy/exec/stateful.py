@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unexpected
 from relaxpy.exec.runtime.packed import passing_tensors
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.tensor import Tensor
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.exec.executable import EntryPoint

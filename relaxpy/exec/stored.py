@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.fast_paths import FAST_PATHS
@@ -41,6 +40,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.serialize import save_table
+from relaxpy.support.dataclass import dataclass
 
 _LARGEST: Final = 1 << 28
 """Bytes of constants of a program beyond which none is stored: a hash of them takes too long."""

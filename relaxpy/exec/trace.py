@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from relaxpy.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass
 
 #: Calls after so many are counted in a profile, and are not in its trace.
 MAX_EVENTS: Final = 200_000

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unknown_attribute
 from relaxpy.exec.executable import EntryPoint, Executable
 from relaxpy.exec.profile import Profile
@@ -21,6 +19,8 @@ from relaxpy.exec.runtime.values import FunctionValue, Value, describe
 from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.tensor import check_device
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 
 @dataclass(frozen=True, slots=True)

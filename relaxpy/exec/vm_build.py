@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.exec.compile import TargetLike, build
 from relaxpy.exec.exec_builder import ExecBuilder
 from relaxpy.exec.executable import Executable
 from relaxpy.ir.module import IRModule
+from relaxpy.support.entry import user_facing
 
 
 @user_facing

@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span as Span
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from relaxpy.ir.core.dtype import DataType as DataType
     from relaxpy.ir.core.node import Attrs as Attrs
     from relaxpy.ir.core.node import Attrs as DictAttrs
-    from relaxpy.ir.core.source_name import SourceName as SourceName
     from relaxpy.ir.core.types import PointerType as PointerType, PrimType as PrimType
     from relaxpy.ir.equality.access_path import AccessPath as AccessPath
     from relaxpy.ir.equality.structural import assert_structural_equal as assert_structural_equal, first_mismatch as first_mismatch, get_first_structural_mismatch as get_first_structural_mismatch, structural_equal as structural_equal, structural_hash as structural_hash
     from relaxpy.ir.global_info import DummyGlobalInfo as DummyGlobalInfo, GlobalInfo as GlobalInfo, VDevice as VDevice
-    from relaxpy.ir.make_node import make_node as make_node
     from relaxpy.ir.module import IRModule as IRModule
     from relaxpy.ir.op import Op as Op, register_op_attr as register_op_attr
     from relaxpy.ir.relax.nodes import BaseFunc as BaseFunc, EnvFunc as EnvFunc, GlobalVar as GlobalVar
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
     from relaxpy.ir.serialize import load_json as load_json, save_json as save_json
     from relaxpy.ir.tir.expr import PrimExpr as PrimExpr
     from relaxpy.ir.tir.iteration import Range as Range
+    from relaxpy.tvm.ir.make_node import make_node as make_node
+    from relaxpy.tvm.ir.source_name import SourceName as SourceName
     __all__ = ['AccessPath', 'Array', 'Attrs', 'BaseFunc', 'DataType', 'DictAttrs', 'DummyGlobalInfo', 'EnvFunc', 'FuncType', 'GlobalInfo', 'GlobalVar', 'IRModule', 'Map', 'Op', 'PointerType', 'PrimExpr', 'PrimType', 'Range', 'SourceName', 'Span', 'TupleType', 'Type', 'VDevice', 'assert_structural_equal', 'attrs', 'base', 'container', 'expr', 'first_mismatch', 'function', 'get_first_structural_mismatch', 'global_info', 'instrument', 'load_json', 'make_node', 'module', 'op', 'register_op_attr', 'save_json', 'structural_equal', 'structural_hash', 'transform', 'type']
 else:
     _face(globals(), """
@@ -35,12 +35,10 @@ else:
         relaxpy.ir.container: Array Map
         relaxpy.ir.core.dtype: DataType
         relaxpy.ir.core.node: Attrs DictAttrs=Attrs
-        relaxpy.ir.core.source_name: SourceName
         relaxpy.ir.core.types: PointerType PrimType
         relaxpy.ir.equality.access_path: AccessPath
         relaxpy.ir.equality.structural: assert_structural_equal first_mismatch get_first_structural_mismatch structural_equal structural_hash
         relaxpy.ir.global_info: DummyGlobalInfo GlobalInfo VDevice
-        relaxpy.ir.make_node: make_node
         relaxpy.ir.module: IRModule
         relaxpy.ir.op: Op register_op_attr
         relaxpy.ir.relax.nodes: BaseFunc EnvFunc GlobalVar
@@ -48,4 +46,6 @@ else:
         relaxpy.ir.serialize: load_json save_json
         relaxpy.ir.tir.expr: PrimExpr
         relaxpy.ir.tir.iteration: Range
+        relaxpy.tvm.ir.make_node: make_node
+        relaxpy.tvm.ir.source_name: SourceName
     """)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.support.dataclass import dataclass
 
 
 class GlobalInfo(Node):

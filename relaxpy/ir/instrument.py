@@ -10,7 +10,6 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError, WellFormedError, check_type
 from relaxpy.ir.equality.structural import structural_hash
 from relaxpy.ir.module import IRModule
@@ -23,6 +22,7 @@ from relaxpy.ir.pass_infra.passes import (
     pass_instrument,
 )
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.support.dataclass import dataclass
 
 __all__ = [
     "DumpIR",

@@ -6,13 +6,13 @@ from collections.abc import Container, Mapping
 from itertools import chain, count
 from typing import cast
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.orders import postorder
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, Var
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
 
 
 def link_functions(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
     UnknownNameError,
@@ -24,6 +23,7 @@ from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.link import link_functions, rename_callees, without_callees
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
 from relaxpy.ir.relax.nodes.python_function import python_function_of
+from relaxpy.support.entry import user_facing
 
 
 class IRModule(FunctionTable[GlobalVar, BaseFunc]):
@@ -197,14 +197,14 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
 
     @user_facing
     def graph(self, fold: bool | None = None) -> Any:
-        """The dataflow as a picture: see `relaxpy.pictures.graph.graph`."""
+        """The dataflow as a picture: see `relaxpy.plugins.pictures.graph.graph`."""
         return hooks.call("graph", self, fold)
 
     @user_facing
     def memory_chart(
         self, function: str | None = None, sizes: Mapping[str, int] | None = None
     ) -> Any:
-        """The bytes that a function holds over its bindings: see `relaxpy.pictures.memory`."""
+        """The bytes that a function holds over its bindings: `plugins/pictures/memory.py`."""
         return hooks.call("memory_chart", self, function, sizes)
 
     def get_attr(self, key: str) -> object | None:
@@ -286,7 +286,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
 
 def _hint_for(func: object) -> str | None:
     """What to write for a function of Relay, whose classes are not known here."""
-    if type(func).__module__.startswith("relaxpy.ir.relay."):
+    if type(func).__module__.startswith("relaxpy.plugins.relay."):
         return "functions of Relay are in modules of their own: relay.IRModule"
     return None
 

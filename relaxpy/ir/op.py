@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self, Unpack, final
 from typing_extensions import override
 
 from relaxpy import plugin
-from relaxpy.dataclass import replace
 from relaxpy.errors import UnknownNameError, check_type, close_names
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.op_record import COLUMNS, Columns, OpRecord, check_columns
+from relaxpy.support.dataclass import replace
 
 UNREGISTERED = OpRecord()
 """The record of a name under which nothing is registered."""

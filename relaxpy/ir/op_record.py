@@ -8,8 +8,8 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, close_names, unexpected
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

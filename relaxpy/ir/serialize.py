@@ -22,10 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
 from relaxpy.ir.core.budget import MAX_STEPS, Budget, written_out
@@ -47,6 +44,9 @@ from relaxpy.ir.tir import (
 )
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_facing
+from relaxpy.support.gc_pause import gc_paused
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Store: TypeAlias = Callable[[Array], int]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names
 from relaxpy.ir import hooks
 from relaxpy.ir.instrument import (
@@ -28,6 +27,7 @@ from relaxpy.ir.pass_infra.passes import (
     pass_instrument as pass_instrument,
 )
 from relaxpy.ir.relax.pipelines import PIPELINES
+from relaxpy.support.entry import user_facing
 
 _pipelines: dict[str, Callable[..., Pass]] = dict(PIPELINES)
 

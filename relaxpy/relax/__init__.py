@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.exec.compile import build as build
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.static_type import ObjectType as AnyType
     from relaxpy.ir.relax.nodes.static_type import DynTensorType as TensorType
     from relaxpy.ir.relax.op import call_dps_packed as call_dps_packed, call_pure_packed as call_pure_packed, call_tir as call_tir, call_tir_inplace as call_tir_inplace, call_tir_packed as call_tir_packed, call_tir_with_grad as call_tir_with_grad
-    from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
     from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
     from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as PyExprMutator
-    from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor as PyExprVisitor
-    from relaxpy.ir.relax.tvm_pipelines import get_default_pipeline as get_default_pipeline
     from relaxpy.ir.transform import get_pipeline as get_pipeline, register_pipeline as register_pipeline
     from relaxpy.relax import analysis as analysis, backend as backend, base_py_module as base_py_module, binding_rewrite as binding_rewrite, block_builder as block_builder, distributed as distributed, dpl as dpl, exec_builder as exec_builder, expr as expr, expr_functor as expr_functor, frontend as frontend, ir as ir, op as op, pipeline as pipeline, relax_to_pyfunc_converter as relax_to_pyfunc_converter, struct_info as struct_info, testing as testing, training as training, transform as transform, ty as ty, utils as utils, vm_build as vm_build
     from relaxpy.relax.expr import *
     from relaxpy.relax.expr_functor import ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
     from relaxpy.relax.struct_info import *
+    from relaxpy.tvm.pipelines import get_default_pipeline as get_default_pipeline
+    from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
+    from relaxpy.tvm.relax.expr_visitor import PyExprVisitor as PyExprVisitor
     __all__ = ['AnyType', 'BasePyModule', 'Binding', 'BindingBlock', 'BlockBuilder', 'Call', 'Constant', 'DTensorStructInfo', 'DataTypeImm', 'DataflowBlock', 'DataflowBlockRewrite', 'DataflowVar', 'DummyGlobalInfo', 'DynTensorType', 'EnvFunc', 'ExecBuilder', 'Executable', 'Expr', 'ExprFunctor', 'ExprMutator', 'ExprVisitor', 'ExternFunc', 'FuncStructInfo', 'FuncType', 'Function', 'GlobalVar', 'Id', 'If', 'MatchCast', 'ObjectStructInfo', 'ObjectType', 'PackedFuncType', 'PrimStructInfo', 'PrimValue', 'PyExprMutator', 'PyExprVisitor', 'SeqExpr', 'ShapeExpr', 'ShapeStructInfo', 'ShapeType', 'StringImm', 'StructInfo', 'TensorStructInfo', 'TensorType', 'Tuple', 'TupleGetItem', 'TupleStructInfo', 'TupleType', 'Type', 'VDevice', 'VMExecutable', 'VMInstrumentReturnKind', 'Var', 'VarBinding', 'VirtualMachine', '_update_struct_info', 'analysis', 'backend', 'base_py_module', 'binding_rewrite', 'block_builder', 'build', 'call_dps_packed', 'call_pure_packed', 'call_tir', 'call_tir_inplace', 'call_tir_packed', 'call_tir_with_grad', 'const', 'convert_to_expr', 'distributed', 'dpl', 'exec_builder', 'expr', 'expr_functor', 'extern', 'frontend', 'get_default_pipeline', 'get_pipeline', 'get_shape_of', 'ir', 'make_shape', 'op', 'pipeline', 'prim_value', 'register_pipeline', 'relax_to_pyfunc_converter', 'struct_info', 'testing', 'training', 'transform', 'ty', 'update_struct_info', 'utils', 'vm_build']
 else:
     _face(globals(), """
@@ -43,14 +43,14 @@ else:
         relaxpy.ir.relax.block_builder.builder: BlockBuilder
         relaxpy.ir.relax.nodes.static_type: AnyType=ObjectType DynTensorType FuncType ObjectType PackedFuncType ShapeType TensorType=DynTensorType TupleType Type
         relaxpy.ir.relax.op: call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_packed call_tir_with_grad
-        relaxpy.ir.relax.rewrite.binding_rewrite: DataflowBlockRewrite
         relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor
         relaxpy.ir.relax.rewrite.expr_mutator: PyExprMutator
-        relaxpy.ir.relax.rewrite.expr_visitor: PyExprVisitor
-        relaxpy.ir.relax.tvm_pipelines: get_default_pipeline
         relaxpy.ir.transform: get_pipeline register_pipeline
         relaxpy.relax.: analysis backend base_py_module binding_rewrite block_builder distributed dpl exec_builder expr expr_functor frontend ir op pipeline relax_to_pyfunc_converter struct_info testing training transform ty utils vm_build
         relaxpy.relax.expr: *
         relaxpy.relax.expr_functor: ExprMutator ExprVisitor
         relaxpy.relax.struct_info: *
+        relaxpy.tvm.pipelines: get_default_pipeline
+        relaxpy.tvm.relax.binding_rewrite: DataflowBlockRewrite
+        relaxpy.tvm.relax.expr_visitor: PyExprVisitor
     """)

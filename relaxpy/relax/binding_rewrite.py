@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
+    from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
 else:
     _face(globals(), """
-        relaxpy.ir.relax.rewrite.binding_rewrite: DataflowBlockRewrite
+        relaxpy.tvm.relax.binding_rewrite: DataflowBlockRewrite
     """)

@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.exec.exec_builder import ExecBuilder as ExecBuilder, VMFuncKind as VMFuncKind

@@ -5,18 +5,18 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
     from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as PyExprMutator, mutator as mutator
     from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as ExprMutator
-    from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor as PyExprVisitor, visitor as visitor
-    from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor as ExprVisitor
+    from relaxpy.tvm.relax.expr_visitor import PyExprVisitor as PyExprVisitor, visitor as visitor
+    from relaxpy.tvm.relax.expr_visitor import PyExprVisitor as ExprVisitor
     __all__ = ['ExprFunctor', 'ExprMutator', 'ExprVisitor', 'PyExprMutator', 'PyExprVisitor', 'mutator', 'visitor']
 else:
     _face(globals(), """
         relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor
         relaxpy.ir.relax.rewrite.expr_mutator: ExprMutator=PyExprMutator PyExprMutator mutator
-        relaxpy.ir.relax.rewrite.expr_visitor: ExprVisitor=PyExprVisitor PyExprVisitor visitor
+        relaxpy.tvm.relax.expr_visitor: ExprVisitor=PyExprVisitor PyExprVisitor visitor
     """)

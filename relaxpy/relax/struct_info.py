@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import EnvFunc as EnvFunc, FuncStructInfo as FuncStructInfo, ObjectStructInfo as ObjectStructInfo, PrimStructInfo as PrimStructInfo, ShapeStructInfo as ShapeStructInfo, StructInfo as StructInfo, TensorStructInfo as TensorStructInfo, TupleStructInfo as TupleStructInfo

@@ -5,37 +5,37 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.errors import RelayTypeError as RelayTypeError, Span as Span
-    from relaxpy.exec.relay.executor import create_executor as create_executor
-    from relaxpy.exec.relay.values import ConstructorValue as ConstructorValue, RefValue as RefValue
     from relaxpy.exec.runtime.params import load_param_dict as load_param_dict, save_param_dict as save_param_dict
-    from relaxpy.ir.relay.expr import Clause as Clause, Constructor as Constructor, Function as Function, Id as Id, Match as Match, Pattern as Pattern, PatternConstructor as PatternConstructor, PatternTuple as PatternTuple, PatternVar as PatternVar, PatternWildcard as PatternWildcard
-    from relaxpy.ir.relay.functors import ExprFunctor as ExprFunctor, ExprMutator as ExprMutator, ExprVisitor as ExprVisitor, TypeFunctor as TypeFunctor, TypeMutator as TypeMutator, TypeVisitor as TypeVisitor
-    from relaxpy.ir.relay.module import Prelude as Prelude
-    from relaxpy.ir.relay.module import RelayModule as IRModule
-    from relaxpy.ir.relay.scope_builder import ScopeBuilder as ScopeBuilder
-    from relaxpy.ir.relay.to_relax.translation import to_relax as to_relax
+    from relaxpy.plugins.relay.expr import Clause as Clause, Constructor as Constructor, Function as Function, Id as Id, Match as Match, Pattern as Pattern, PatternConstructor as PatternConstructor, PatternTuple as PatternTuple, PatternVar as PatternVar, PatternWildcard as PatternWildcard
+    from relaxpy.plugins.relay.functors import ExprFunctor as ExprFunctor, ExprMutator as ExprMutator, ExprVisitor as ExprVisitor, TypeFunctor as TypeFunctor, TypeMutator as TypeMutator, TypeVisitor as TypeVisitor
+    from relaxpy.plugins.relay.module import Prelude as Prelude
+    from relaxpy.plugins.relay.module import RelayModule as IRModule
+    from relaxpy.plugins.relay.run.executor import create_executor as create_executor
+    from relaxpy.plugins.relay.run.values import ConstructorValue as ConstructorValue, RefValue as RefValue
+    from relaxpy.plugins.relay.scope_builder import ScopeBuilder as ScopeBuilder
+    from relaxpy.plugins.relay.text.parser import fromtext as fromtext, parse as parse, parse_expr as parse_expr
+    from relaxpy.plugins.relay.to_relax.translation import to_relax as to_relax
     from relaxpy.relay import adt as adt, analysis as analysis, backend as backend, expr as expr, expr_functor as expr_functor, function as function, nn as nn, op as op, parser as parser, prelude as prelude, testing as testing, transform as transform, ty as ty
     from relaxpy.relay.expr import *
     from relaxpy.relay.ty import *
-    from relaxpy.script.relay.parser import fromtext as fromtext, parse as parse, parse_expr as parse_expr
     __all__ = ['Any', 'Call', 'Clause', 'Constant', 'Constructor', 'ConstructorValue', 'Expr', 'ExprFunctor', 'ExprMutator', 'ExprVisitor', 'FuncType', 'Function', 'GlobalTypeVar', 'GlobalVar', 'IRModule', 'Id', 'If', 'IncompleteType', 'Let', 'Match', 'Pattern', 'PatternConstructor', 'PatternTuple', 'PatternVar', 'PatternWildcard', 'Prelude', 'RefCreate', 'RefRead', 'RefType', 'RefValue', 'RefWrite', 'RelayExpr', 'RelayRefType', 'RelayTypeError', 'ScopeBuilder', 'ShapeVar', 'Span', 'TempExpr', 'TensorType', 'Tuple', 'TupleGetItem', 'TupleType', 'Type', 'TypeCall', 'TypeData', 'TypeFunctor', 'TypeKind', 'TypeMutator', 'TypeRelation', 'TypeVar', 'TypeVisitor', 'Var', 'adt', 'analysis', 'backend', 'bind', 'const', 'create_executor', 'expr', 'expr_functor', 'fromtext', 'function', 'load_param_dict', 'nn', 'op', 'parse', 'parse_expr', 'parser', 'prelude', 'save_param_dict', 'scalar_type', 'testing', 'to_relax', 'transform', 'ty', 'var']
 else:
     _face(globals(), """
         relaxpy.errors: RelayTypeError Span
-        relaxpy.exec.relay.executor: create_executor
-        relaxpy.exec.relay.values: ConstructorValue RefValue
         relaxpy.exec.runtime.params: load_param_dict save_param_dict
-        relaxpy.ir.relay.expr: Clause Constructor Function Id Match Pattern PatternConstructor PatternTuple PatternVar PatternWildcard
-        relaxpy.ir.relay.functors: ExprFunctor ExprMutator ExprVisitor TypeFunctor TypeMutator TypeVisitor
-        relaxpy.ir.relay.module: IRModule=RelayModule Prelude
-        relaxpy.ir.relay.scope_builder: ScopeBuilder
-        relaxpy.ir.relay.to_relax.translation: to_relax
+        relaxpy.plugins.relay.expr: Clause Constructor Function Id Match Pattern PatternConstructor PatternTuple PatternVar PatternWildcard
+        relaxpy.plugins.relay.functors: ExprFunctor ExprMutator ExprVisitor TypeFunctor TypeMutator TypeVisitor
+        relaxpy.plugins.relay.module: IRModule=RelayModule Prelude
+        relaxpy.plugins.relay.run.executor: create_executor
+        relaxpy.plugins.relay.run.values: ConstructorValue RefValue
+        relaxpy.plugins.relay.scope_builder: ScopeBuilder
+        relaxpy.plugins.relay.text.parser: fromtext parse parse_expr
+        relaxpy.plugins.relay.to_relax.translation: to_relax
         relaxpy.relay.: adt analysis backend expr expr_functor function nn op parser prelude testing transform ty
         relaxpy.relay.expr: *
         relaxpy.relay.ty: *
-        relaxpy.script.relay.parser: fromtext parse parse_expr
-    """, "relaxpy.ir.relay.op.makers:public_name")
+    """, "relaxpy.plugins.relay.op.makers:public_name")

@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.expr import Clause as Clause, Constructor as Constructor, Match as Match, Pattern as Pattern, PatternConstructor as PatternConstructor, PatternTuple as PatternTuple, PatternVar as PatternVar, PatternWildcard as PatternWildcard
-    from relaxpy.ir.relay.ty import TypeData as TypeData
+    from relaxpy.plugins.relay.expr import Clause as Clause, Constructor as Constructor, Match as Match, Pattern as Pattern, PatternConstructor as PatternConstructor, PatternTuple as PatternTuple, PatternVar as PatternVar, PatternWildcard as PatternWildcard
+    from relaxpy.plugins.relay.ty import TypeData as TypeData
 else:
     _face(globals(), """
-        relaxpy.ir.relay.expr: Clause Constructor Match Pattern PatternConstructor PatternTuple PatternVar PatternWildcard
-        relaxpy.ir.relay.ty: TypeData
+        relaxpy.plugins.relay.expr: Clause Constructor Match Pattern PatternConstructor PatternTuple PatternVar PatternWildcard
+        relaxpy.plugins.relay.ty: TypeData
     """)

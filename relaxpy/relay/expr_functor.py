@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.functors import ExprFunctor as ExprFunctor, ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
+    from relaxpy.plugins.relay.functors import ExprFunctor as ExprFunctor, ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
 else:
     _face(globals(), """
-        relaxpy.ir.relay.functors: ExprFunctor ExprMutator ExprVisitor
+        relaxpy.plugins.relay.functors: ExprFunctor ExprMutator ExprVisitor
     """)

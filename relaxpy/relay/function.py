@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.expr import Function as Function
+    from relaxpy.plugins.relay.expr import Function as Function
 else:
     _face(globals(), """
-        relaxpy.ir.relay.expr: Function
+        relaxpy.plugins.relay.expr: Function
     """)

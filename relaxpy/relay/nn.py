@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.op.makers import maker as maker
+    from relaxpy.plugins.relay.op.makers import maker as maker
 else:
     _face(globals(), """
-        relaxpy.ir.relay.op.makers: maker
-    """, "relaxpy.ir.relay.op.makers:public_name")
+        relaxpy.plugins.relay.op.makers: maker
+    """, "relaxpy.plugins.relay.op.makers:public_name")

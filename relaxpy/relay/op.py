@@ -5,16 +5,16 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.op.makers import maker as maker
-    from relaxpy.ir.relay.op.registry import Op as Op, list_op_names as list_op_names, register as register, register_compute as register_compute
-    from relaxpy.ir.relay.op.registry import Op as _Op
+    from relaxpy.plugins.relay.op.makers import maker as maker
+    from relaxpy.plugins.relay.op.registry import Op as Op, list_op_names as list_op_names, register as register, register_compute as register_compute
+    from relaxpy.plugins.relay.op.registry import Op as _Op
     get = _Op.get
     __all__ = ['Op', 'get', 'list_op_names', 'maker', 'register', 'register_compute']
 else:
     _face(globals(), """
-        relaxpy.ir.relay.op.makers: maker
-        relaxpy.ir.relay.op.registry: Op get=Op.get list_op_names register register_compute
-    """, "relaxpy.ir.relay.op.makers:public_name")
+        relaxpy.plugins.relay.op.makers: maker
+        relaxpy.plugins.relay.op.registry: Op get=Op.get list_op_names register register_compute
+    """, "relaxpy.plugins.relay.op.makers:public_name")

@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.op.makers import maker as maker
-    from relaxpy.script.relay.parser import fromtext as fromtext, parse as parse, parse_expr as parse_expr
+    from relaxpy.plugins.relay.op.makers import maker as maker
+    from relaxpy.plugins.relay.text.parser import fromtext as fromtext, parse as parse, parse_expr as parse_expr
 else:
     _face(globals(), """
-        relaxpy.ir.relay.op.makers: maker
-        relaxpy.script.relay.parser: fromtext parse parse_expr
-    """, "relaxpy.ir.relay.op.makers:public_name")
+        relaxpy.plugins.relay.op.makers: maker
+        relaxpy.plugins.relay.text.parser: fromtext parse parse_expr
+    """, "relaxpy.plugins.relay.op.makers:public_name")

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.module import Prelude as Prelude
+    from relaxpy.plugins.relay.module import Prelude as Prelude
 else:
     _face(globals(), """
-        relaxpy.ir.relay.module: Prelude
+        relaxpy.plugins.relay.module: Prelude
     """)

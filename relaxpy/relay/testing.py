@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relay.testing import run_infer_type as run_infer_type, run_opt_pass as run_opt_pass
+    from relaxpy.plugins.relay.testing import run_infer_type as run_infer_type, run_opt_pass as run_opt_pass
 else:
     _face(globals(), """
-        relaxpy.ir.relay.testing: run_infer_type run_opt_pass
+        relaxpy.plugins.relay.testing: run_infer_type run_opt_pass
     """)

@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.exec.runtime.params import load_param_dict as load_param_dict, load_param_dict_from_file as load_param_dict_from_file, save_param_dict as save_param_dict, save_param_dict_to_file as save_param_dict_to_file

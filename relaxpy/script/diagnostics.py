@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, RelaxpyError, RelaxpyWarning, unexpected
-from relaxpy.screen import coloured, takes_colour
+from relaxpy.support.entry import user_facing
+from relaxpy.support.screen import coloured, takes_colour
 
 
 @user_facing

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys as _sys
 from typing import Any
 
-from relaxpy.entry import user_facing as _user_facing
 from relaxpy.errors import MisuseError as _MisuseError
 from relaxpy.ir.relax.nodes import Constant as _Constant, const as _const
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as _DTensorStructInfo, device_mesh
@@ -13,6 +12,7 @@ from relaxpy.ir.relax.op.call import call_tir
 from relaxpy.script.language import relax_directives as _directives
 from relaxpy.script.language.annotations import DTensor, resolve as _resolve
 from relaxpy.script.language.wording import unknown_member as _unknown_member
+from relaxpy.support.entry import user_facing as _user_facing
 
 __all__ = ["DTensor", "call_tir", "const", "device_mesh"]
 

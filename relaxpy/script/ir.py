@@ -6,7 +6,6 @@ import sys as _sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from relaxpy.entry import user_facing as _user_facing
 from relaxpy.errors import check_type, unexpected
 from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.iteration import Range
@@ -17,6 +16,7 @@ from relaxpy.script.parser.decorate import (
     DecoratesClass as _DecoratesClass,
     ModuleDecorator as _ModuleDecorator,
 )
+from relaxpy.support.entry import user_facing as _user_facing
 
 ir_module: _DecoratesClass = _ModuleDecorator()
 pyfunc = _records.PythonOptions()

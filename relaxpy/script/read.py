@@ -6,10 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from relaxpy.dataclass import replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import ParseError, RelaxpyError
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.budget import MAX_CHARACTERS
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
@@ -31,6 +28,9 @@ from relaxpy.script.parser.reading import (
 from relaxpy.script.parser.source.report import Report, docstring_removed
 from relaxpy.script.parser.source.scope import BUILTINS, Scope
 from relaxpy.script.parser.source.text import Program, parse_text
+from relaxpy.support.dataclass import replace
+from relaxpy.support.entry import user_facing
+from relaxpy.support.gc_pause import gc_paused
 
 _NAMESPACES = {"ir": ir, "relax": relax, "s_tir": tir, "tir": tir, "tirx": tir}
 _USUAL = {"I": ir, "R": relax, "T": tir}

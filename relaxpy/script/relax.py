@@ -6,7 +6,6 @@ import sys as _sys
 from types import SimpleNamespace as _SimpleNamespace
 from typing import TYPE_CHECKING, Any as _Any
 
-from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.core.device import (
     cpu as cpu,
     cuda as cuda,
@@ -89,6 +88,7 @@ from relaxpy.script.parser.decorate import (
     RewriterDecorator as _RewriterDecorator,
 )
 from relaxpy.script.parser.evaluate.macros import MacroDecorator as _MacroDecorator
+from relaxpy.support.entry import user_facing as _user_facing
 
 if TYPE_CHECKING:
     # Written by tools/stubs.py: operators are registered when relaxpy runs.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys as _sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.te.tensor import ProducerLoad as _ProducerLoad
 from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
 from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
@@ -27,6 +26,7 @@ from relaxpy.script.parser.decorate import (
     FunctionDecorator as _FunctionDecorator,
 )
 from relaxpy.script.parser.evaluate.macros import MacroDecorator as _MacroDecorator
+from relaxpy.support.entry import user_facing as _user_facing
 
 prim_func: _Decorates[_PrimFunc] = _FunctionDecorator("tir")
 macro = _MacroDecorator("tir")

@@ -5,10 +5,9 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.te.kernels import extern_primfunc as extern_primfunc
     from relaxpy.ir.te.lower import create_prim_func as create_prim_func
     from relaxpy.ir.te.tag import TagScope as TagScope, tag_scope as tag_scope
     from relaxpy.ir.te.tensor import ComputeOp as ComputeOp, ExternOp as ExternOp, PlaceholderOp as PlaceholderOp, ProducerLoad as ProducerLoad, ScanOp as ScanOp, Tensor as Tensor, TensorSlice as TensorSlice, compute as compute, const as const, extern as extern, placeholder as placeholder, reduce_axis as reduce_axis, scan as scan, size_var as size_var, var as var
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from relaxpy.ir.tir.ops import sub as subtract
     from relaxpy.ir.tir.reduce import all as all, any as any, comm_reducer as comm_reducer, max as max, min as min, sum as sum
     from relaxpy.te import operation as operation, tag as tag, tensor as tensor
+    from relaxpy.tvm.topi.kernels import extern_primfunc as extern_primfunc
     __all__ = ['AXIS_SEPARATOR', 'ComputeOp', 'ExternOp', 'PlaceholderOp', 'ProducerLoad', 'ScanOp', 'TagScope', 'Tensor', 'TensorSlice', 'abs', 'acos', 'acosh', 'add', 'all', 'any', 'asin', 'asinh', 'atan', 'atanh', 'ceil', 'ceildiv', 'comm_reducer', 'compute', 'const', 'cos', 'cosh', 'create_prim_func', 'div', 'erf', 'exp', 'extern', 'extern_primfunc', 'floor', 'floordiv', 'floormod', 'fmod', 'if_then_else', 'indexdiv', 'indexmod', 'isfinite', 'isinf', 'isnan', 'log', 'log10', 'log2', 'max', 'max_value', 'min', 'min_value', 'multiply', 'nearbyint', 'operation', 'placeholder', 'popcount', 'power', 'reduce_axis', 'round', 'rsqrt', 'scan', 'sigmoid', 'sin', 'sinh', 'size_var', 'sqrt', 'subtract', 'sum', 'tag', 'tag_scope', 'tan', 'tanh', 'tensor', 'trunc', 'truncdiv', 'truncmod', 'var']
 else:
     _face(globals(), """
-        relaxpy.ir.te.kernels: extern_primfunc
         relaxpy.ir.te.lower: create_prim_func
         relaxpy.ir.te.tag: TagScope tag_scope
         relaxpy.ir.te.tensor: ComputeOp ExternOp PlaceholderOp ProducerLoad ScanOp Tensor TensorSlice compute const extern placeholder reduce_axis scan size_var var
@@ -35,4 +34,5 @@ else:
         relaxpy.ir.tir.ops: add ceildiv div floordiv floormod indexdiv=floordiv indexmod=floormod multiply=mul subtract=sub truncdiv truncmod
         relaxpy.ir.tir.reduce: all any comm_reducer max min sum
         relaxpy.te.: operation tag tensor
+        relaxpy.tvm.topi.kernels: extern_primfunc
     """)

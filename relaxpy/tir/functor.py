@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.functor import PyStmtExprMutator as PyStmtExprMutator, PyStmtExprMutatorWithAnalyzer as PyStmtExprMutatorWithAnalyzer, PyStmtExprVisitor as PyStmtExprVisitor, PyStmtExprVisitorWithAnalyzer as PyStmtExprVisitorWithAnalyzer, mutator as mutator, visitor as visitor
+    from relaxpy.tvm.tir.functor import PyStmtExprMutator as PyStmtExprMutator, PyStmtExprMutatorWithAnalyzer as PyStmtExprMutatorWithAnalyzer, PyStmtExprVisitor as PyStmtExprVisitor, PyStmtExprVisitorWithAnalyzer as PyStmtExprVisitorWithAnalyzer, mutator as mutator, visitor as visitor
 else:
     _face(globals(), """
-        relaxpy.ir.tir.functor: PyStmtExprMutator PyStmtExprMutatorWithAnalyzer PyStmtExprVisitor PyStmtExprVisitorWithAnalyzer mutator visitor
+        relaxpy.tvm.tir.functor: PyStmtExprMutator PyStmtExprMutatorWithAnalyzer PyStmtExprVisitor PyStmtExprVisitorWithAnalyzer mutator visitor
     """)

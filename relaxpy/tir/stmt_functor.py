@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.prim_func.renew_defs import renew_defs as renew_defs
-    from relaxpy.ir.tir.stmt_functor import ir_transform as ir_transform, post_order_visit as post_order_visit, pre_order_visit as pre_order_visit, substitute as substitute
+    from relaxpy.tvm.tir.renew_defs import renew_defs as renew_defs
+    from relaxpy.tvm.tir.stmt_functor import ir_transform as ir_transform, post_order_visit as post_order_visit, pre_order_visit as pre_order_visit, substitute as substitute
 else:
     _face(globals(), """
-        relaxpy.ir.tir.prim_func.renew_defs: renew_defs
-        relaxpy.ir.tir.stmt_functor: ir_transform post_order_visit pre_order_visit substitute
+        relaxpy.tvm.tir.renew_defs: renew_defs
+        relaxpy.tvm.tir.stmt_functor: ir_transform post_order_visit pre_order_visit substitute
     """)

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.te.topi.utils import *
+    from relaxpy.tvm.topi.utils import *
 else:
     _face(globals(), """
-        relaxpy.ir.te.topi.utils: *
+        relaxpy.tvm.topi.utils: *
     """)

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from relaxpy import relax
 from relaxpy.errors import MisuseError
-from relaxpy.screen import coloured
 from relaxpy.script import from_source
+from relaxpy.support.screen import coloured
 from tests.processes import arguments, outcomes
 
 pty = pytest.importorskip("pty")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 import relaxpy
-from relaxpy.entry import attribute_span, user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownAttributeError, close_names
-from relaxpy.nearest import edit_distance, nearest
 from relaxpy.script import from_source, relax as R, tir as T
+from relaxpy.support.entry import attribute_span, user_facing
+from relaxpy.support.nearest import edit_distance, nearest
 from tests.counting import calls
 
 MAIN = """

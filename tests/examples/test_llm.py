@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.frontend.shared.unsupported import FrontendError
+from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.relax.frontend.nn.quantization import QUANTIZATIONS
 from tests.examples.loading import load_example
 from tests.fuzz.seed import COUNT, SEED

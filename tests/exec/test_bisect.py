@@ -10,10 +10,10 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, tir
-from relaxpy.cli.main import main
 from relaxpy.errors import MisuseError, RuntimeCheckError, TransformError, WellFormedError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.plugins.cli.main import main
 from relaxpy.relax import transform as T
 from relaxpy.script import from_source
 from relaxpy.testing import random_inputs

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from relaxpy import IRModule
-from relaxpy.cli.passes import public_passes
 from relaxpy.exec.compile import compile
+from relaxpy.plugins.cli.passes import public_passes
 from tests.exec.passes import REWRITING, ROWS
 from tests.exec.signatures import SIGNATURES
 from tests.fuzz.seed import SEED
@@ -23,7 +23,7 @@ from tests.ir.relax.texts import module
 WITHOUT_ROWS: dict[str, str] = {
     "Gradient": "it adds a function (test_gradient_differences.py, test_narrow_gradients.py)",
     "QuantizeWeights": "it rounds weights (tests/ir/relax/transform/test_quantize_weights.py)",
-    "SetupTrainer": "it adds functions for training (tests/ir/relax/training/test_trainer.py)",
+    "SetupTrainer": "it adds functions for training (tests/plugins/training/test_trainer.py)",
     "IPCAllReduceRewrite": (
         "it leaves every module as it is (tests/ir/relax/transform/test_unaffected.py)"
     ),

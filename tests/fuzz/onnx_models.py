@@ -38,7 +38,7 @@ import numpy as np
 import onnx
 
 import relaxpy
-from relaxpy.frontend.shared.unsupported import OpNotImplemented
+from relaxpy.plugins.importing.unsupported import OpNotImplemented
 from relaxpy.relax.frontend.onnx import from_onnx
 from tests.fuzz import (
     onnx_control as onnx_control,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxpy.progress import long_work
+from relaxpy.support.progress import long_work
 
 
 def counted(count: int, what: str) -> Iterator[int]:

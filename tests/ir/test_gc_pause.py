@@ -7,11 +7,11 @@ import pytest
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source
+from relaxpy.support.gc_pause import gc_paused
 
 
 @gc_paused

@@ -9,7 +9,6 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
-from relaxpy.ir.relax.rewrite.update import update_struct_info
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
@@ -18,6 +17,7 @@ from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore, Evaluate, For, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.tvm.relax.update import update_struct_info
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 X = rx.Var("x", Tensor((N, 4)))

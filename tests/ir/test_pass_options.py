@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from relaxpy import IRModule
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.relax import Var, training, transform
+from relaxpy.support.dataclass import dataclass
 from relaxpy.tir import transform as kernels
 from relaxpy.transform import Pass, PassContext
 

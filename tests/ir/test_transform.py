@@ -18,15 +18,8 @@ from relaxpy.ir import transform
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra import passes
-from relaxpy.ir.pass_infra.prim_func_pass import PrimFuncPass, prim_func_pass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import well_formed
-from relaxpy.ir.relax.transform.function_pass import (
-    DataflowBlockPass,
-    FunctionPass,
-    dataflowblock_pass,
-    function_pass,
-)
 from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
 from relaxpy.ir.relax.transform.normalize import Normalize
 from relaxpy.ir.transform import (
@@ -42,6 +35,13 @@ from relaxpy.ir.transform import (
     register_pipeline,
 )
 from relaxpy.tir.transform import Apply, Filter, UseAssumeToReduceBranches
+from relaxpy.tvm.cleanup.function_pass import (
+    DataflowBlockPass,
+    FunctionPass,
+    dataflowblock_pass,
+    function_pass,
+)
+from relaxpy.tvm.tir.prim_func_pass import PrimFuncPass, prim_func_pass
 from tests.ir.relax.graphs import (
     bind,
     bindings,

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 import relaxpy
-from relaxpy.diagnostics import MAX_LINE
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, StructInfoError
-from relaxpy.nearest import nearest
 from relaxpy.script import from_source, relax as R
 from relaxpy.script.language import wording
+from relaxpy.support.diagnostics import MAX_LINE
+from relaxpy.support.nearest import nearest
 from tests.counting import calls
 from tests.fuzz import namespaces
 from tests.script.attacks import HEADER, attacks

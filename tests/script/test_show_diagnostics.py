@@ -4,8 +4,8 @@ import pytest
 from rich.text import Text
 
 from relaxpy.errors import Diagnostic, MisuseError, ParseError
-from relaxpy.screen import coloured
 from relaxpy.script import from_source, show_diagnostics
+from relaxpy.support.screen import coloured
 
 WRONG = """
 @R.function

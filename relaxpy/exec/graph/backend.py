@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.container import release
 from relaxpy.exec.fast_paths import PACKED_WEIGHTS, WHOLE_GRAPH
@@ -42,6 +41,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
+from relaxpy.support.dataclass import dataclass, replace
 
 
 class GraphBackend(NativeBackend):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.calls.entry import Array, Param
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,6 @@ from functools import partial
 from math import prod
 from types import MappingProxyType
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.fast_paths import SHARED_MEMORY
 from relaxpy.exec.graph.program import (
     Branch,
@@ -30,6 +29,7 @@ from relaxpy.exec.native.llvm.function import BOOL, F64, I8, I32, I64, POINTER, 
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.support.dataclass import dataclass
 
 _STACK_BYTES = 1 << 14
 """Up to so many bytes, the workspace is on the stack."""

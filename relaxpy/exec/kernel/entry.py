@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel.arguments import overlap, rollback, scalar
 from relaxpy.exec.kernel.signature import KernelSignature, Param
 from relaxpy.exec.runtime.settings import silent_context
-from relaxpy.pysource import load, render
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.pysource import load, render
 
 Kernel: TypeAlias = Callable[..., Any]
 Kind: TypeAlias = Literal["array", "strided", "scalar", "handle"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
@@ -14,6 +13,7 @@ from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import Call, Cast, PrimExpr
+from relaxpy.support.dataclass import dataclass, replace
 
 _FEW_BITS = 8
 _DECODES = (

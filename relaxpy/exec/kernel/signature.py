@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError, counted
 from relaxpy.exec.kernel.arguments import Array, check_layout, conversion, described, scalar
 from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator
@@ -19,6 +18,7 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

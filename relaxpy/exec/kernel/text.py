@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relaxpy.errors import CompileError
-from relaxpy.pysource import load, render, spans_by_line
+from relaxpy.support.pysource import load, render, spans_by_line
 
 
 def load_text(

@@ -8,10 +8,10 @@ from functools import wraps
 from types import FunctionType
 from typing import Any
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.runtime.settings import silent_context
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import Unchecked
@@ -33,6 +32,7 @@ from relaxpy.ir.relax.op.python import python_callee
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
 
 OBJECT = rx.ObjectStructInfo()
 _ALLOCATING = (CallKind.KERNEL, CallKind.DPS_PACKED)

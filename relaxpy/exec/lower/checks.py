@@ -10,12 +10,12 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.lower.sizes import SizeLowering
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
 
 _PYTHON_TYPES = {"int64": "int", "float64": "float", "bool": "bool"}
 

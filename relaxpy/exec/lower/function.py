@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.lower.arguments import CheckedFunction
@@ -42,7 +41,8 @@ from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
-from relaxpy.pysource import set_span
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.pysource import set_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

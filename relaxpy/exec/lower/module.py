@@ -11,8 +11,6 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
-from relaxpy import progress
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.fast_paths import VIEWS
@@ -35,7 +33,9 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.pysource import Names
+from relaxpy.support import progress
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.pysource import Names
 
 _LARGE: Final = 1 << 20
 """Bytes of a literal that a text does not keep before it runs: native code may have a copy."""

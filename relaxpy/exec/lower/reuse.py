@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.lower.errstate import is_allocation
 from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(slots=True)

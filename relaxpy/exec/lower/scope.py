@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Protocol
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicPrograms
@@ -15,7 +14,8 @@ from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.pysource import Names
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.pysource import Names
 
 
 @dataclass(frozen=True, slots=True)

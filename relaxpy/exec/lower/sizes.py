@@ -6,7 +6,6 @@ import ast
 import math
 from collections.abc import Callable, Mapping
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel.emit.scope import COMPARISONS
@@ -16,6 +15,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
 
 _SIGNS: dict[type[tir.PrimExpr], type[ast.operator]] = {
     tir.Add: ast.Add,

@@ -10,7 +10,6 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, plan_kernel
 from relaxpy.exec.kernel.nest.nodes import Axis
@@ -49,6 +48,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import replace
 
 
 def rewritten(program: KernelProgram) -> KernelProgram:

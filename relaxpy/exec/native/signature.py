@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param
 from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

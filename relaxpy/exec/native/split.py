@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.dependence import may_run_at_once
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -31,6 +30,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import replace
 
 _UNKNOWN = 64
 """The extent that axes of unknown extent are taken to have."""

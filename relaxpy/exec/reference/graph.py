@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.exec.reference.support import check_supported
@@ -78,6 +77,7 @@ from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.relax.op.python import python_callee
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass, replace
 
 
 def check_runnable(module: IRModule, *, kernels: bool) -> None:

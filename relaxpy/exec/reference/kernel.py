@@ -12,7 +12,6 @@ import ml_dtypes
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.exec.kernel.arguments import reinterpreted, rollback
 from relaxpy.exec.kernel.signature import KernelSignature, layout_of
@@ -30,6 +29,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError, counted
 from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator, checked
 from relaxpy.exec.runtime.values import (
@@ -28,6 +27,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from relaxpy.entry import user_facing
 from relaxpy.exec.runtime.values import Array, Category, Value, category_of
+from relaxpy.support.entry import user_facing
 
 _OPAQUE = (Category.CLOSURE, Category.PACKED_FUNC, Category.PRIM_FUNC, Category.OBJECT)
 

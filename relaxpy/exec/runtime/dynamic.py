@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.runtime.operands import Form, OperatorCall, Prims, leaves
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
@@ -25,6 +24,7 @@ from relaxpy.ir.relax.op.definition.registry import infer_op_call, registered_op
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.transform.legalize import LegalizeOps, is_known
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
 
 Build: TypeAlias = Callable[[IRModule], Callable[..., Value]]
 """Compiles a module of kernels and a function `main`, which it returns."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError, Span
 from relaxpy.exec.runtime.values import Value, from_packed
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.support.dataclass import dataclass
 
 _VALUES = (rx.TensorStructInfo, rx.ShapeStructInfo, rx.PrimStructInfo)
 

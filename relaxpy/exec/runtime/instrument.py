@@ -8,9 +8,9 @@ from enum import IntEnum
 from time import perf_counter
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.values import Value
+from relaxpy.support.dataclass import dataclass
 
 Instrument: TypeAlias = Callable[..., object]
 """Called before and after each call with (function, its name, whether before, result, *args)."""

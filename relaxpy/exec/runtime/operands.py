@@ -7,12 +7,12 @@ from dataclasses import field
 from functools import cache
 from typing import Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.values import Category, Value, category_of, describe, prim_dtype
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import dataclass
 
 Prims: TypeAlias = Literal["open", "symbolic", "literal"]
 

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.exec.runtime.values import as_tensor
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import Tensor
+from relaxpy.support.entry import user_facing
 
 _TABLE: Final = 0xF7E58D4F05049CB7
 _TENSOR: Final = 0xDD5E40F096B4A13F

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.exec.runtime.values import Array, ShapeTuple, Value
 from relaxpy.ir.arith.prove import simplify
@@ -20,6 +18,8 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 _LARGEST_SIZE: Final = 5
 """The largest dimension that is drawn."""

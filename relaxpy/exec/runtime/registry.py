@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any, TypeVar, overload
 
 from relaxpy import plugin
-from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
     PackedFuncError,
@@ -19,6 +18,7 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.values import Value, from_packed
+from relaxpy.support.entry import user_facing
 
 F = TypeVar("F", bound=Callable[..., Any])
 

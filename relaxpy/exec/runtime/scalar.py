@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.description import digits
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
@@ -21,6 +20,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.external_kernel import kernel_name
 from relaxpy.ir.tir.stmt import AttrStmt
+from relaxpy.support.description import digits
 
 Scalar: TypeAlias = Any
 Integers: TypeAlias = Callable[[int, DataType], int]

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.values import Array, Category, Value, category_of, describe, empty
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError, Span
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth as truth
@@ -36,6 +35,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import FuncStructInfo, StructInfo
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
+from relaxpy.support.dataclass import dataclass
 
 size = check_int64
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.runtime.signatures import declared_result
 from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.support.dataclass import dataclass
 
 FunctionKey: TypeAlias = tuple[str, rx.Var | None]
 """The name of a global function, and the variable of a local function in it or None."""

@@ -19,13 +19,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 import ml_dtypes
 import numpy as np
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Array, as_tensor
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import Tensor
+from relaxpy.support.entry import user_facing
 
 F = TypeVar("F", bound=Callable[..., Any])
 Records: TypeAlias = list[dict[str, Any]]

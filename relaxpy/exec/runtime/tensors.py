@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.exec.runtime.values import Array, ShapeTuple, as_tensor
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.foreign_arrays import foreign_array
 from relaxpy.ir.core.tensor import Tensor, check_device
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 
 def as_tensors(value: Any, args: Sequence[object] = ()) -> Any:

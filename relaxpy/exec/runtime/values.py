@@ -15,10 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypeIs, override
 
-from relaxpy.description import digits
-from relaxpy.entry import user_facing
 from relaxpy.errors import FunctionSignatureError, MisuseError, RuntimeCheckError, Span, counted
-from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
 from relaxpy.ir.core.foreign_arrays import read_array
 from relaxpy.ir.core.fork_lock import late_property
@@ -27,6 +24,9 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.description import digits
+from relaxpy.support.entry import user_facing
+from relaxpy.support.frames import is_user_frame
 
 Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any

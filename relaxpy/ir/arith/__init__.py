@@ -6,7 +6,7 @@ The Analyzer and integer sets are loaded on first use: parsing and inference nee
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.lazy import finder as _finder
+from relaxpy.support.lazy import finder as _finder
 
 if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.analyzer import (

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from relaxpy.dataclass import replace
-from relaxpy.entry import user_facing
 from relaxpy.ir.arith.algebra import folding, poly, writer
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, weight, without_squares
 from relaxpy.ir.arith.algebra.facts import Facts
@@ -45,6 +43,8 @@ from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import replace
+from relaxpy.support.entry import user_facing
 
 K = TypeVar("K", bound=tir.PrimExpr)
 P = ParamSpec("P")

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Container, Iterator
 from typing import TypeVar
 
-from relaxpy.entry import nested_too_deeply
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.entry import nested_too_deeply
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ and `load_json`. The limits are such that a text which reaches one takes about f
 
 from __future__ import annotations
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
+from relaxpy.support.dataclass import dataclass
 
 #: Characters, other than those of data that the text itself contains.
 MAX_CHARACTERS = 16_000_000

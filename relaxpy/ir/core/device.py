@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.ir.core.node import Node
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 KINDS = (
     *("cpu", "cuda", "opencl", "vulkan", "metal", "vpi", "rocm", "ext_dev", "hexagon", "webgpu"),

@@ -12,8 +12,8 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from relaxpy.description import digits
 from relaxpy.errors import MisuseError, RuntimeCheckError
+from relaxpy.support.description import digits
 
 Array = np.ndarray[Any, Any]
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Node
+from relaxpy.support.entry import user_facing
 
 V = TypeVar("V", bound=Node)
 F = TypeVar("F", bound=Node)

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.support.entry import user_facing
 
 
 class Node:

@@ -11,12 +11,12 @@ from typing import Any, Final, Self
 from typing_extensions import override
 
 from relaxpy import plugin
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir import hooks
 from relaxpy.ir.core.device import Device, device as device_of
 from relaxpy.ir.core.node import Attrs, freeze
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_constructed
 
 DEFAULT = "cpu"
 """The name of the default target, which `default_target` decides on each machine."""

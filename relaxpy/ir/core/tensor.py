@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.device import Device, device as device_of
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.support.entry import user_facing
 
 
 def check_device(device: Device | str | None) -> None:

@@ -7,8 +7,8 @@ from dataclasses import is_dataclass
 from operator import is_
 from typing import Any, TypeVar, cast
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import PLAIN_TYPES, Attrs, Node
+from relaxpy.support.dataclass import replace
 
 N = TypeVar("N", bound=Node)
 V = TypeVar("V", bound=Node)

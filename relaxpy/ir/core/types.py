@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import check_type
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.base import StructInfo

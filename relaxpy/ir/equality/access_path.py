@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, check_type
+from relaxpy.support.dataclass import dataclass
 
 StepKind: TypeAlias = Literal["attr", "item", "key", "missing attr", "missing item", "missing key"]
 

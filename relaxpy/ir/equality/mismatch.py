@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.equality.access_path import AccessPath
+from relaxpy.support.dataclass import dataclass
 
 
 class Key(NamedTuple):

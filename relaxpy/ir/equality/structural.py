@@ -8,9 +8,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.access_path import AccessPath
@@ -26,6 +24,8 @@ from relaxpy.ir.equality.mismatch import (
 from relaxpy.ir.equality.walk import KINDS, EndPair, EndScope, Visit, Walk, fields_of
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.dataclass import replace
+from relaxpy.support.gc_pause import gc_paused
 
 # Shared nodes yield tokens at each use, so that there may be too many tokens to enumerate.
 _MAX_HASHED_TOKENS = 1 << 15

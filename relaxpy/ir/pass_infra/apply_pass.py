@@ -6,12 +6,12 @@ import re
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.nodes import BaseFunc, ExternFunc, GlobalVar
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.node import Node, is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, Requirement, listed
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 ModuleFunction: TypeAlias = Callable[[IRModule, PassContext], IRModule]
 

@@ -14,9 +14,6 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from typing_extensions import override
 
-from relaxpy import progress
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_constructed, user_facing
 from relaxpy.errors import (
     MisuseError,
     RelaxpyWarning,
@@ -35,6 +32,9 @@ from relaxpy.ir.pass_infra.options import check_options
 from relaxpy.ir.pass_infra.reproducer import add_remaining, reproducible
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes.evaluation import evaluating
+from relaxpy.support import progress
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_constructed, user_facing
 
 V = TypeVar("V")
 Requirement: TypeAlias = "str | Pass | type[Pass]"

@@ -16,12 +16,12 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.target import Target
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.pass_infra.passes import Pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.orders import reached, strongly_connected
@@ -15,6 +14,7 @@ from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import Call, DataflowVar, Expr, Function, GlobalVar, Var, VarBinding
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.support.entry import user_facing
 
 K = TypeVar("K", bound=Hashable)
 

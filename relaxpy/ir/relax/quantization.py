@@ -8,14 +8,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
 from relaxpy.ir.tir import ops, reduce
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select
 from relaxpy.ir.tir.intrin import abs as intrin_abs, infinity, isfinite, isnan, nearbyint
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_facing
 
 Array: TypeAlias = NDArray[Any]
 _WORD: Final = 32

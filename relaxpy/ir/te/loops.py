@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.tir import expr as tir, ops
@@ -25,6 +24,7 @@ from relaxpy.ir.tir.stmt import (
     Stmt,
     While,
 )
+from relaxpy.support.dataclass import dataclass
 
 #: A number of a kernel, as an expression.
 Number: TypeAlias = Any

@@ -7,8 +7,6 @@ from dataclasses import field
 from itertools import chain
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -45,6 +43,8 @@ from relaxpy.ir.tir.stmt import (
     stmt_seq,
 )
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_facing
 
 Argument: TypeAlias = Tensor | tir.Var
 

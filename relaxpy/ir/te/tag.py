@@ -7,8 +7,8 @@ from contextvars import ContextVar, Token
 
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, unexpected
+from relaxpy.support.entry import user_facing
 
 _current: ContextVar[str] = ContextVar("tag", default="")
 

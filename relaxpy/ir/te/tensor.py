@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
@@ -23,6 +21,8 @@ from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import Evaluate, Stmt
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

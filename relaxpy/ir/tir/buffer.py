@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from typing_extensions import TypeIs, override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
@@ -19,6 +18,7 @@ from relaxpy.ir.core.types import PointerType, pointer_type
 from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Ramp, Var
 from relaxpy.ir.tir.iteration import IterVar, Range, check_integer, extent_between
+from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

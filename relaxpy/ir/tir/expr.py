@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from typing_extensions import override
 
-from relaxpy.description import digits
 from relaxpy.errors import MisuseError, check_type, counted, unexpected
-from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType, scalar_type
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.prim_expr import ExprLike as ExprLike, PrimExpr as PrimExpr
+from relaxpy.support.description import digits
+from relaxpy.support.frames import is_user_frame
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

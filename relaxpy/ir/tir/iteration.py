@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_expr import ScalarOperators
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

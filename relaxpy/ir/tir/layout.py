@@ -9,13 +9,13 @@ from functools import lru_cache
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 _UNDEFINED = ("", "__undef__")
 _AXIS = re.compile(r"(\d*)([A-Za-z])")

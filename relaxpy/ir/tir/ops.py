@@ -14,11 +14,11 @@ from typing import Any, TypeGuard, cast
 import ml_dtypes
 import numpy as np
 
-from relaxpy.description import described, digits
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr, vectors
+from relaxpy.support.description import described, digits
 
 
 @cache

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.core.node import Node
@@ -15,6 +14,7 @@ from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

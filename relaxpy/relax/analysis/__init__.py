@@ -5,17 +5,14 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.analysis.compile_time import computable_at_compile_time as computable_at_compile_time
-    from relaxpy.ir.relax.analysis.layouts import suggest_layout_transforms as suggest_layout_transforms
     from relaxpy.ir.relax.analysis.memory_usage import estimate_memory_usage as estimate_memory_usage
     from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind as OpPatternKind, op_pattern_kind as op_pattern_kind
     from relaxpy.ir.relax.analysis.purity import contains_impure_call as contains_impure_call
     from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern as has_reshape_pattern
-    from relaxpy.ir.relax.analysis.struct_info import derive_call_ret_struct_info as derive_call_ret_struct_info, erase_to_well_defined as erase_to_well_defined
-    from relaxpy.ir.relax.analysis.struct_info import derive_call_ret_struct_info as derive_call_ret_type
     from relaxpy.ir.relax.analysis.symbolic import collect_non_negative_expressions as collect_non_negative_expressions, definable_tir_vars_in_struct_info as definable_tir_vars_in_struct_info, defined_symbolic_vars as defined_symbolic_vars, free_symbolic_vars as free_symbolic_vars, tir_vars_in_struct_info as tir_vars_in_struct_info
     from relaxpy.ir.relax.analysis.symbolic import definable_tir_vars_in_struct_info as definable_tir_vars_in_type
     from relaxpy.ir.relax.analysis.symbolic import tir_vars_in_struct_info as tir_vars_in_type
@@ -28,16 +25,17 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.relations import struct_info_lca as type_lca
     from relaxpy.ir.relax.rewrite.unused import remove_all_unused as remove_all_unused
     from relaxpy.relax.analysis import analysis as analysis
+    from relaxpy.tvm.relax.layouts import suggest_layout_transforms as suggest_layout_transforms
+    from relaxpy.tvm.relax.struct_info import derive_call_ret_struct_info as derive_call_ret_struct_info, erase_to_well_defined as erase_to_well_defined
+    from relaxpy.tvm.relax.struct_info import derive_call_ret_struct_info as derive_call_ret_type
     __all__ = ['BaseCheckResult', 'Compatibility', 'OpPatternKind', 'all_global_vars', 'all_vars', 'analysis', 'bound_vars', 'check_compatibility', 'check_well_formed', 'collect_non_negative_expressions', 'computable_at_compile_time', 'contains_impure_call', 'definable_shape_vars', 'definable_tir_vars_in_struct_info', 'definable_tir_vars_in_type', 'defined_symbolic_vars', 'derive_call_ret_struct_info', 'derive_call_ret_type', 'detect_recursion', 'erase_struct_info', 'erase_to_well_defined', 'estimate_memory_usage', 'explain_incompatibility', 'free_shape_vars', 'free_symbolic_vars', 'free_vars', 'get_static_type', 'get_var2val', 'has_reshape_pattern', 'is_base_of', 'name_to_binding', 'op_pattern_kind', 'post_order_visit', 'provably_disjoint', 'remove_all_unused', 'shape_var_map', 'struct_info_base_check', 'struct_info_glb', 'struct_info_lca', 'substitute_info', 'suggest_layout_transforms', 'tir_vars_in_struct_info', 'tir_vars_in_type', 'type_base_check', 'type_lca', 'udchain', 'used_vars', 'well_formed', 'wrap_type']
 else:
     _face(globals(), """
         relaxpy.ir.relax.analysis.compile_time: computable_at_compile_time
-        relaxpy.ir.relax.analysis.layouts: suggest_layout_transforms
         relaxpy.ir.relax.analysis.memory_usage: estimate_memory_usage
         relaxpy.ir.relax.analysis.op_pattern: OpPatternKind op_pattern_kind
         relaxpy.ir.relax.analysis.purity: contains_impure_call
         relaxpy.ir.relax.analysis.reshape: has_reshape_pattern
-        relaxpy.ir.relax.analysis.struct_info: derive_call_ret_struct_info derive_call_ret_type=derive_call_ret_struct_info erase_to_well_defined
         relaxpy.ir.relax.analysis.symbolic: collect_non_negative_expressions definable_tir_vars_in_struct_info definable_tir_vars_in_type=definable_tir_vars_in_struct_info defined_symbolic_vars free_symbolic_vars tir_vars_in_struct_info tir_vars_in_type=tir_vars_in_struct_info
         relaxpy.ir.relax.analysis.variables: all_global_vars all_vars bound_vars free_vars get_var2val name_to_binding post_order_visit udchain used_vars
         relaxpy.ir.relax.analysis.well_formed: check_well_formed well_formed
@@ -45,4 +43,6 @@ else:
         relaxpy.ir.relax.relations: BaseCheckResult Compatibility check_compatibility definable_shape_vars erase_struct_info explain_incompatibility free_shape_vars get_static_type=erase_struct_info is_base_of provably_disjoint shape_var_map struct_info_base_check struct_info_glb struct_info_lca substitute_info type_base_check=struct_info_base_check type_lca=struct_info_lca wrap_type
         relaxpy.ir.relax.rewrite.unused: remove_all_unused
         relaxpy.relax.analysis.: analysis
+        relaxpy.tvm.relax.layouts: suggest_layout_transforms
+        relaxpy.tvm.relax.struct_info: derive_call_ret_struct_info derive_call_ret_type=derive_call_ret_struct_info erase_to_well_defined
     """)

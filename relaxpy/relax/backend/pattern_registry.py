@@ -5,8 +5,8 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
-from relaxpy.ir.relax.transform.fusion import (  # they register patterns
+from relaxpy.support.lazy import face as _face
+from relaxpy.tvm.libraries import (  # they register patterns
     cublas as _cublas,
     cudnn as _cudnn,
     cutlass as _cutlass,

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.dpl.common import make_attention_pattern as make_attention_pattern, make_conv2d_pattern as make_conv2d_pattern, make_fused_bias_activation_pattern as make_fused_bias_activation_pattern, make_layer_norm_pattern as make_layer_norm_pattern, make_matmul_dequantize_pattern as make_matmul_dequantize_pattern, make_matmul_multiply_pattern as make_matmul_multiply_pattern, make_matmul_pattern as make_matmul_pattern, make_residual_block_pattern as make_residual_block_pattern, make_rms_norm_pattern as make_rms_norm_pattern, make_stacked_attention_pattern as make_stacked_attention_pattern
+    from relaxpy.tvm.relax.common import make_attention_pattern as make_attention_pattern, make_conv2d_pattern as make_conv2d_pattern, make_fused_bias_activation_pattern as make_fused_bias_activation_pattern, make_layer_norm_pattern as make_layer_norm_pattern, make_matmul_dequantize_pattern as make_matmul_dequantize_pattern, make_matmul_multiply_pattern as make_matmul_multiply_pattern, make_matmul_pattern as make_matmul_pattern, make_residual_block_pattern as make_residual_block_pattern, make_rms_norm_pattern as make_rms_norm_pattern, make_stacked_attention_pattern as make_stacked_attention_pattern
 else:
     _face(globals(), """
-        relaxpy.ir.relax.dpl.common: make_attention_pattern make_conv2d_pattern make_fused_bias_activation_pattern make_layer_norm_pattern make_matmul_dequantize_pattern make_matmul_multiply_pattern make_matmul_pattern make_residual_block_pattern make_rms_norm_pattern make_stacked_attention_pattern
+        relaxpy.tvm.relax.common: make_attention_pattern make_conv2d_pattern make_fused_bias_activation_pattern make_layer_norm_pattern make_matmul_dequantize_pattern make_matmul_multiply_pattern make_matmul_pattern make_residual_block_pattern make_rms_norm_pattern make_stacked_attention_pattern
     """)

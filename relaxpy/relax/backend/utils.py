@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.transform.fusion.library_checks import has_leaking_intermediate_variables as has_leaking_intermediate_variables
+    from relaxpy.tvm.libraries.library_checks import has_leaking_intermediate_variables as has_leaking_intermediate_variables
 else:
     _face(globals(), """
-        relaxpy.ir.relax.transform.fusion.library_checks: has_leaking_intermediate_variables
+        relaxpy.tvm.libraries.library_checks: has_leaking_intermediate_variables
     """)

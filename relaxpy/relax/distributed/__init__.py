@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as DTensorStructInfo, DeviceMesh as DeviceMesh, Placement as Placement, PlacementSpec as PlacementSpec, device_mesh as device_mesh

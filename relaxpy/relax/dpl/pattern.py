@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.dpl.constructors import has_attr as has_attr, has_dtype as has_dtype, is_call_dps_packed as is_call_dps_packed, is_call_packed as is_call_packed, is_call_tir as is_call_tir, is_const as is_const, is_dfv as is_dfv, is_expr as is_expr, is_gv as is_gv, is_op as is_op, is_shape as is_shape, is_tuple as is_tuple, is_tuple_get_item as is_tuple_get_item, is_var as is_var, make_fused_bias_activation_pattern as make_fused_bias_activation_pattern, reject as reject, wildcard as wildcard

@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.params import detach_params as detach_params
+    from relaxpy.plugins.importing.params import detach_params as detach_params
     from relaxpy.relax.frontend import common as common, nn as nn, onnx as onnx, torch as torch, weights as weights
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.params: detach_params
+        relaxpy.plugins.importing.params: detach_params
         relaxpy.relax.frontend.: common nn onnx torch weights
     """)

@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.autopad import autopad as autopad
-    from relaxpy.ir.relax.frontend.params import detach_params as detach_params
+    from relaxpy.plugins.importing.autopad import autopad as autopad
+    from relaxpy.plugins.importing.params import detach_params as detach_params
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.autopad: autopad
-        relaxpy.ir.relax.frontend.params: detach_params
+        relaxpy.plugins.importing.autopad: autopad
+        relaxpy.plugins.importing.params: detach_params
     """)

@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.op.distributed import annotate_sharding as annotate_sharding, call_tir_local_view as call_tir_local_view, redistribute as redistribute, redistribute_replica_to_shard as redistribute_replica_to_shard

@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.op.image import affine_grid as affine_grid, grid_sample as grid_sample, resize2d as resize2d, resize3d as resize3d

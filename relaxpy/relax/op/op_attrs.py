@@ -5,10 +5,10 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     pass
 else:
     _face(globals(), """
-    """, "relaxpy.ir.relax.op.op_attrs:attributes")
+    """, "relaxpy.tvm.relax.op_attrs:attributes")

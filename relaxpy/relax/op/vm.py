@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.op.vm import alloc_storage as alloc_storage, alloc_tensor as alloc_tensor, call_tir_dyn as call_tir_dyn, kill_object as kill_object

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.dump_ast import ASTPrinter as ASTPrinter, dump_ast as dump_ast
+    from relaxpy.tvm.relax.dump_ast import ASTPrinter as ASTPrinter, dump_ast as dump_ast
 else:
     _face(globals(), """
-        relaxpy.ir.relax.dump_ast: ASTPrinter dump_ast
+        relaxpy.tvm.relax.dump_ast: ASTPrinter dump_ast
     """)

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.testing import get_relax_matmul_module as get_relax_matmul_module
+    from relaxpy.tvm.test_models import get_relax_matmul_module as get_relax_matmul_module
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.testing: get_relax_matmul_module
+        relaxpy.tvm.test_models: get_relax_matmul_module
     """)

@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.testing import Linear as Linear, LogSoftmax as LogSoftmax, Module as Module, Parameter as Parameter, Placeholder as Placeholder, ReLU as ReLU, Sequential as Sequential, emit as emit, emit_te as emit_te, init_params as init_params
-    from relaxpy.ir.relax.training.checkpoint import checkpoint as checkpoint, emit_checkpoint as emit_checkpoint, emit_checkpoint_sequential as emit_checkpoint_sequential
+    from relaxpy.plugins.training.checkpoint import checkpoint as checkpoint, emit_checkpoint as emit_checkpoint, emit_checkpoint_sequential as emit_checkpoint_sequential
+    from relaxpy.tvm.test_models import Linear as Linear, LogSoftmax as LogSoftmax, Module as Module, Parameter as Parameter, Placeholder as Placeholder, ReLU as ReLU, Sequential as Sequential, emit as emit, emit_te as emit_te, init_params as init_params
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.testing: Linear LogSoftmax Module Parameter Placeholder ReLU Sequential emit emit_te init_params
-        relaxpy.ir.relax.training.checkpoint: checkpoint emit_checkpoint emit_checkpoint_sequential
+        relaxpy.plugins.training.checkpoint: checkpoint emit_checkpoint emit_checkpoint_sequential
+        relaxpy.tvm.test_models: Linear LogSoftmax Module Parameter Placeholder ReLU Sequential emit emit_te init_params
     """)

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.training.loss import CategoricalCrossEntropyLoss as CategoricalCrossEntropyLoss, CrossEntropyLoss as CrossEntropyLoss, L1Loss as L1Loss, Loss as Loss, MSELoss as MSELoss
+    from relaxpy.plugins.training.loss import CategoricalCrossEntropyLoss as CategoricalCrossEntropyLoss, CrossEntropyLoss as CrossEntropyLoss, L1Loss as L1Loss, Loss as Loss, MSELoss as MSELoss
 else:
     _face(globals(), """
-        relaxpy.ir.relax.training.loss: CategoricalCrossEntropyLoss CrossEntropyLoss L1Loss Loss MSELoss
+        relaxpy.plugins.training.loss: CategoricalCrossEntropyLoss CrossEntropyLoss L1Loss Loss MSELoss
     """)

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.training.setup_trainer import SetupTrainer as SetupTrainer
+    from relaxpy.plugins.training.setup_trainer import SetupTrainer as SetupTrainer
 else:
     _face(globals(), """
-        relaxpy.ir.relax.training.setup_trainer: SetupTrainer
+        relaxpy.plugins.training.setup_trainer: SetupTrainer
     """)

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.training.trainer import Trainer as Trainer
+    from relaxpy.plugins.training.trainer import Trainer as Trainer
 else:
     _face(globals(), """
-        relaxpy.ir.relax.training.trainer: Trainer
+        relaxpy.plugins.training.trainer: Trainer
     """)

@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.op.definition.te_gradients import register_te_gradient as register_te_gradient
-    from relaxpy.ir.relax.training.append_loss import AppendLoss as AppendLoss
+    from relaxpy.plugins.training.append_loss import AppendLoss as AppendLoss
 else:
     _face(globals(), """
         relaxpy.ir.relax.op.definition.te_gradients: register_te_gradient
-        relaxpy.ir.relax.training.append_loss: AppendLoss
+        relaxpy.plugins.training.append_loss: AppendLoss
     """)

@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.exec.bisect import Bisection as Bisection, bisect as bisect
@@ -22,69 +22,69 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums as ShareSums
     from relaxpy.ir.relax.transform.algebra.to_mixed_precision import ToMixedPrecision as ToMixedPrecision
     from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern as AnnotateTIROpPattern
-    from relaxpy.ir.relax.transform.cleanup.attach_global_symbol import AttachGlobalSymbol as AttachGlobalSymbol
     from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings as CanonicalizeBindings
-    from relaxpy.ir.relax.transform.cleanup.compute_prim_value import ComputePrimValue as ComputePrimValue
     from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import ConvertToDataflow as ConvertToDataflow
     from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination as DeadCodeElimination
     from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr as EliminateCommonSubexpr
-    from relaxpy.ir.relax.transform.cleanup.expand_tuple_arguments import ExpandTupleArguments as ExpandTupleArguments
     from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant as FoldConstant
     from relaxpy.ir.relax.transform.cleanup.inline_private_functions import InlinePrivateFunctions as InlinePrivateFunctions
     from relaxpy.ir.relax.transform.cleanup.lambda_lift import LambdaLift as LambdaLift
-    from relaxpy.ir.relax.transform.cleanup.realize_vdevice import RealizeVDevice as RealizeVDevice
-    from relaxpy.ir.relax.transform.cleanup.remove_purity_checking import RemovePurityChecking as RemovePurityChecking
-    from relaxpy.ir.relax.transform.cleanup.remove_redundant_reshape import RemoveRedundantReshape as RemoveRedundantReshape
-    from relaxpy.ir.relax.transform.cleanup.remove_unused_outputs import RemoveUnusedOutputs as RemoveUnusedOutputs
-    from relaxpy.ir.relax.transform.cleanup.remove_unused_parameters import RemoveUnusedParameters as RemoveUnusedParameters
-    from relaxpy.ir.relax.transform.cleanup.rewrite_dataflow_reshape import RewriteDataflowReshape as RewriteDataflowReshape
     from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow as ToNonDataflow
     from relaxpy.ir.relax.transform.cleanup.topological_sort import TopologicalSort as TopologicalSort
-    from relaxpy.ir.relax.transform.cleanup.update_param_struct_info import UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
-    from relaxpy.ir.relax.transform.cleanup.update_param_struct_info import UpdateParamStructInfo as UpdateParamType
-    from relaxpy.ir.relax.transform.cleanup.update_vdevice import UpdateVDevice as UpdateVDevice
-    from relaxpy.ir.relax.transform.function_pass import DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
     from relaxpy.ir.relax.transform.fusion.cost import fusion_pays as fusion_pays
     from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews as FoldViews
     from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps as FuseOps
     from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern as FuseOpsByPattern
     from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR as FuseTIR
-    from relaxpy.ir.relax.transform.fusion.fuse_transpose_matmul import FuseTransposeMatmul as FuseTransposeMatmul
     from relaxpy.ir.relax.transform.fusion.merge_composite_functions import MergeCompositeFunctions as MergeCompositeFunctions
     from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs
     from relaxpy.ir.relax.transform.fusion.run_codegen import RunCodegen as RunCodegen
-    from relaxpy.ir.relax.transform.fusion.split_call_tir_by_pattern import SplitCallTIRByPattern as SplitCallTIRByPattern
     from relaxpy.ir.relax.transform.gradient.gradient import Gradient as Gradient
-    from relaxpy.ir.relax.transform.layout.alter_op_impl import AlterOpImpl as AlterOpImpl
-    from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers
     from relaxpy.ir.relax.transform.layout.convert_layout import ConvertLayout as ConvertLayout
-    from relaxpy.ir.relax.transform.layout.optimize_layout_transform import OptimizeLayoutTransform as OptimizeLayoutTransform
     from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
     from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
-    from relaxpy.ir.relax.transform.lowering.allocate_workspace import AllocateWorkspace as AllocateWorkspace
     from relaxpy.ir.relax.transform.lowering.append_in_place import AppendInPlace as AppendInPlace
     from relaxpy.ir.relax.transform.lowering.attach_extern_modules import AttachExternModules as AttachExternModules
-    from relaxpy.ir.relax.transform.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite
-    from relaxpy.ir.relax.transform.lowering.dataflow_use_inplace_calls import DataflowUseInplaceCalls as DataflowUseInplaceCalls
-    from relaxpy.ir.relax.transform.lowering.kill_after_last_use import KillAfterLastUse as KillAfterLastUse
-    from relaxpy.ir.relax.transform.lowering.lower_alloc_tensor import LowerAllocTensor as LowerAllocTensor
-    from relaxpy.ir.relax.transform.lowering.lower_runtime_builtin import LowerRuntimeBuiltin as LowerRuntimeBuiltin, VMBuiltinLower as VMBuiltinLower
-    from relaxpy.ir.relax.transform.lowering.rewrite_cuda_graph import RewriteCUDAGraph as RewriteCUDAGraph
-    from relaxpy.ir.relax.transform.lowering.specialize_prim_func import SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite
-    from relaxpy.ir.relax.transform.lowering.static_plan_block_memory import StaticPlanBlockMemory as StaticPlanBlockMemory
-    from relaxpy.ir.relax.transform.lowering.vm_shape_lower import VMShapeLower as VMShapeLower
     from relaxpy.ir.relax.transform.normalize import Normalize as Normalize
-    from relaxpy.ir.relax.transform.normalize_global_var import NormalizeGlobalVar as NormalizeGlobalVar
     from relaxpy.ir.relax.transform.params.bind_params import BindParams as BindParams
     from relaxpy.ir.relax.transform.params.bind_symbolic_vars import BindSymbolicVars as BindSymbolicVars
     from relaxpy.ir.relax.transform.params.bundle_model_params import BundleModelParams as BundleModelParams
-    from relaxpy.ir.relax.transform.params.lazy_get_input import LazyGetInput as LazyGetInput
-    from relaxpy.ir.relax.transform.params.lazy_set_output import LazySetOutput as LazySetOutput
-    from relaxpy.ir.relax.transform.params.lazy_transform_params import LazyTransformParams as LazyTransformParams
     from relaxpy.ir.relax.transform.params.lift_transform_params import LiftTransformParams as LiftTransformParams
     from relaxpy.ir.relax.transform.params.quantize_weights import QuantizeWeights as QuantizeWeights
-    from relaxpy.ir.relax.transform.unaffected import IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
+    from relaxpy.tvm.cleanup.attach_global_symbol import AttachGlobalSymbol as AttachGlobalSymbol
+    from relaxpy.tvm.cleanup.compute_prim_value import ComputePrimValue as ComputePrimValue
+    from relaxpy.tvm.cleanup.expand_tuple_arguments import ExpandTupleArguments as ExpandTupleArguments
+    from relaxpy.tvm.cleanup.function_pass import DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
+    from relaxpy.tvm.cleanup.normalize_global_var import NormalizeGlobalVar as NormalizeGlobalVar
+    from relaxpy.tvm.cleanup.realize_vdevice import RealizeVDevice as RealizeVDevice
+    from relaxpy.tvm.cleanup.remove_purity_checking import RemovePurityChecking as RemovePurityChecking
+    from relaxpy.tvm.cleanup.remove_redundant_reshape import RemoveRedundantReshape as RemoveRedundantReshape
+    from relaxpy.tvm.cleanup.remove_unused_outputs import RemoveUnusedOutputs as RemoveUnusedOutputs
+    from relaxpy.tvm.cleanup.remove_unused_parameters import RemoveUnusedParameters as RemoveUnusedParameters
+    from relaxpy.tvm.cleanup.rewrite_dataflow_reshape import RewriteDataflowReshape as RewriteDataflowReshape
+    from relaxpy.tvm.cleanup.unaffected import IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage
+    from relaxpy.tvm.cleanup.update_param_struct_info import UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
+    from relaxpy.tvm.cleanup.update_param_struct_info import UpdateParamStructInfo as UpdateParamType
+    from relaxpy.tvm.cleanup.update_vdevice import UpdateVDevice as UpdateVDevice
+    from relaxpy.tvm.layout.alter_op_impl import AlterOpImpl as AlterOpImpl
+    from relaxpy.tvm.layout.attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers
+    from relaxpy.tvm.layout.optimize_layout_transform import OptimizeLayoutTransform as OptimizeLayoutTransform
+    from relaxpy.tvm.libraries.fuse_transpose_matmul import FuseTransposeMatmul as FuseTransposeMatmul
+    from relaxpy.tvm.libraries.split_call_tir_by_pattern import SplitCallTIRByPattern as SplitCallTIRByPattern
+    from relaxpy.tvm.lowering.allocate_workspace import AllocateWorkspace as AllocateWorkspace
+    from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite
+    from relaxpy.tvm.lowering.dataflow_use_inplace_calls import DataflowUseInplaceCalls as DataflowUseInplaceCalls
+    from relaxpy.tvm.lowering.kill_after_last_use import KillAfterLastUse as KillAfterLastUse
+    from relaxpy.tvm.lowering.lower_alloc_tensor import LowerAllocTensor as LowerAllocTensor
+    from relaxpy.tvm.lowering.lower_runtime_builtin import LowerRuntimeBuiltin as LowerRuntimeBuiltin, VMBuiltinLower as VMBuiltinLower
+    from relaxpy.tvm.lowering.rewrite_cuda_graph import RewriteCUDAGraph as RewriteCUDAGraph
+    from relaxpy.tvm.lowering.specialize_prim_func import SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite
+    from relaxpy.tvm.lowering.static_plan_block_memory import StaticPlanBlockMemory as StaticPlanBlockMemory
+    from relaxpy.tvm.lowering.vm_shape_lower import VMShapeLower as VMShapeLower
+    from relaxpy.tvm.params.lazy_get_input import LazyGetInput as LazyGetInput
+    from relaxpy.tvm.params.lazy_set_output import LazySetOutput as LazySetOutput
+    from relaxpy.tvm.params.lazy_transform_params import LazyTransformParams as LazyTransformParams
     __all__ = ['AdjustMatmulOrder', 'AllocateWorkspace', 'AlterOpImpl', 'AnnotateTIROpPattern', 'AppendInPlace', 'AttachAttrLayoutFreeBuffers', 'AttachExternModules', 'AttachGlobalSymbol', 'BindParams', 'BindSymbolicVars', 'BindingRewriter', 'Bisection', 'BundleModelParams', 'CallTIRRewrite', 'CanonicalizeBindings', 'CombineParallelMatmul', 'ComputePrimValue', 'ConvertLayout', 'ConvertToDataflow', 'DataflowBlockPass', 'DataflowUseInplaceCalls', 'DeadCodeElimination', 'DecomposeOpsForInference', 'DecomposeOpsForTraining', 'EliminateCommonSubexpr', 'ExpandMatmulOfSum', 'ExpandTupleArguments', 'Explanation', 'FoldBatchnormToConv2D', 'FoldConstant', 'FoldViews', 'FunctionPass', 'FuseOps', 'FuseOpsByPattern', 'FuseTIR', 'FuseTransposeMatmul', 'FusionPattern', 'Gradient', 'IPCAllReduceRewrite', 'InlinePrivateFunctions', 'KillAfterLastUse', 'LambdaLift', 'LazyGetInput', 'LazySetOutput', 'LazyTransformParams', 'LegalizeOps', 'LiftTransformParams', 'LowerAllocTensor', 'LowerGPUIPCAllocStorage', 'LowerRuntimeBuiltin', 'MergeCompositeFunctions', 'Normalize', 'NormalizeGlobalVar', 'OptimizeLayoutTransform', 'PatternCheckContext', 'QuantizeWeights', 'RealizeVDevice', 'RemovePurityChecking', 'RemoveRedundantReshape', 'RemoveUnusedKernelOutputs', 'RemoveUnusedOutputs', 'RemoveUnusedParameters', 'ReorderPermuteDimsAfterConcat', 'ReorderTakeAfterMatmul', 'RewriteCUDAGraph', 'RewriteDataflowReshape', 'RunCodegen', 'ShareSums', 'SpecializePrimFuncBasedOnCallSite', 'SplitCallTIRByPattern', 'SplitLayoutRewritePreproc', 'StaticPlanBlockMemory', 'ToMixedPrecision', 'ToNonDataflow', 'TopologicalSort', 'UpdateParamStructInfo', 'UpdateParamType', 'UpdateVDevice', 'VMBuiltinLower', 'VMShapeLower', 'bisect', 'dataflowblock_pass', 'explain', 'function_pass', 'fusion_pays', 'legalize_ops', 'map_bindings', 'transform']
 else:
     _face(globals(), """
@@ -102,66 +102,66 @@ else:
         relaxpy.ir.relax.transform.algebra.share_sums: ShareSums
         relaxpy.ir.relax.transform.algebra.to_mixed_precision: ToMixedPrecision
         relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern: AnnotateTIROpPattern
-        relaxpy.ir.relax.transform.cleanup.attach_global_symbol: AttachGlobalSymbol
         relaxpy.ir.relax.transform.cleanup.canonicalize_bindings: CanonicalizeBindings
-        relaxpy.ir.relax.transform.cleanup.compute_prim_value: ComputePrimValue
         relaxpy.ir.relax.transform.cleanup.convert_to_dataflow: ConvertToDataflow
         relaxpy.ir.relax.transform.cleanup.dead_code_elimination: DeadCodeElimination
         relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr: EliminateCommonSubexpr
-        relaxpy.ir.relax.transform.cleanup.expand_tuple_arguments: ExpandTupleArguments
         relaxpy.ir.relax.transform.cleanup.fold_constant: FoldConstant
         relaxpy.ir.relax.transform.cleanup.inline_private_functions: InlinePrivateFunctions
         relaxpy.ir.relax.transform.cleanup.lambda_lift: LambdaLift
-        relaxpy.ir.relax.transform.cleanup.realize_vdevice: RealizeVDevice
-        relaxpy.ir.relax.transform.cleanup.remove_purity_checking: RemovePurityChecking
-        relaxpy.ir.relax.transform.cleanup.remove_redundant_reshape: RemoveRedundantReshape
-        relaxpy.ir.relax.transform.cleanup.remove_unused_outputs: RemoveUnusedOutputs
-        relaxpy.ir.relax.transform.cleanup.remove_unused_parameters: RemoveUnusedParameters
-        relaxpy.ir.relax.transform.cleanup.rewrite_dataflow_reshape: RewriteDataflowReshape
         relaxpy.ir.relax.transform.cleanup.to_non_dataflow: ToNonDataflow
         relaxpy.ir.relax.transform.cleanup.topological_sort: TopologicalSort
-        relaxpy.ir.relax.transform.cleanup.update_param_struct_info: UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
-        relaxpy.ir.relax.transform.cleanup.update_vdevice: UpdateVDevice
-        relaxpy.ir.relax.transform.function_pass: DataflowBlockPass FunctionPass dataflowblock_pass function_pass
         relaxpy.ir.relax.transform.fusion.cost: fusion_pays
         relaxpy.ir.relax.transform.fusion.fold_views: FoldViews
         relaxpy.ir.relax.transform.fusion.fuse_ops: FuseOps
         relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern: FuseOpsByPattern
         relaxpy.ir.relax.transform.fusion.fuse_tir: FuseTIR
-        relaxpy.ir.relax.transform.fusion.fuse_transpose_matmul: FuseTransposeMatmul
         relaxpy.ir.relax.transform.fusion.merge_composite_functions: MergeCompositeFunctions
         relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs: RemoveUnusedKernelOutputs
         relaxpy.ir.relax.transform.fusion.run_codegen: RunCodegen
-        relaxpy.ir.relax.transform.fusion.split_call_tir_by_pattern: SplitCallTIRByPattern
         relaxpy.ir.relax.transform.gradient.gradient: Gradient
-        relaxpy.ir.relax.transform.layout.alter_op_impl: AlterOpImpl
-        relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers: AttachAttrLayoutFreeBuffers
         relaxpy.ir.relax.transform.layout.convert_layout: ConvertLayout
-        relaxpy.ir.relax.transform.layout.optimize_layout_transform: OptimizeLayoutTransform
         relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc: SplitLayoutRewritePreproc
         relaxpy.ir.relax.transform.legalize: LegalizeOps
-        relaxpy.ir.relax.transform.lowering.allocate_workspace: AllocateWorkspace
         relaxpy.ir.relax.transform.lowering.append_in_place: AppendInPlace
         relaxpy.ir.relax.transform.lowering.attach_extern_modules: AttachExternModules
-        relaxpy.ir.relax.transform.lowering.call_tir_rewrite: CallTIRRewrite
-        relaxpy.ir.relax.transform.lowering.dataflow_use_inplace_calls: DataflowUseInplaceCalls
-        relaxpy.ir.relax.transform.lowering.kill_after_last_use: KillAfterLastUse
-        relaxpy.ir.relax.transform.lowering.lower_alloc_tensor: LowerAllocTensor
-        relaxpy.ir.relax.transform.lowering.lower_runtime_builtin: LowerRuntimeBuiltin VMBuiltinLower
-        relaxpy.ir.relax.transform.lowering.rewrite_cuda_graph: RewriteCUDAGraph
-        relaxpy.ir.relax.transform.lowering.specialize_prim_func: SpecializePrimFuncBasedOnCallSite
-        relaxpy.ir.relax.transform.lowering.static_plan_block_memory: StaticPlanBlockMemory
-        relaxpy.ir.relax.transform.lowering.vm_shape_lower: VMShapeLower
         relaxpy.ir.relax.transform.normalize: Normalize
-        relaxpy.ir.relax.transform.normalize_global_var: NormalizeGlobalVar
         relaxpy.ir.relax.transform.params.bind_params: BindParams
         relaxpy.ir.relax.transform.params.bind_symbolic_vars: BindSymbolicVars
         relaxpy.ir.relax.transform.params.bundle_model_params: BundleModelParams
-        relaxpy.ir.relax.transform.params.lazy_get_input: LazyGetInput
-        relaxpy.ir.relax.transform.params.lazy_set_output: LazySetOutput
-        relaxpy.ir.relax.transform.params.lazy_transform_params: LazyTransformParams
         relaxpy.ir.relax.transform.params.lift_transform_params: LiftTransformParams
         relaxpy.ir.relax.transform.params.quantize_weights: QuantizeWeights
-        relaxpy.ir.relax.transform.unaffected: IPCAllReduceRewrite LowerGPUIPCAllocStorage
         relaxpy.relax.transform.: legalize_ops transform
+        relaxpy.tvm.cleanup.attach_global_symbol: AttachGlobalSymbol
+        relaxpy.tvm.cleanup.compute_prim_value: ComputePrimValue
+        relaxpy.tvm.cleanup.expand_tuple_arguments: ExpandTupleArguments
+        relaxpy.tvm.cleanup.function_pass: DataflowBlockPass FunctionPass dataflowblock_pass function_pass
+        relaxpy.tvm.cleanup.normalize_global_var: NormalizeGlobalVar
+        relaxpy.tvm.cleanup.realize_vdevice: RealizeVDevice
+        relaxpy.tvm.cleanup.remove_purity_checking: RemovePurityChecking
+        relaxpy.tvm.cleanup.remove_redundant_reshape: RemoveRedundantReshape
+        relaxpy.tvm.cleanup.remove_unused_outputs: RemoveUnusedOutputs
+        relaxpy.tvm.cleanup.remove_unused_parameters: RemoveUnusedParameters
+        relaxpy.tvm.cleanup.rewrite_dataflow_reshape: RewriteDataflowReshape
+        relaxpy.tvm.cleanup.unaffected: IPCAllReduceRewrite LowerGPUIPCAllocStorage
+        relaxpy.tvm.cleanup.update_param_struct_info: UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
+        relaxpy.tvm.cleanup.update_vdevice: UpdateVDevice
+        relaxpy.tvm.layout.alter_op_impl: AlterOpImpl
+        relaxpy.tvm.layout.attach_attr_layout_free_buffers: AttachAttrLayoutFreeBuffers
+        relaxpy.tvm.layout.optimize_layout_transform: OptimizeLayoutTransform
+        relaxpy.tvm.libraries.fuse_transpose_matmul: FuseTransposeMatmul
+        relaxpy.tvm.libraries.split_call_tir_by_pattern: SplitCallTIRByPattern
+        relaxpy.tvm.lowering.allocate_workspace: AllocateWorkspace
+        relaxpy.tvm.lowering.call_tir_rewrite: CallTIRRewrite
+        relaxpy.tvm.lowering.dataflow_use_inplace_calls: DataflowUseInplaceCalls
+        relaxpy.tvm.lowering.kill_after_last_use: KillAfterLastUse
+        relaxpy.tvm.lowering.lower_alloc_tensor: LowerAllocTensor
+        relaxpy.tvm.lowering.lower_runtime_builtin: LowerRuntimeBuiltin VMBuiltinLower
+        relaxpy.tvm.lowering.rewrite_cuda_graph: RewriteCUDAGraph
+        relaxpy.tvm.lowering.specialize_prim_func: SpecializePrimFuncBasedOnCallSite
+        relaxpy.tvm.lowering.static_plan_block_memory: StaticPlanBlockMemory
+        relaxpy.tvm.lowering.vm_shape_lower: VMShapeLower
+        relaxpy.tvm.params.lazy_get_input: LazyGetInput
+        relaxpy.tvm.params.lazy_set_output: LazySetOutput
+        relaxpy.tvm.params.lazy_transform_params: LazyTransformParams
     """)

@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.relay.executor import create_executor as create_executor
-    from relaxpy.exec.relay.values import ConstructorValue as ConstructorValue, RefValue as RefValue
+    from relaxpy.plugins.relay.run.executor import create_executor as create_executor
+    from relaxpy.plugins.relay.run.values import ConstructorValue as ConstructorValue, RefValue as RefValue
 else:
     _face(globals(), """
-        relaxpy.exec.relay.executor: create_executor
-        relaxpy.exec.relay.values: ConstructorValue RefValue
+        relaxpy.plugins.relay.run.executor: create_executor
+        relaxpy.plugins.relay.run.values: ConstructorValue RefValue
     """)

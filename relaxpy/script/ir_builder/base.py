@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, check_type, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes.naming import set_name
@@ -15,6 +14,7 @@ from relaxpy.script.ir_builder.frame import IRBuilderFrame, current_builder, han
 from relaxpy.script.language.eager import handling
 from relaxpy.script.language.kernel_body import Body
 from relaxpy.script.language.kernel_builder import KernelBuilder
+from relaxpy.support.entry import user_facing
 
 N = TypeVar("N")
 F = TypeVar("F", bound=IRBuilderFrame)

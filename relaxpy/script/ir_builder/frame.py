@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, check_type, unexpected
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import is_eager, not_iterable
 from relaxpy.script.language.kernel_builder import FRAMES, KernelBuilder
 from relaxpy.script.language.wording import describe
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.script.ir_builder.base import IRBuilder

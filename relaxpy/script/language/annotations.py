@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.types import PrimType
@@ -23,6 +22,7 @@ from relaxpy.ir.relax.nodes.struct_info import check_sizes, integer_hint, scalar
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.records import DatatypeName, DeviceForm, UnknownShape, as_dtype
+from relaxpy.support.entry import user_facing
 
 Dim = Callable[[str], PrimExpr]
 

@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeAlias
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.script.language.records import Form, MetaVar
+from relaxpy.support.entry import user_facing
 
 Handler: TypeAlias = Callable[[Form], Any]
 

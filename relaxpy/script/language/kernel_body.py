@@ -6,13 +6,13 @@ from collections.abc import Callable, Container
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar
+from relaxpy.support.dataclass import dataclass, replace
 
 Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import BuilderStateError, RelaxpyError, Span
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
@@ -23,6 +22,7 @@ from relaxpy.script.language import records
 from relaxpy.script.language.kernel_body import Block, Body, Wrap
 from relaxpy.script.language.kernel_values import scalar
 from relaxpy.script.language.wording import describe
+from relaxpy.support.dataclass import replace
 
 #: The records that wrap the statements that follow, or those in `with`.
 SCOPED = (

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
@@ -26,6 +24,8 @@ from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.script.language.buffer_fields import dimensions, integers, strides
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_constructed
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

@@ -9,7 +9,6 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy import plugin
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op as _op  # noqa: F401  (registers the operators)
@@ -21,6 +20,7 @@ from relaxpy.script.language import records
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.eager import directive
 from relaxpy.script.language.wording import unknown_member
+from relaxpy.support.entry import user_facing
 
 
 @directive

@@ -12,7 +12,6 @@ from typing import TypeGuard
 
 import numpy as np
 
-from relaxpy.description import article, described
 from relaxpy.errors import MisuseError, ParseTypeError, RelaxpyError, Span, UnknownAttributeError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
@@ -20,8 +19,9 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.nearest import nearest
 from relaxpy.script.language.namespaces import public_names
+from relaxpy.support.description import article, described
+from relaxpy.support.nearest import nearest
 
 #: Nodes of a function that are searched for a hint, which may happen for each error of a program.
 MAX_NODES_SEARCHED = 20_000

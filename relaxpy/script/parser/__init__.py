@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import finder as _finder
+from relaxpy.support.lazy import finder as _finder
 
 if TYPE_CHECKING:
     from relaxpy.script import ir as ir, relax as relax, s_tir as s_tir, tir as tir, tirx as tirx

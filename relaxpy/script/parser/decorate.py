@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, overload
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import attach_position
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, check_type, close_names
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.language import records
@@ -28,6 +25,9 @@ from relaxpy.script.parser.source.scope import (
     frame_names,
 )
 from relaxpy.script.parser.source.text import Program, definition_of, source_at
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import attach_position
+from relaxpy.support.gc_pause import gc_paused
 
 
 def _checked_options(options: Mapping[str, object], others: Mapping[str, object]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from dataclasses import field
 from functools import partial
 from typing import Any, cast
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
@@ -50,6 +49,7 @@ from relaxpy.script.parser.source.report import (
 from relaxpy.script.parser.source.scope import POISON, ModuleRef, Scope
 from relaxpy.script.parser.source.text import Program, too_deep
 from relaxpy.script.parser.source.type_params import type_parameters
+from relaxpy.support.dataclass import dataclass, replace
 
 #: The report of the program that is read, which may be a function of a text.
 _collecting: ContextVar[Report | None] = ContextVar("_collecting", default=None)

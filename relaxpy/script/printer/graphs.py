@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, walk
@@ -23,6 +22,7 @@ from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.script.printer.names import Names, is_name
 from relaxpy.script.printer.options import Options
 from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
+from relaxpy.support.dataclass import dataclass
 
 _COMPOUND = (rx.Call, rx.Tuple, rx.TupleGetItem)
 _STATEMENTS = (rx.If, rx.SeqExpr, rx.Function)

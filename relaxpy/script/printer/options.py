@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, check_type, close_names, unexpected
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.short_text.document import INDENT, WIDTH
 from relaxpy.script.printer.names import is_name
+from relaxpy.support.dataclass import dataclass
 
 _SWITCHES = (
     "show_meta",

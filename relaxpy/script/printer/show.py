@@ -9,14 +9,14 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
-from relaxpy.screen import ipython, program_html
 from relaxpy.script.printer.document import Document
 from relaxpy.script.printer.options import Options
 from relaxpy.script.printer.underlines import Marks, has_paths, is_marked
+from relaxpy.support.entry import user_facing
+from relaxpy.support.gc_pause import gc_paused
+from relaxpy.support.screen import ipython, program_html
 
 _MAX_LINES = 2000
 _THEMES = {"light": "ansi_light", "dark": "ansi_dark", "ansi": "ansi_dark"}

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.schedule.analysis import has_block as has_block, is_output_block as is_output_block, suggest_index_map as suggest_index_map
+    from relaxpy.plugins.schedule.analysis import has_block as has_block, is_output_block as is_output_block, suggest_index_map as suggest_index_map
 else:
     _face(globals(), """
-        relaxpy.ir.tir.schedule.analysis: has_block is_output_block suggest_index_map
+        relaxpy.plugins.schedule.analysis: has_block is_output_block suggest_index_map
     """)

@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.errors import ScheduleError as ScheduleError
-    from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
+    from relaxpy.plugins.schedule.schedule import Schedule as Schedule
 else:
     _face(globals(), """
         relaxpy.errors: ScheduleError
-        relaxpy.ir.tir.schedule.schedule: Schedule
+        relaxpy.plugins.schedule.schedule: Schedule
     """)

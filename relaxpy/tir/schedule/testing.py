@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.exec.runtime.verify import assert_structural_equal_ignore_global_symbol as assert_structural_equal_ignore_global_symbol
-    from relaxpy.ir.tir.schedule.verify import verify_trace_roundtrip as verify_trace_roundtrip
+    from relaxpy.plugins.schedule.verify import verify_trace_roundtrip as verify_trace_roundtrip
 else:
     _face(globals(), """
         relaxpy.exec.runtime.verify: assert_structural_equal_ignore_global_symbol
-        relaxpy.ir.tir.schedule.verify: verify_trace_roundtrip
+        relaxpy.plugins.schedule.verify: verify_trace_roundtrip
     """)

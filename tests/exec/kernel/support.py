@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy import pysource
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.kernel.compiler import Kernel
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support import pysource
 
 
 def rendered(kernel: Kernel) -> str:

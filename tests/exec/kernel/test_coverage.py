@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from relaxpy import pysource
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel import compile_kernel, runtime
@@ -17,6 +16,7 @@ from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import ir as I, tir as T
+from relaxpy.support import pysource
 from tests.exec.kernel.support import check, load, methods, source_of
 from tests.exec.kernel.written import floats, run_row
 from tests.rows import sections

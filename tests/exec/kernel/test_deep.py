@@ -11,8 +11,8 @@ from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.kernel.runtime import grid
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.pysource import render
 from relaxpy.script import from_source
+from relaxpy.support.pysource import render
 
 TARGETS = ["numpy", "reference"]
 RANKS = [6, 20, 31, 62]

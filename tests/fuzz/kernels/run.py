@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from types import FrameType
 
-from relaxpy.progress import long_work
+from relaxpy.support.progress import long_work
 from tests.fuzz.kernels.compare import Failure, Hangs, Outcome, examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.kernels.shrink import shrink

@@ -8,7 +8,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import name_to_binding
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
+from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite
 from tests.ir.relax.graphs import bindings, called, pure, var
 from tests.ir.relax.sinfos import tensor
 from tests.ir.relax.texts import flow

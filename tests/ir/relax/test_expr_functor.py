@@ -16,8 +16,8 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator, mutator
-from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor, visitor
 from relaxpy.script import from_source
+from relaxpy.tvm.relax.expr_visitor import PyExprVisitor, visitor
 from tests.ir.relax.graphs import (
     BOOL,
     bind,

@@ -36,7 +36,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     free_shape_vars,
     substitute_info,
 )
-from relaxpy.ir.relax.relations.static_types import find_glb, find_lub, is_subtype
+from relaxpy.tvm.relax.static_types import find_glb, find_lub, is_subtype
 from tests.ir.relax.sinfos import (
     FIRST,
     M,

@@ -11,13 +11,13 @@ from relaxpy.ir.relax.relations import (
     free_shape_vars,
     provably_disjoint,
     shape_var_map,
-    static_types,
     struct_info_glb,
     struct_info_lca,
     substitute_info,
 )
 from relaxpy.ir.relax.relations.compatibility import Compatibility, check_compatibility, is_base_of
 from relaxpy.ir.relax.relations.erase import erase_to_well_defined
+from relaxpy.tvm.relax import static_types
 from tests.ir.relax.sinfos import SHAPES, VARIABLES, M, N, sinfos, weakened
 
 OPEN = sinfos()

@@ -4,9 +4,9 @@ import pytest
 
 from relaxpy import IRModule, tir
 from relaxpy.errors import MisuseError, WellFormedError
-from relaxpy.ir.tir.prim_func.renew_defs import renew_defs
 from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.tir.analysis import verify_well_formed
+from relaxpy.tvm.tir.renew_defs import renew_defs
 from tests.script.marked import check_marks
 
 N = tir.Var("n", "int32")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.allocation import extent
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal
 from relaxpy.exec.kernel.emit.values import Rows
@@ -17,6 +16,7 @@ from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import FloatImm, IntImm
+from relaxpy.support.dataclass import dataclass
 
 UFUNCS: Mapping[Combine, str] = {
     "add": "np.add",

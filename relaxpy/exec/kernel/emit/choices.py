@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.gathers import without_widening, wrapped_size
 from relaxpy.exec.kernel.emit.values import Output, Value
 from relaxpy.exec.kernel.nest.nodes import loads
@@ -14,6 +13,7 @@ from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.expr import EQ, Call, IntImm, PrimExpr, Select
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.exec.kernel.emit.arrays import ArrayEmitter

@@ -6,7 +6,6 @@ import ast
 import math
 from collections.abc import Callable, Container, Sequence
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
@@ -17,6 +16,7 @@ from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass
 
 FEW_PRODUCTS = 1 << 19
 """Fewer products of numbers take less than fifty microseconds."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.entry import Entry
 from relaxpy.exec.python_ast import call, docstring, function, nodes_in
 from relaxpy.ir.tir.expr import Var
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

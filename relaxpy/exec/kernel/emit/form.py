@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.emit.short_axes import with_short_loops
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.blocking import in_tiles
@@ -25,6 +24,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import EQ, Call, ConstExpr, Or, PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.allocation import allocations, extent, uncertain_views
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
@@ -64,7 +63,8 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.pysource import Names, set_span
+from relaxpy.support.dataclass import replace
+from relaxpy.support.pysource import Names, set_span
 
 
 class NumpyEmitter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.plan.alignment import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, Tile, Tree, written_memory
@@ -13,6 +12,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 _DATATYPES = (DataType("float32"), DataType("float64"))
 

@@ -65,7 +65,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.pysource import set_span
+from relaxpy.support.pysource import set_span
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

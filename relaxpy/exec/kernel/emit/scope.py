@@ -26,7 +26,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.pysource import Names
+from relaxpy.support.pysource import Names
 
 ELEMENTWISE: Mapping[type[tir.PrimExpr], str] = {
     tir.Add: "np.add",

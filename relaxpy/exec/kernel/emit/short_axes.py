@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.emit.values import converted_by_store
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
@@ -20,6 +19,7 @@ from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import replace
 
 _SHORT = 4
 """The largest number of elements along an axis that a loop of Python runs over."""

@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.scope import intermediate
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.support.dataclass import dataclass
 
 Guards: TypeAlias = tuple[ast.expr, ...]
 """Conditions on iterations. Values in other iterations are unused and must not cause errors."""

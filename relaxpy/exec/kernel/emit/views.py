@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Sequence
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.scope import KernelScope
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.python_ast import attribute, call, code, item, path
@@ -13,6 +12,7 @@ from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

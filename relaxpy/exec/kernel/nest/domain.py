@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import dataclass, replace
 
 Box = tuple[Axis, ...]
 MAX_BOXES = 16

@@ -7,7 +7,6 @@ from dataclasses import field
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.orders import preorder
@@ -19,6 +18,7 @@ from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Generator, Iterator, Sequence, 
 from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never, cast
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
@@ -63,6 +62,7 @@ from relaxpy.ir.tir.stmt import (
     While,
 )
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

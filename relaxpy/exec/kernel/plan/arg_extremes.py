@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one
 from relaxpy.exec.kernel.nest.nodes import Axis, Bind, Branch, Item, Store, loads
 from relaxpy.exec.kernel.plan.statements import Access, Compound, access
@@ -14,6 +13,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import EQ, GE, GT, LE, LT, And, Not, Or, PrimExpr, Select, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import field
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
@@ -31,6 +30,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Call, ConstExpr, FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass, replace
 
 COSTLY: frozenset[Node] = frozenset(
     Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from itertools import permutations
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.domain import split
 from relaxpy.exec.kernel.nest.nodes import Axis
@@ -16,6 +15,7 @@ from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import replace
 
 
 def coalesced(

@@ -6,12 +6,12 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import permutations, product
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import bounds_of
 from relaxpy.exec.kernel.plan.statements import Access, Statement
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

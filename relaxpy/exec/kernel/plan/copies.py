@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import cast
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.domain import is_point
 from relaxpy.exec.kernel.nest.nodes import loads
@@ -17,6 +16,7 @@ from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import replace
 
 _LONG_RUN = 64
 """The number of consecutive elements from which reading slices is as fast as reading a copy."""

@@ -7,7 +7,6 @@ from enum import Enum, auto
 from itertools import groupby, product, takewhile
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import bounds_of, bounds_of_axis, is_injective
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.arg_extremes import arg_extreme_of
@@ -16,6 +15,7 @@ from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, St
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly, quotient
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.support.dataclass import dataclass, replace
 
 
 class Direction(Enum):

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Branch,
@@ -29,6 +28,7 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import replace
 
 Expanded = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.alignment import aligned_axes
@@ -13,6 +12,7 @@ from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, written_memo
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import replace
 
 
 def fold_initial(

@@ -11,7 +11,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest.domain import empty_condition, is_implied
 from relaxpy.exec.kernel.nest.nodes import (
@@ -38,6 +37,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 Step: TypeAlias = Loop | Bind | Alloc | PrimExpr
 """What is around an init, or before it: a loop, a value, memory, or a condition."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from typing import Final, cast
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.domain import split
 from relaxpy.exec.kernel.nest.nodes import (
@@ -49,6 +48,7 @@ from relaxpy.ir.tir.expr import (
 )
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 _PEELED: Final = 8
 """A loop has so many times the iterations of its digits, or it is not divided into two."""

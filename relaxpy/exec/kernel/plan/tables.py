@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import (
     Branch,
     Item,
@@ -19,6 +18,7 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import FloatImm, IntImm
+from relaxpy.support.dataclass import replace
 
 
 def fill_tables_first(nest: Nest) -> Nest:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis, Nest, expressions, external_calls, walk_items
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.dependence import independent_axes
@@ -19,6 +18,7 @@ from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, St
 from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.tir.prim_func.function import PrimFunc

@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.ir.core.dtype import DataType
@@ -15,6 +14,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import Add, And, Call, FloatImm, IntImm, Max, Min, Mul, Or, PrimExpr, Sub
+from relaxpy.support.dataclass import dataclass
 
 Combine: TypeAlias = Literal[
     "add", "mul", "min", "max", "and", "or", "bitwise_and", "bitwise_or", "bitwise_xor"

@@ -14,7 +14,6 @@ from functools import cache
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.calls.interpreter import (
     ALIGNED,
     CONTIGUOUS,
@@ -53,6 +52,7 @@ from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.maths import widen
 from relaxpy.exec.native.threads.memory import memory
 from relaxpy.exec.runtime.values import empty
+from relaxpy.support.dataclass import dataclass
 
 _FASTCALL_WITH_KEYWORDS: Final = 0x82
 _MATCHES: Final = "PyErr_GivenExceptionMatches"

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Final
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.fast_paths import STATIC_ENTRY
 from relaxpy.exec.native.calls.entry import (
     CONTENT,
@@ -60,6 +59,7 @@ from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
 from relaxpy.exec.native.threads.parallel import POOL
 from relaxpy.exec.native.threads.pool import connect
+from relaxpy.support.dataclass import dataclass
 
 _IN_REGISTERS: Final = 6
 _MOST: Final = 14

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.llvm.function import BOOL, I64, Function, Value
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

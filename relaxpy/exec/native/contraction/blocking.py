@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction.operands import (
     Gemm,
     GemmAxis,
@@ -18,6 +17,7 @@ from relaxpy.exec.native.contraction.operands import (
 )
 from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import Function, Type, Value
+from relaxpy.support.dataclass import dataclass
 
 _THREADS: Final = 2, 4
 """The thread counts for which blocks of columns are chosen; others run the same blocks."""

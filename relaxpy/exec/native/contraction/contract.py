@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.native.contraction.blocking import PLACE_BYTES
 from relaxpy.exec.native.contraction.dots import dots_of
 from relaxpy.exec.native.contraction.few_rows import (
@@ -55,6 +54,7 @@ from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import FloatImm, IntImm
+from relaxpy.support.dataclass import replace
 
 _DEEP_BYTES = 256
 """The products of a sum from which more rows of bytes than a few are read along the sum."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.native.contraction.blocking import Columns, each, merged_strides, packed, up
 from relaxpy.exec.native.contraction.dots import Dots, Read, rows_in_copy, rows_in_place
 from relaxpy.exec.native.contraction.folding import folded_rows
@@ -27,6 +26,7 @@ from relaxpy.exec.native.contraction.operands import (
 from relaxpy.exec.native.contraction.panels import Block, copied_unless_packed, pack
 from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction.blocking import Columns
 from relaxpy.exec.native.contraction.operands import (
     GemmAxis,
@@ -25,6 +24,7 @@ from relaxpy.exec.native.contraction.operands import (
 )
 from relaxpy.exec.native.llvm.function import I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.llvm.module import Module
+from relaxpy.support.dataclass import dataclass
 
 _PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 """The instructions for pairs of 16 bits, by the lanes of the sums."""

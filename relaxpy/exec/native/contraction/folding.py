@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.native.contraction.operands import Fold, Size, combine
 from relaxpy.exec.native.llvm.function import Function
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.trees.product import TARGET, A, B, Dimension, Product, with_column
+from relaxpy.support.dataclass import replace
 
 _ROWS = 3
 """A vector that is loaded twice has to be used by more rows than that."""

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.native.llvm.function import Function, Type, Value
 from relaxpy.exec.native.values.expressions import Values
+from relaxpy.support.dataclass import dataclass, replace
 
 Size: TypeAlias = Value | int
 """A size, index or stride: a number or a value of i64."""

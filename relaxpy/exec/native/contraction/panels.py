@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.native.contraction.operands import Matrix, Size, combine, convert, load
 from relaxpy.exec.native.llvm.function import I8, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.llvm.interleave import load_every
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.packing import MARK
+from relaxpy.support.dataclass import dataclass, replace
 
 _AHEAD = 4
 """The vectors of a column after the current one up to which memory is asked for."""

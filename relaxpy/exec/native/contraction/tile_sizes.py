@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction.operands import Size
 from relaxpy.exec.native.llvm.function import Type
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

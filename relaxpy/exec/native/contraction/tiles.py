@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.native.contraction.blocking import (
     Columns,
     column_blocks,
@@ -47,6 +46,7 @@ from relaxpy.exec.native.contraction.operands import (
 )
 from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
+from relaxpy.support.dataclass import dataclass, replace
 
 ROWS = 128
 """The rows of a task, up to a multiple of those of a tile."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass
 
 FLOATS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 """The floating-point types, and their bits."""

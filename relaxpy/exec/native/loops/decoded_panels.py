@@ -10,7 +10,6 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
@@ -27,6 +26,7 @@ from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import Mul, Var
+from relaxpy.support.dataclass import replace
 
 _DEPTH: Final = 1024
 """The most rows of a panel of floats: a cache has it, while all rows of the other factor pass."""

@@ -7,7 +7,6 @@ from functools import partial, reduce
 from itertools import pairwise, product
 from operator import add
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.llvm.function import Type, Value
@@ -17,6 +16,7 @@ from relaxpy.exec.native.loops.decoding import AHEAD, Decoder, Place
 from relaxpy.exec.native.loops.digit_sums import DigitSums
 from relaxpy.exec.native.trees.repeated import PANEL, Digits, RepeatedLoads
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.dataclass import replace
 
 _OF_A_SUM = 8
 """The digits of which a lane has the sum."""

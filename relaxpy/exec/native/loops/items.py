@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.native.llvm.function import I8, Value
 from relaxpy.exec.native.trees.obligations import Obligation, of_access, of_value
@@ -17,6 +16,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

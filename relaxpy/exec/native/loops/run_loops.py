@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.buffers import position_of, strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -36,6 +35,7 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Add, Cast, Max, Min, Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import replace
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""

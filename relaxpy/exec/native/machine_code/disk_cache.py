@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.support.dataclass import dataclass
 
 SWITCH: Final = "RELAXPY_CACHE"
 """The environment variable that is 0 where nothing is to be kept on disk, and "code" where machine

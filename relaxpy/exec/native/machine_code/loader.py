@@ -14,7 +14,7 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from relaxpy.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass
 
 _ELF_HEADER: Final = 64
 _WRITE, _ALLOC = 0x1, 0x2

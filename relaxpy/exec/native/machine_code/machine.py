@@ -7,11 +7,11 @@ import sys
 from functools import cache
 from typing import Any, Final
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.processor import generator, processor
+from relaxpy.support.dataclass import dataclass
 
 _FMA: Final = frozenset({"+avx2", "+fma"})
 """The least that processors of x86-64 have to have."""

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.exec.native.machine_code.loader import is_loadable
 from relaxpy.exec.native.machine_code.machine import describe_host, host
 from relaxpy.exec.native.machine_code.objects import TrustedObject, trust
 from relaxpy.exec.native.machine_code.processor import processor
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

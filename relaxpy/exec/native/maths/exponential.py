@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Final, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.llvm.function import Value
 from relaxpy.exec.native.maths.numbers import (
     absolute,
@@ -31,6 +30,7 @@ from relaxpy.exec.native.maths.numbers import (
     with_sign,
 )
 from relaxpy.exec.native.maths.tables import Table, selected
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

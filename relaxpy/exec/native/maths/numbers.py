@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.llvm.function import Operand, Type, Value
+from relaxpy.support.dataclass import dataclass
 
 Pair: TypeAlias = tuple[Value, Value]
 """A number as a sum of two, of which the second is at most a rounding error of the first."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, Loop, walk_items
 from relaxpy.exec.kernel.plan.as_written import kept_kinds
 from relaxpy.exec.kernel.plan.statements import Compound
@@ -15,6 +14,7 @@ from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.support.dataclass import replace
 
 
 def program_as_written(plan: Plan) -> tuple[KernelProgram, str]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Row, Run, Tile
 from relaxpy.exec.native.trees.program import KernelProgram
@@ -15,6 +14,7 @@ from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import replace
 
 _LEAST: Final = 64
 """The elements from which a row is a block of its own."""

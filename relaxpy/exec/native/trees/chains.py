@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Row, Run, Tile, Tree
@@ -22,6 +21,7 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass, replace
 
 _BLOCK_BYTES = 1 << 19
 """The size of the rows of a block in one buffer, half of the second cache."""

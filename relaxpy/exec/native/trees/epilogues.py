@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.plan.alignment import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -14,6 +13,7 @@ from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.exec.native.trees.repeated import mentions_outside_loads
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.support.dataclass import replace
 
 
 def with_epilogues(program: KernelProgram) -> KernelProgram:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
@@ -23,6 +22,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import cast_to, floordiv, floormod
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import replace
 
 _REPEATS = (2, 4, 8)
 """Extents of axes that are parts of vectors, in which elements are repeated."""

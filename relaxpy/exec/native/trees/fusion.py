@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TypeAlias
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.dependence import common_indices, meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -20,6 +19,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import replace
 
 
 def fused(trees: Iterable[Tree], plan: Plan) -> Iterator[Tree]:

@@ -12,7 +12,6 @@ from collections.abc import Container, Sequence
 from dataclasses import field
 from typing import cast
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run, Tile
@@ -26,6 +25,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import EQ, GE, LE, FloatImm, IntImm, Mul, Not, PrimExpr, Select, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 PANEL = 128
 """The columns that are left out together, of each kind of vectors a multiple.

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import obliged, obliging, unproved
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
@@ -24,6 +23,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import LT, And, Call, Or, PrimExpr, Select, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

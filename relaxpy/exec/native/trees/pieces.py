@@ -6,7 +6,6 @@ Those before it and those after it are independent of each other, so that they c
 
 from __future__ import annotations
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import bounds_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.dependence import independent_axes
@@ -15,6 +14,7 @@ from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tree
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import replace
 
 
 def in_pieces(run: Run, serial: tuple[Axis, ...], plan: Plan) -> tuple[Tree, ...]:

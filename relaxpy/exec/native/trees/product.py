@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -21,6 +20,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, Cast, Div, FloatImm, IntImm, Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass, replace
 
 TARGET, A, B, INITIAL = range(4)
 """The operands, in the order of strides."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.domain import tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.blocking import in_tiles
@@ -24,6 +23,7 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -14,6 +13,7 @@ from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import dataclass
 
 CHAINS = 4
 """The number of independent recurrences that run in turn, as each waits for its last result."""

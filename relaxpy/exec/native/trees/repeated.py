@@ -9,7 +9,6 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
@@ -25,6 +24,7 @@ from relaxpy.ir.tir.buffer import BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Add, Call, Cast, FloatImm, IntImm, Mul, PrimExpr, Sub, Var
 from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import dataclass
 
 _LANES: Final = 16, 8
 """The lanes of vectors, of which there are some in a block; the first that is possible."""

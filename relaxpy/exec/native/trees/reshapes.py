@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.plan.reshapes import is_reshape
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree, written_memory
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.support.dataclass import replace
 
 
 def without_reshapes(plan: Plan) -> Plan:

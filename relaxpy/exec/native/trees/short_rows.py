@@ -12,7 +12,6 @@ from functools import lru_cache
 from itertools import product
 from typing import TypeAlias, cast
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -26,6 +25,7 @@ from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass
 
 _CHEAP = 6
 """The elements of a row up to which a run without functions and accumulations is faster so.

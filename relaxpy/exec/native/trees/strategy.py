@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.searches import searched_condition
@@ -22,6 +21,7 @@ from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Call, PrimExpr
+from relaxpy.support.dataclass import dataclass
 
 SEARCHED = 64
 """The elements that a search looks at together, one for each bit of an integer."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run
@@ -14,6 +13,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass
 
 _SIDES = (16, 8, 4)
 """The sides of the squares that are transposed in registers."""

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, Local, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Plan, Run, Tree, accesses, runs
@@ -22,6 +21,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import Add, Cast, IntImm, Mul, PrimExpr, Sub, Var
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import replace
 
 _PLAIN: Final = (Add, BufferLoad, Cast, IntImm, Mul, Sub, Var)
 """What zero points consist of: they can be computed wherever their indices are inside."""

@@ -22,8 +22,8 @@ from relaxpy.exec.native.llvm.function import I64, Function, Operand, Type, Valu
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.runtime.scalar import divisor
-from relaxpy.frames import is_user_frame
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.frames import is_user_frame
 
 FAILURES: Final = "relaxpy_failures"
 """The variable of a module with the address of its table; 0 if there is none."""

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
@@ -24,6 +23,7 @@ from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.support.dataclass import dataclass
 
 NOW = 1 << 30
 """The level of values that depend on memory which the present loop writes."""

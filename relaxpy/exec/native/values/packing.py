@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.container import digest
+from relaxpy.support.dataclass import dataclass
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _ALIGNMENT = 64

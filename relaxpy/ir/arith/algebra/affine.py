@@ -7,7 +7,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -26,6 +25,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

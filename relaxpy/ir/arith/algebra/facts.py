@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.algebra import residue as residues
 from relaxpy.ir.arith.algebra.interval import Interval, meet
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.algebra.residue import Residue
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass, replace
 
 TRANSITIVE, AND_OF_ORS, BRANCHES = 1, 2, 4
 """Families of rules that are off by default."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.dataclass import dataclass
 
 _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, weight
 from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

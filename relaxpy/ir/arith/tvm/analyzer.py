@@ -9,7 +9,6 @@ from functools import wraps
 from math import inf
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.algebra import facts, interval, poly
 from relaxpy.ir.arith.algebra.facts import Facts
@@ -21,6 +20,7 @@ from relaxpy.ir.arith.tvm.image import evaluate_set
 from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.support.dataclass import dataclass, replace
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 _POS_INF = tir.Var("pos_inf", "handle")
 _NEG_INF = tir.Var("neg_inf", "handle")

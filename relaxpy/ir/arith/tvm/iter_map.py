@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import unexpected
 from relaxpy.ir.arith.algebra import folding
 from relaxpy.ir.arith.canonical import entry_point
@@ -32,6 +31,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.ops import is_const
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra import folding, residue
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import Extents, absolute, analyzer_of, is_negative, size_of
@@ -26,6 +25,7 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass
 
 T = TypeVar("T")
 

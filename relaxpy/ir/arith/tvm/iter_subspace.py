@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import Extents, analyzer_of
@@ -23,6 +22,7 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.substitution import mentions
+from relaxpy.support.dataclass import dataclass
 
 
 @entry_point

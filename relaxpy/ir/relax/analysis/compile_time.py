@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
@@ -12,6 +11,7 @@ from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import Function, MatchCast, StructInfo, Var, VarBinding
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.entry import user_facing
 
 
 @user_facing

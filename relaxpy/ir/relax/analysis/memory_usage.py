@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import counted
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
@@ -16,6 +14,8 @@ from relaxpy.ir.op_record import Allocation
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.tir.expr import IntImm
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ from enum import IntEnum
 from operator import is_
 from typing import TypeGuard
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.relax.expect import expect
@@ -16,6 +15,7 @@ from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.ops import is_const
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt
+from relaxpy.support.entry import user_facing
 
 
 class OpPatternKind(IntEnum):

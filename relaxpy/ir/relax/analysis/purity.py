@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.orders import reached
 from relaxpy.ir.core.traverse import children
@@ -13,6 +12,7 @@ from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import BaseFunc, Call, Expr, Function, GlobalVar, Var
 from relaxpy.ir.relax.relations.context import Context
+from relaxpy.support.entry import user_facing
 
 _CONTEXT = Context()
 

@@ -6,7 +6,6 @@ import operator
 from collections.abc import Sequence
 from functools import reduce
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.dtype import INT64
@@ -17,6 +16,7 @@ from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, Stmt
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.entry import user_facing
 
 _ONE = ops.const(1, "int64")
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence, Set
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Span
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
@@ -26,6 +25,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     variables_of,
 )
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass, replace
 
 Fault: TypeAlias = Literal["unbound", "early", "self", "gone", "block", "captured"]
 BIND_SHAPE_VAR = "bind it by a dimension of a parameter or of an R.match_cast"

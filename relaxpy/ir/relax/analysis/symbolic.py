@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
@@ -12,6 +11,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.entry import user_facing
 
 
 @user_facing

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
@@ -14,6 +13,7 @@ from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.expect import expect
+from relaxpy.support.entry import user_facing
 
 
 @user_facing

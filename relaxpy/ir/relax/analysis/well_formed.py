@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.orders import reached
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.survey import Survey, survey
@@ -19,6 +17,8 @@ from relaxpy.ir.relax.block_builder.normalize import is_leaf, is_normal_value
 from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, DataflowBlock, Function, If, SeqExpr
+from relaxpy.support.entry import user_facing
+from relaxpy.support.gc_pause import gc_paused
 
 Criterion: TypeAlias = Callable[[Survey], Iterator[Diagnostic]]
 CRITERIA: tuple[Criterion, ...] = (*SCOPE_CRITERIA, *FUNCTION_CRITERIA, *ANNOTATION_CRITERIA)

@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any, overload
 from weakref import ref
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, Span, check_type, unexpected
 from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.module import IRModule
@@ -26,6 +24,8 @@ from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 
 @dataclass(slots=True, eq=False)

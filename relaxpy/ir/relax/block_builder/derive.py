@@ -7,7 +7,6 @@ from functools import cache, partial
 from typing import Final
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.module import IRModule
@@ -23,6 +22,7 @@ from relaxpy.ir.relax.block_builder.signatures import (
 from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
 from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function, StructInfo
+from relaxpy.support.gc_pause import gc_paused
 
 _NORMAL: Final[NodeTable[dict[str, object]]] = NodeTable()
 """Functions in normal form, with the signatures that they were derived from."""

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import field
 from operator import is_
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.description import described
 from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, WellFormedError
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.module import IRModule
@@ -20,6 +18,8 @@ from relaxpy.ir.relax.relations import alpha_rename, definable_shape_vars, erase
 from relaxpy.ir.relax.relations.context import Context, Except
 from relaxpy.ir.relax.relations.sizes import dimension_vars, known_inside
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.description import described
 
 _EVERYTHING = Except(())
 

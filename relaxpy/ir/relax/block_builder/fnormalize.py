@@ -5,11 +5,11 @@ from __future__ import annotations
 from operator import is_
 from typing import TYPE_CHECKING
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import unexpected
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import apply_column
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,6 @@ from dataclasses import field
 from operator import is_
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never, cast
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.core.sharing import VisitBudget
@@ -24,6 +23,7 @@ from relaxpy.ir.relax.relations.compatibility import shape_rank
 from relaxpy.ir.relax.relations.sizes import over_sizes_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -7,7 +7,6 @@ from typing import TypeAlias, assert_never, cast
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.structural import structural_equal
@@ -16,6 +15,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.nodes.base import StructInfo
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

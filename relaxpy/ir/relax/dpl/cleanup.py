@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -14,6 +13,7 @@ from relaxpy.ir.relax.dpl.alternatives import is_same_program
 from relaxpy.ir.relax.dpl.replacing import Replacer
 from relaxpy.ir.relax.rewrite.map_bindings import joined
 from relaxpy.ir.relax.rewrite.unused import without_unused
+from relaxpy.support.dataclass import replace
 
 
 def cleaned(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import check_type
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.entry import user_facing
 
 Args: TypeAlias = Sequence[dp.DFPattern] | dp.TuplePattern
 

@@ -6,10 +6,10 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.nodes import BindingBlock
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.dpl.graph import VarMatches

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.description import described
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.context import PatternContext
@@ -19,6 +17,8 @@ from relaxpy.ir.relax.dpl.replacing import Kind, Replacer
 from relaxpy.ir.relax.dpl.rules import Rule
 from relaxpy.ir.relax.dpl.segment import Segment, sorted_by_use
 from relaxpy.ir.relax.nodes import Binding, Expr, Tuple, Var
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.description import described
 
 MatchRewriter: TypeAlias = Callable[[VarMatches, Mapping[Var, Expr]], Any]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, UnknownNameError, unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.link import rename_callees
@@ -19,6 +18,7 @@ from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.arguments import shape_var_images
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
+from relaxpy.support.dataclass import dataclass
 
 
 def rule_of_module(mod: object) -> tuple[dp.DFPattern, Rewriter, Mapping[str, rx.BaseFunc]]:

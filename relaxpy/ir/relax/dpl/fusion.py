@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_constructed, user_facing
 from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.relax.dpl.pattern import DFPattern, check_pattern
 from relaxpy.ir.relax.nodes import Expr, Var
 from relaxpy.ir.relax.nodes.base import check_name
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_constructed, user_facing
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.groups import Groups
 from relaxpy.ir.core.orders import preorder
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.dpl.context import Edge, PatternContext
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.dataclass import dataclass
 
 VarMatches: TypeAlias = dict[dp.DFPattern, rx.Expr]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.op import Op
@@ -29,6 +28,7 @@ from relaxpy.ir.relax.nodes import Expr, SeqExpr, Var, VarBinding
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.mapping import map_params
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars, substitute_info
+from relaxpy.support.dataclass import dataclass
 
 Value: TypeAlias = Expr | Op
 Matches: TypeAlias = dict[DFPattern, Value]

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.description import described
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
@@ -21,6 +18,9 @@ from relaxpy.ir.relax.dpl.context import Edge, PatternContext, innermost
 from relaxpy.ir.relax.nodes import Expr, StructInfo, Var, as_shape, as_struct_info
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.description import described
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     Matches: TypeAlias = dict["DFPattern", Any]

@@ -6,8 +6,6 @@ from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.description import described
 from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rename, walk
@@ -25,6 +23,8 @@ from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, substitu
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.description import described
 
 Kind: TypeAlias = type[rx.BindingBlock]
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError, check_type, counted, unexpected
 from relaxpy.ir.link import link_functions
 from relaxpy.ir.module import IRModule
@@ -26,6 +24,8 @@ from relaxpy.ir.relax.dpl.rules import ExprRule, Rule
 from relaxpy.ir.relax.dpl.tuple_rule import TupleRule
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, Function, If, SeqExpr
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_facing
 
 
 @dataclass(frozen=True, eq=False, repr=False)

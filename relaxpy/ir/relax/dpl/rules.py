@@ -8,7 +8,6 @@ from dataclasses import field
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.dpl.alternatives import Goal
@@ -17,6 +16,7 @@ from relaxpy.ir.relax.dpl.matcher import Matcher, Matches
 from relaxpy.ir.relax.dpl.replacing import Kind, Replacer, Rewriter, as_replacement
 from relaxpy.ir.relax.dpl.segment import Segment, projected
 from relaxpy.ir.relax.nodes import BaseFunc, Binding, Expr, Var
+from relaxpy.support.dataclass import dataclass
 
 COMPUTING = (
     dp.CallPattern,

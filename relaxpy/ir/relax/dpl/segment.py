@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.dependencies import Dependencies
 from relaxpy.ir.relax.analysis.effects import may_fail
+from relaxpy.support.dataclass import replace
 
 
 class Segment:

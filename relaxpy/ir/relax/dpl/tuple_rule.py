@@ -7,7 +7,6 @@ from itertools import islice
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl import pattern as dp
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.dpl.replacing import Kind, NewBindings, Replacer, Rewriter
 from relaxpy.ir.relax.dpl.rules import COMPUTING, Rule, bound_in, computed_in, take
 from relaxpy.ir.relax.dpl.segment import Segment, sorted_by_use
 from relaxpy.ir.relax.nodes import Binding, Tuple, Var, VarBinding
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

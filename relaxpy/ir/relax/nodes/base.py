@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
-from relaxpy.description import described
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.equality.structural import structural_key
 from relaxpy.ir.op import Op
+from relaxpy.support.dataclass import replace
+from relaxpy.support.description import described
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

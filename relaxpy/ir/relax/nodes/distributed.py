@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
@@ -16,6 +15,7 @@ from relaxpy.ir.global_info import GlobalInfo
 from relaxpy.ir.relax.nodes import Expr, StructInfo, TensorStructInfo
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

@@ -12,9 +12,6 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.description import described, digits
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.foreign_arrays import check_elements, read_array
@@ -34,6 +31,9 @@ from relaxpy.ir.relax.nodes.struct_info import (
     as_struct_infos,
 )
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.description import described, digits
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

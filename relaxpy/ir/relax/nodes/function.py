@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
@@ -20,6 +18,8 @@ from relaxpy.ir.relax.nodes import base
 from relaxpy.ir.relax.nodes.expr import GlobalVar, Var, make_call
 from relaxpy.ir.relax.nodes.struct_info import DEFAULT_DERIVE, FuncStructInfo, ObjectStructInfo
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -196,7 +196,7 @@ class BaseFunc(base.Expr):
 
     @user_facing
     def graph(self, fold: bool | None = None) -> Any:
-        """The dataflow as a picture: see `relaxpy.pictures.graph.graph`."""
+        """The dataflow as a picture: see `relaxpy.plugins.pictures.graph.graph`."""
         return hooks.call("graph", self, fold)
 
     def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:

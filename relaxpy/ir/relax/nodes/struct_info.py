@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.description import described, digits
 from relaxpy.errors import MisuseError, UnknownNameError, check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
@@ -22,6 +20,8 @@ from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes import base
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.description import described, digits
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import identity_gradient, of_operand
 from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.support.dataclass import replace
 
 
 def _gradient_to_vdevice(g: Any, x: Any, y: Any, call: Call) -> Any:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, const
 from relaxpy.ir.relax.op.definition.gradients import require_shape
@@ -18,6 +17,7 @@ from relaxpy.ir.te.topi.interpolation import sum_dtype
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, cast
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, TensorStructInfo
@@ -17,6 +16,7 @@ from relaxpy.ir.te.topi.layouts import inverse_index_map, transform_layout
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.global_info import VDevice
@@ -17,6 +16,7 @@ from relaxpy.ir.relax.op.definition.rules import tensor
 from relaxpy.ir.relax.op.misc import UNIT
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

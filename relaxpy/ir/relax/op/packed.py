@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoTypeError, counted
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op import Op
@@ -24,6 +23,7 @@ from relaxpy.ir.relax.op.definition.registry import Operand, register
 from relaxpy.ir.relax.op.outputs import StructInfos, sinfo_list
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
+from relaxpy.support.dataclass import replace
 
 
 def _infer_inplace(call: Call, ctx: Context) -> StructInfo:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
@@ -19,6 +18,7 @@ from relaxpy.ir.relax.op.definition.registry import R, Rows, family
 from relaxpy.ir.relax.op.definition.sharding import reduced_axes
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.te.topi.shapes import reduced_sizes
+from relaxpy.support.dataclass import replace
 
 
 def reduced(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import FLOAT32, INT32, INT64
 from relaxpy.ir.relax import nodes as rx
@@ -22,6 +21,7 @@ from relaxpy.ir.relax.op.regions import (
 )
 from relaxpy.ir.te.topi.shapes import product, shape_text
 from relaxpy.ir.tir import ops
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

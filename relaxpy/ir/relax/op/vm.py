@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op_record import Allocation, CallKind, Memory
@@ -15,6 +14,7 @@ from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.memory import IN_STORAGE, datatype_by_name, tensor_in
 from relaxpy.ir.relax.op.misc import UNIT
 from relaxpy.ir.relax.relations.context import Context
+from relaxpy.support.dataclass import replace
 
 
 class MatchShapeCode(IntEnum):

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, show_uncaught_errors
 from relaxpy.ir import hooks
-from relaxpy.launched import end_all, is_one_of_several, tell_that_it_ends
+from relaxpy.support.launched import end_all, is_one_of_several, tell_that_it_ends
 
 Array = np.ndarray[Any, Any]
 Combination: TypeAlias = Literal["sum", "prod", "min", "max", "avg"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from relaxpy.dataclass import replace
-from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.relax import nodes as rx
@@ -21,6 +19,8 @@ from relaxpy.ir.relax.relations.shape_vars import (
     substitute_info,
 )
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
+from relaxpy.support.entry import user_facing
 
 
 @user_facing

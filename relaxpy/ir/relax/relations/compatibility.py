@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from enum import IntEnum
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
@@ -23,6 +22,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
 )
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.entry import user_facing
 
 
 class Compatibility(IntEnum):

@@ -8,8 +8,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.description import described
 from relaxpy.errors import (
     Diagnostic,
     MisuseError,
@@ -25,6 +23,8 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename
 from relaxpy.ir.relax.relations.sizes import over_sizes
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.description import described
 
 
 def written_at(expr: rx.Expr) -> Span | None:

@@ -6,7 +6,6 @@ from collections.abc import Container
 from functools import partial
 from typing import TypeVar, cast
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations.shape_vars import (
     bound_shape_vars,
@@ -16,6 +15,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     variables_of,
 )
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
 
 I = TypeVar("I", bound=rx.StructInfo)  # noqa: E741
 

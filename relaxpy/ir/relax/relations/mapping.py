@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator, Sequence
 from itertools import chain
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import as_struct_info
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.entry import user_facing
 
 Pair = tuple[tir.Var, tir.PrimExpr]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeVar, cast
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
@@ -16,6 +15,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.entry import user_facing
 
 Division = tir.Div | tir.Mod | tir.FloorDiv | tir.FloorMod
 I = TypeVar("I", bound=rx.StructInfo)  # noqa: E741

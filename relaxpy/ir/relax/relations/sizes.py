@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, TypeVar, cast
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.sharing import unshared_size
 from relaxpy.ir.core.traverse import walk
@@ -15,6 +14,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import replace
 
 I = TypeVar("I", bound=rx.StructInfo)  # noqa: E741
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from types import new_class
 from typing import Any, Final, TypeVar
 
-from relaxpy.description import described
-from relaxpy.entry import nested_too_deeply
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.support.description import described
+from relaxpy.support.entry import nested_too_deeply
 
 C = TypeVar("C", bound="type[ExprFunctor]")
 _VISIT_COST = 8  # how many times as long as a visit of `VisitBudget` a method takes

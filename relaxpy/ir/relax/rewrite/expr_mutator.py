@@ -8,8 +8,6 @@ from typing import Any, TypeVar, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
-from relaxpy.description import described
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rebuild, rewrite
 from relaxpy.ir.module import IRModule
@@ -19,6 +17,8 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.normalize import mentions
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated, hook_of
+from relaxpy.support.dataclass import replace
+from relaxpy.support.description import described
 
 M = TypeVar("M", bound="type[PyExprMutator]")
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, TransformError, counted
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.relax import nodes as rx
@@ -16,6 +15,7 @@ from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
+from relaxpy.support.dataclass import replace
 
 
 def inline_functions(

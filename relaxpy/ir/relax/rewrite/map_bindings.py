@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
@@ -17,6 +16,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.support.dataclass import replace
 
 E = TypeVar("E", bound=rx.Expr)
 N = TypeVar("N", bound=Node)

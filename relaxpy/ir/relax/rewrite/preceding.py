@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.support.dataclass import replace
 
 
 class PrecedingBindings:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard, TypeVar, cast
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.memo import memoised
@@ -15,6 +14,7 @@ from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.nodes import Call, Function, GlobalVar, StructInfo, TupleStructInfo, Var
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
 
 N = TypeVar("N", bound=Node)
 V = TypeVar("V", bound=Node)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
@@ -16,6 +15,7 @@ from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.entry import user_facing
 
 E = TypeVar("E", bound=rx.Expr)
 Keep = Callable[[rx.Binding], bool]

@@ -8,9 +8,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoError, unexpected, warn
-from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
@@ -27,6 +25,8 @@ from relaxpy.ir.relax.relations.compatibility import explain_incompatibility, pr
 from relaxpy.ir.relax.relations.sizes import dimension_vars, known_inside
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.gc_pause import gc_paused
 
 Legalization = Callable[[BlockBuilder, rx.Call], Any]
 MAX_STEPS: Final = 50

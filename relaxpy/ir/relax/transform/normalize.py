@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

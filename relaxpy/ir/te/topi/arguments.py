@@ -9,10 +9,10 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import RelaxpyError, unexpected
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.support.entry import user_facing
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from string import ascii_letters
 from typing import Any
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
@@ -17,6 +16,7 @@ from relaxpy.ir.te.topi.shapes import normal_axis, shape_text
 from relaxpy.ir.tir import ops, reduce
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.ops import is_const
+from relaxpy.support.dataclass import dataclass
 
 __all__ = ["einsum", "tensordot"]
 

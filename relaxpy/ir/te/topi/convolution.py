@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce as folded
 from typing import Any, Final
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -35,6 +34,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.layout import Layout
 from relaxpy.ir.tir.ops import is_const
+from relaxpy.support.dataclass import dataclass
 
 __all__ = ["conv", "conv1d", "conv2d", "conv_backward_weight", "conv_transpose"]
 

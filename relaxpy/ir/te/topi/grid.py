@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce as folded
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import BOOL, INT64, DataType
 from relaxpy.ir.te import tensor as te
@@ -19,6 +18,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.stmt import BufferStore, IfThenElse, Stmt, stmt_seq
+from relaxpy.support.dataclass import dataclass
 
 __all__ = ["affine_grid", "grid_sample", "grid_sample_grad_data", "grid_sample_grad_grid"]
 

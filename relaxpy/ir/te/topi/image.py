@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce as folded
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.arith.prove import prove_equal
@@ -25,6 +24,7 @@ from relaxpy.ir.te.topi.shapes import as_sizes, shape_text
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.layout import Layout
+from relaxpy.support.dataclass import dataclass
 
 __all__ = [
     "affine_grid",

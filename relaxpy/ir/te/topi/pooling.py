@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce as folded
 from typing import Any, Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import counted, unexpected
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
@@ -33,6 +32,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.layout import Layout
+from relaxpy.support.dataclass import dataclass
 
 __all__ = ["pool1d", "pool2d", "pool3d", "pool_grad", "pool_selected"]
 

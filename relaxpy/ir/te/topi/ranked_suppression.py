@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.te.loops import Loops, Number, written
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.support.dataclass import dataclass
 
 _WIDE: Final = "float64"
 """What overlaps are computed in."""

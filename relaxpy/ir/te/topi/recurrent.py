@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.te import tensor as te
@@ -13,6 +12,7 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
+from relaxpy.support.dataclass import dataclass
 
 __all__ = ["lstm"]
 

@@ -9,13 +9,13 @@ import operator
 from functools import reduce as folded
 from typing import Any, Literal
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te.loops import Loops, Number, whole, written
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Select
 from relaxpy.ir.tir.intrin import ceil, floor
+from relaxpy.support.dataclass import dataclass
 
 #: The upper, left, lower and right border of a region.
 Borders = tuple[Number, Number, Number, Number]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.te.loops import Loops, written
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.windows import number
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.support.dataclass import dataclass
 
 Index: TypeAlias = tuple[PrimExpr, ...]
 #: What a row has at a position.

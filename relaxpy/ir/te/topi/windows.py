@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.affine import as_poly
@@ -22,6 +21,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt
+from relaxpy.support.dataclass import dataclass
 
 Numbers: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = Numbers | str

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, index_count
 from relaxpy.ir.tir.expr import Call, ExprLike, IntImm, PrimExpr
+from relaxpy.support.dataclass import replace
 
 _MASKS = {"r": Buffer.READ, "w": Buffer.WRITE}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.groups import Groups
 from relaxpy.ir.core.node import Node
@@ -16,6 +15,7 @@ from relaxpy.ir.tir.expr import FloatImm, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion
+from relaxpy.support.dataclass import replace
 
 Axis: TypeAlias = tuple[Buffer, int] | Var
 """An axis of a buffer, a loop, or an iteration variable of a block."""

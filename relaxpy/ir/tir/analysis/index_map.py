@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -21,6 +19,8 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.analyzer import Analyzer

@@ -6,7 +6,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
@@ -18,6 +17,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import replace
 
 #: The minimum and the maximum (inclusive); None if unknown.
 Interval: TypeAlias = "tuple[PrimExpr, PrimExpr] | None"

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -24,6 +22,8 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.specialize import specialized
 from relaxpy.ir.tir.stmt import Stmt
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, Span, WellFormedError, check_type
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, walk
@@ -16,6 +15,7 @@ from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import AttrStmt, BufferRealize, DeclBuffer, For, MatchBufferRegion, Stmt
+from relaxpy.support.entry import user_facing
 
 Scope: TypeAlias = list[Var]
 Kind: TypeAlias = Literal["visit", "bind", "bind again", "leave"]

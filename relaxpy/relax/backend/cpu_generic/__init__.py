@@ -5,7 +5,7 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.relax.pipeline import dataflow_lower_passes as dataflow_lower_passes, finalize_passes as finalize_passes, get_default_pipeline as get_default_pipeline, legalize_passes as legalize_passes, library_dispatch_passes as library_dispatch_passes

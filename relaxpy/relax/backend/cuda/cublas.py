@@ -5,12 +5,12 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
-import relaxpy.ir.relax.transform.fusion.cublas as _cublas  # registers patterns
+from relaxpy.support.lazy import face as _face
+import relaxpy.tvm.libraries.cublas as _cublas  # registers patterns
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.transform.fusion.cublas import partition_for_cublas as partition_for_cublas
+    from relaxpy.tvm.libraries.cublas import partition_for_cublas as partition_for_cublas
 else:
     _face(globals(), """
-        relaxpy.ir.relax.transform.fusion.cublas: partition_for_cublas
+        relaxpy.tvm.libraries.cublas: partition_for_cublas
     """)

@@ -5,12 +5,12 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
-import relaxpy.ir.relax.transform.fusion.cudnn as _cudnn  # registers patterns
+from relaxpy.support.lazy import face as _face
+import relaxpy.tvm.libraries.cudnn as _cudnn  # registers patterns
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.transform.fusion.cudnn import partition_for_cudnn as partition_for_cudnn
+    from relaxpy.tvm.libraries.cudnn import partition_for_cudnn as partition_for_cudnn
 else:
     _face(globals(), """
-        relaxpy.ir.relax.transform.fusion.cudnn: partition_for_cudnn
+        relaxpy.tvm.libraries.cudnn: partition_for_cudnn
     """)

@@ -5,12 +5,12 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
-import relaxpy.ir.relax.transform.fusion.cutlass as _cutlass  # registers patterns
+from relaxpy.support.lazy import face as _face
+import relaxpy.tvm.libraries.cutlass as _cutlass  # registers patterns
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.transform.fusion.cutlass import partition_for_cutlass as partition_for_cutlass
+    from relaxpy.tvm.libraries.cutlass import partition_for_cutlass as partition_for_cutlass
 else:
     _face(globals(), """
-        relaxpy.ir.relax.transform.fusion.cutlass: partition_for_cutlass
+        relaxpy.tvm.libraries.cutlass: partition_for_cutlass
     """)

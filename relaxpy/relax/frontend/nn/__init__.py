@@ -5,29 +5,29 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.core import Object as Object
-    from relaxpy.ir.relax.frontend.nn.exporter import add_extern as add_extern
-    from relaxpy.ir.relax.frontend.nn.extern import ExternModule as ExternModule, ObjectModule as ObjectModule, SourceModule as SourceModule
-    from relaxpy.ir.relax.frontend.nn.image_layers import AdaptiveAvgPool2D as AdaptiveAvgPool2D, AvgPool2D as AvgPool2D, BatchNorm1D as BatchNorm1D, BatchNorm2D as BatchNorm2D, Dropout as Dropout, Flatten as Flatten, MaxPool2D as MaxPool2D, Sequential as Sequential
-    from relaxpy.ir.relax.frontend.nn.module import Module as Module, ModuleDict as ModuleDict, ModuleList as ModuleList, ParameterDict as ParameterDict, ParameterList as ParameterList
-    from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin as SubroutineMixin
-    from relaxpy.ir.relax.frontend.nn.visitor import Mutator as Mutator
+    from relaxpy.plugins.nn.core import Object as Object
+    from relaxpy.plugins.nn.exporter import add_extern as add_extern
+    from relaxpy.plugins.nn.extern import ExternModule as ExternModule, ObjectModule as ObjectModule, SourceModule as SourceModule
+    from relaxpy.plugins.nn.image_layers import AdaptiveAvgPool2D as AdaptiveAvgPool2D, AvgPool2D as AvgPool2D, BatchNorm1D as BatchNorm1D, BatchNorm2D as BatchNorm2D, Dropout as Dropout, Flatten as Flatten, MaxPool2D as MaxPool2D, Sequential as Sequential
+    from relaxpy.plugins.nn.module import Module as Module, ModuleDict as ModuleDict, ModuleList as ModuleList, ParameterDict as ParameterDict, ParameterList as ParameterList
+    from relaxpy.plugins.nn.subroutine import SubroutineMixin as SubroutineMixin
+    from relaxpy.plugins.nn.visitor import Mutator as Mutator
     from relaxpy.relax.frontend.nn import core as core, exporter as exporter, modules as modules, op as op, quantization as quantization, spec as spec, subroutine as subroutine, visitor as visitor
     from relaxpy.relax.frontend.nn.modules import *
     from relaxpy.relax.frontend.nn.op import *
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.nn.core: Object
-        relaxpy.ir.relax.frontend.nn.exporter: add_extern
-        relaxpy.ir.relax.frontend.nn.extern: ExternModule ObjectModule SourceModule
-        relaxpy.ir.relax.frontend.nn.image_layers: AdaptiveAvgPool2D AvgPool2D BatchNorm1D BatchNorm2D Dropout Flatten MaxPool2D Sequential
-        relaxpy.ir.relax.frontend.nn.module: Module ModuleDict ModuleList ParameterDict ParameterList
-        relaxpy.ir.relax.frontend.nn.subroutine: SubroutineMixin
-        relaxpy.ir.relax.frontend.nn.visitor: Mutator
+        relaxpy.plugins.nn.core: Object
+        relaxpy.plugins.nn.exporter: add_extern
+        relaxpy.plugins.nn.extern: ExternModule ObjectModule SourceModule
+        relaxpy.plugins.nn.image_layers: AdaptiveAvgPool2D AvgPool2D BatchNorm1D BatchNorm2D Dropout Flatten MaxPool2D Sequential
+        relaxpy.plugins.nn.module: Module ModuleDict ModuleList ParameterDict ParameterList
+        relaxpy.plugins.nn.subroutine: SubroutineMixin
+        relaxpy.plugins.nn.visitor: Mutator
         relaxpy.relax.frontend.nn.: core exporter modules op quantization spec subroutine visitor
         relaxpy.relax.frontend.nn.modules: *
         relaxpy.relax.frontend.nn.op: *
-    """, "relaxpy.ir.relax.frontend.nn.names:missing_name")
+    """, "relaxpy.plugins.nn.names:missing_name")

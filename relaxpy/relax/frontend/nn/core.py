@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.core import Effect as Effect, Object as Object, Parameter as Parameter, Tensor as Tensor, get_default_dtype as get_default_dtype, set_default_dtype as set_default_dtype, wrap_nested as wrap_nested
-    from relaxpy.ir.relax.frontend.nn.module import Module as Module, ModuleDict as ModuleDict, ModuleList as ModuleList, ParameterDict as ParameterDict, ParameterList as ParameterList
+    from relaxpy.plugins.nn.core import Effect as Effect, Object as Object, Parameter as Parameter, Tensor as Tensor, get_default_dtype as get_default_dtype, set_default_dtype as set_default_dtype, wrap_nested as wrap_nested
+    from relaxpy.plugins.nn.module import Module as Module, ModuleDict as ModuleDict, ModuleList as ModuleList, ParameterDict as ParameterDict, ParameterList as ParameterList
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.nn.core: Effect Object Parameter Tensor get_default_dtype set_default_dtype wrap_nested
-        relaxpy.ir.relax.frontend.nn.module: Module ModuleDict ModuleList ParameterDict ParameterList
+        relaxpy.plugins.nn.core: Effect Object Parameter Tensor get_default_dtype set_default_dtype wrap_nested
+        relaxpy.plugins.nn.module: Module ModuleDict ModuleList ParameterDict ParameterList
     """)

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.exporter import add_extern as add_extern
+    from relaxpy.plugins.nn.exporter import add_extern as add_extern
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.nn.exporter: add_extern
+        relaxpy.plugins.nn.exporter: add_extern
     """)

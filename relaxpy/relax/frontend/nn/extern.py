@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.extern import ExternModule as ExternModule, ObjectModule as ObjectModule, SourceModule as SourceModule
+    from relaxpy.plugins.nn.extern import ExternModule as ExternModule, ObjectModule as ObjectModule, SourceModule as SourceModule
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.nn.extern: ExternModule ObjectModule SourceModule
+        relaxpy.plugins.nn.extern: ExternModule ObjectModule SourceModule
     """)

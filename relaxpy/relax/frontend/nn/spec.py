@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.spec import Int as Int, MethodSpec as MethodSpec, ModuleSpec as ModuleSpec, Object as Object, Tensor as Tensor, Tuple as Tuple
+    from relaxpy.plugins.nn.spec import Int as Int, MethodSpec as MethodSpec, ModuleSpec as ModuleSpec, Object as Object, Tensor as Tensor, Tuple as Tuple
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.nn.spec: Int MethodSpec ModuleSpec Object Tensor Tuple
+        relaxpy.plugins.nn.spec: Int MethodSpec ModuleSpec Object Tensor Tuple
     """)

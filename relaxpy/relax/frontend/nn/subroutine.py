@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin as SubroutineMixin
+    from relaxpy.plugins.nn.subroutine import SubroutineMixin as SubroutineMixin
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.nn.subroutine: SubroutineMixin
+        relaxpy.plugins.nn.subroutine: SubroutineMixin
     """)

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.visitor import Mutator as Mutator
+    from relaxpy.plugins.nn.visitor import Mutator as Mutator
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.nn.visitor: Mutator
+        relaxpy.plugins.nn.visitor: Mutator
     """)

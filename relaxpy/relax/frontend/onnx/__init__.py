@@ -5,13 +5,13 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.frontend.onnx.api import from_onnx as from_onnx
+    from relaxpy.plugins.onnx.api import from_onnx as from_onnx
     from relaxpy.relax.frontend.onnx import backend as backend
 else:
     _face(globals(), """
-        relaxpy.frontend.onnx.api: from_onnx
+        relaxpy.plugins.onnx.api: from_onnx
         relaxpy.relax.frontend.onnx.: backend
     """)

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.frontend.onnx.backend import RelaxpyBackend as RelaxpyBackend, RelaxpyRep as RelaxpyRep, prepare as prepare, run_model as run_model, run_node as run_node, supports_device as supports_device
+    from relaxpy.plugins.onnx.backend import RelaxpyBackend as RelaxpyBackend, RelaxpyRep as RelaxpyRep, prepare as prepare, run_model as run_model, run_node as run_node, supports_device as supports_device
 else:
     _face(globals(), """
-        relaxpy.frontend.onnx.backend: RelaxpyBackend RelaxpyRep prepare run_model run_node supports_device
+        relaxpy.plugins.onnx.backend: RelaxpyBackend RelaxpyRep prepare run_model run_node supports_device
     """)

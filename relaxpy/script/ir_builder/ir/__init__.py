@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
@@ -13,6 +12,7 @@ from relaxpy.script import ir as _namespace
 from relaxpy.script.ir import Range, dummy_global_info, vdevice
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
+from relaxpy.support.entry import user_facing
 
 __all__ = [
     "Range",

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable as _Function, Mapping  # R.Callable is an annotation
 from typing import Any as _Value  # R.Any is an annotation
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import check_name
@@ -28,6 +27,7 @@ from relaxpy.script.language import emit as emitting, records
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.eager import handling
 from relaxpy.script.language.wording import describe
+from relaxpy.support.entry import user_facing
 
 _ADDED = (
     *("Else", "If", "SeqExpr", "Then", "arg", "dataflow", "emit", "emit_match_cast", "emit_te"),

@@ -10,7 +10,6 @@ import inspect
 from types import SimpleNamespace
 from typing import Any
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, UnknownAttributeError
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.nodes.naming import set_name
@@ -24,6 +23,7 @@ from relaxpy.script.language import records
 from relaxpy.script.language.eager import directive
 from relaxpy.script.language.kernel_values import result_type, typed_var
 from relaxpy.script.language.wording import describe
+from relaxpy.support.entry import user_facing
 
 _ADDED = ("arg", "buffer", "func_name", "func_ret")
 _PARSED = {"inline", "macro"}

@@ -10,11 +10,11 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from relaxpy.entry import argument_node
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.evaluate.comparisons import combine_conditions
+from relaxpy.support.entry import argument_node
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluate.evaluator import Evaluator

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from relaxpy.entry import argument_node, last_name, node_about
 from relaxpy.errors import (
     MissingArgumentError,
     MisuseError,
@@ -62,6 +61,7 @@ from relaxpy.script.parser.source.scope import (
     unknown_name,
 )
 from relaxpy.script.parser.source.text import Positioned, Program, quoted_program
+from relaxpy.support.entry import argument_node, last_name, node_about
 
 _BINARY: dict[type[ast.operator], tuple[Callable[[Any, Any], object], str]] = {
     ast.Add: (operator.add, "+"),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.entry import argument_node
 from relaxpy.errors import ParseError
 from relaxpy.ir.core.budget import MAX_CHARACTERS, MAX_STEPS, Budget
 from relaxpy.ir.core.dtype import DataType
@@ -31,6 +30,7 @@ from relaxpy.script.language.annotations import Annotation
 from relaxpy.script.language.namespaces import offers
 from relaxpy.script.parser.evaluate import user_calls
 from relaxpy.script.parser.source.scope import BUILTINS, FromText, ModuleRef
+from relaxpy.support.entry import argument_node
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluate.evaluator import Evaluator

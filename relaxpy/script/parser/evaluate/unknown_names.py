@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 
-from relaxpy.entry import last_name
 from relaxpy.errors import ParseError, close_names
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
@@ -13,6 +12,7 @@ from relaxpy.script.language.namespaces import offers, public_names
 from relaxpy.script.language.wording import attribute_hint, describe, member_hint, operators_called
 from relaxpy.script.parser.source.scope import ModuleRef, Scope
 from relaxpy.script.parser.source.text import Program
+from relaxpy.support.entry import last_name
 
 #: Replacements for methods that change a list: lists of values are tuples of the program.
 _MUTATORS = {

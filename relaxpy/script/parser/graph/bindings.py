@@ -6,7 +6,6 @@ import ast
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import ParseError, RelaxpyError, Span
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
@@ -20,6 +19,7 @@ from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
 from relaxpy.script.parser.graph.state import GraphState, Pending
 from relaxpy.script.parser.graph.values import is_plain
 from relaxpy.script.parser.source.report import bound_names
+from relaxpy.support.dataclass import replace
 
 
 def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> None:

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoTypeError, WellFormedError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
@@ -22,6 +21,7 @@ from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, end
 from relaxpy.script.parser.graph.values import is_plain
 from relaxpy.script.parser.source.report import bound_names
 from relaxpy.script.parser.source.scope import MISSING, Poisoned
+from relaxpy.support.dataclass import replace
 
 
 def with_statement(state: GraphState, node: ast.With) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Container
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
@@ -23,6 +22,7 @@ from relaxpy.script.parser.graph.unrolled import FunctionHost
 from relaxpy.script.parser.source.report import Report, docstring_removed, refusal
 from relaxpy.script.parser.source.scope import Poisoned, Scope
 from relaxpy.script.parser.source.text import Program
+from relaxpy.support.dataclass import replace
 
 
 class GraphReader:

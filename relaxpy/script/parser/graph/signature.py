@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RelaxpyError, close_names
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
@@ -22,6 +21,7 @@ from relaxpy.script.parser.source.report import Report
 from relaxpy.script.parser.source.scope import MISSING, POISON, Poisoned
 from relaxpy.script.parser.source.text import quoted_tree
 from relaxpy.script.parser.source.type_params import type_parameters
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.op import Op
@@ -23,6 +22,7 @@ from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.source.report import Report, Statements
 from relaxpy.script.parser.source.scope import Scope
 from relaxpy.script.parser.source.text import Positioned, Program
+from relaxpy.support.dataclass import dataclass
 
 #: Adds a function that was defined elsewhere to the module, under its name.
 Capture: TypeAlias = Callable[[rx.BaseFunc, str], rx.GlobalVar]

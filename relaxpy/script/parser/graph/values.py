@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
-from relaxpy.entry import last_name
 from relaxpy.errors import MisuseError, ParseError, ParseNameError, RelaxpyError, Span
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
@@ -50,6 +48,8 @@ from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.macros import Macro
 from relaxpy.script.parser.source.scope import MISSING, ModuleRef
 from relaxpy.script.parser.source.text import Positioned, Program
+from relaxpy.support.dataclass import replace
+from relaxpy.support.entry import last_name
 
 #: The operators of Python that have a meaning between Relax values, and their methods.
 _METHODS = {

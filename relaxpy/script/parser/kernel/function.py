@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, warn
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -42,6 +41,7 @@ from relaxpy.script.parser.source.report import (
 from relaxpy.script.parser.source.scope import POISON, Poisoned, Scope
 from relaxpy.script.parser.source.text import Positioned, Program
 from relaxpy.script.parser.source.type_params import type_parameters
+from relaxpy.support.dataclass import replace
 
 #: The frames without a value that `as` could name.
 _VALUELESS = (

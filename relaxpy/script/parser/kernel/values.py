@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from relaxpy.entry import argument_node
 from relaxpy.errors import RelaxpyError, StructInfoTypeError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, GlobalVar
@@ -27,6 +26,7 @@ from relaxpy.script.parser.evaluate.guard import Guard
 from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, macro_expansion
 from relaxpy.script.parser.source.scope import Scope
 from relaxpy.script.parser.source.text import Program
+from relaxpy.support.entry import argument_node
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.kernel.function import KernelReader

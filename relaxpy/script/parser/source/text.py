@@ -16,10 +16,10 @@ from itertools import accumulate
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import ParseError, Source, Span
 from relaxpy.ir.core.budget import MAX_TOKENS
-from relaxpy.screen import ipython
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.screen import ipython
 
 MAX_DEPTH = 90
 #: The characters of one expression in a string: the syntax tree of a token takes up to 1,800 bytes

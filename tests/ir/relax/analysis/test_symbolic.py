@@ -6,7 +6,6 @@ import pytest
 
 from relaxpy.errors import MisuseError, StructInfoError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.struct_info import derive_call_ret_struct_info, erase_to_well_defined
 from relaxpy.ir.relax.analysis.symbolic import (
     collect_non_negative_expressions,
     definable_tir_vars_in_struct_info,
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, erase_struct_info
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.script import relax as R
+from relaxpy.tvm.relax.struct_info import derive_call_ret_struct_info, erase_to_well_defined
 from tests.ir.relax.graphs import bind, block, cast, function, seq, size, var
 from tests.ir.relax.sinfos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 

@@ -11,11 +11,11 @@ from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder import builder as rx_builder
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.script import from_source
-from tests.distributed.team import Team
 from tests.ir.relax.op.cases.case import slopes
 from tests.ir.relax.op.test_rules import N, derive
 from tests.ir.relax.sinfos import tensor
 from tests.ir.relax.texts import module
+from tests.plugins.distributed.team import Team
 
 X = tensor(4, N)
 ccl = op.ccl

@@ -11,7 +11,6 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.inplace import inplace_candidates
 from relaxpy.relax.testing.transform import (
     dataflow_alias_analysis,
     dataflow_inplace_analysis,
@@ -20,6 +19,7 @@ from relaxpy.relax.testing.transform import (
 )
 from relaxpy.relax.transform import DataflowUseInplaceCalls
 from relaxpy.script import from_source
+from relaxpy.tvm.relax.inplace import inplace_candidates
 from tests.counting import calls
 from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import agree, check, stays

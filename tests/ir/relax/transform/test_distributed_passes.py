@@ -17,9 +17,9 @@ from relaxpy.relax.distributed.transform import (
     PropagateSharding,
 )
 from relaxpy.relax.transform import DeadCodeElimination, LegalizeOps
-from tests.distributed.team import Team
 from tests.ir.relax.texts import module, pair
 from tests.ir.relax.transform.before_after import stays
+from tests.plugins.distributed.team import Team
 
 WORKERS = 2
 Array = np.ndarray[Any, Any]

@@ -16,11 +16,11 @@ from relaxpy.ir.pass_infra.functional import FunctionalPass
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.transform import unaffected
 from relaxpy.relax import backend, training, transform
 from relaxpy.relax.distributed import transform as distributed
 from relaxpy.tir.transform import UseAssumeToReduceBranches
 from relaxpy.transform import bisect
+from relaxpy.tvm.cleanup import unaffected
 
 PASSES = {
     name: cls

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import Diagnostic, RelaxpyError, Span, StructInfoTypeError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.parameter import Parameter
 from relaxpy.ir.relax.relations.context import Context, written_at
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
 
 
 class Named:

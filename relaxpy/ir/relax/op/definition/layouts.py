@@ -15,13 +15,13 @@ from dataclasses import field
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.rules import literal_shape, same
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.layout import Layout
 from relaxpy.ir.tir.ops import is_const
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.op_record import LayoutRule

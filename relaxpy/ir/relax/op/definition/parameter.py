@@ -9,7 +9,6 @@ from typing import get_args, get_origin
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.device import Device, device, split_device
 from relaxpy.ir.core.dtype import DataType
@@ -17,6 +16,7 @@ from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
 
 _KIND_NAMES = {
     rx.TensorStructInfo: "a tensor",

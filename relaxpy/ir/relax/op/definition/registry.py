@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 from typing_extensions import override
 
 from relaxpy import plugin
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
     RelaxpyError,
@@ -50,6 +48,8 @@ from relaxpy.ir.relax.op.definition.signature import Signature
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.relations.sizes import simplified_shapes
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -8,7 +8,6 @@ from itertools import combinations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
@@ -24,6 +23,7 @@ from relaxpy.ir.te.topi.shapes import (
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.ops import is_const
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -9,7 +9,6 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_origin
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, close_names, counted
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, set_fields
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, StructInfo, TensorStru
 from relaxpy.ir.relax.op.definition.errors import wrong_kind
 from relaxpy.ir.relax.op.definition.parameter import Parameter
 from relaxpy.ir.relax.relations.context import Context
+from relaxpy.support.dataclass import replace
 
 _OF_PROGRAMS = "__struct_info__"
 """An attribute of the annotations of programs."""

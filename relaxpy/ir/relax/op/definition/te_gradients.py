@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted, unexpected
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.relax.nodes import Call, Expr, Tuple, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations import explain_disjointness, provably_disjoint
+from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from relaxpy.dataclass import replace
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import R, find
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import ops
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.op import Op

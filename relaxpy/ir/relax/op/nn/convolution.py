@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import counted
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
@@ -42,6 +41,7 @@ from relaxpy.ir.te.topi.windows import Windows, number, spatial_axes
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.ir.tir.layout import Layout
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import rules
@@ -28,6 +27,7 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.windows import Windows, between_layouts, number, spatial_axes
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.layout import Layout
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr
@@ -25,6 +24,7 @@ from relaxpy.ir.relax.op.nn.scaled_dot_product import (
     score_factor,
 )
 from relaxpy.ir.te.topi.elementwise import accumulator
+from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.op import Op

@@ -9,7 +9,6 @@ from typing import cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
@@ -25,6 +24,7 @@ from relaxpy.ir.relax.transform.algebra import products
 from relaxpy.ir.relax.transform.lowering.size_bounds import upper_bounds
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

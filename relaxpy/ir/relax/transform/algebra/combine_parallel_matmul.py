@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -22,6 +21,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.transform.algebra.products import shape_of
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass, replace
 
 Check = Callable[[rx.Var, list[rx.Expr], list[rx.Expr], Mapping[rx.Var, rx.Expr]], Any]
 

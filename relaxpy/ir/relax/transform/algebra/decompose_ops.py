@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -16,6 +15,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.find_function import find_function
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

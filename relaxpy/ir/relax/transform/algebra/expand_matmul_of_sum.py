@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import without_unused
 from relaxpy.ir.relax.transform.algebra import products
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.support.dataclass import dataclass, replace
 
 _Term: TypeAlias = tuple[rx.Expr, tuple[Attr, ...]]
 """A factor, and the axes by which it is permuted, if it is."""

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
@@ -21,6 +20,7 @@ from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir.layout import Layout
+from relaxpy.support.dataclass import dataclass
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _DATATYPES = {DataType("float32"), DataType("float64")}

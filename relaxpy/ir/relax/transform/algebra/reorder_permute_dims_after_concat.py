@@ -9,7 +9,6 @@ from typing import Final, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -19,6 +18,7 @@ from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
 from relaxpy.ir.relax.nodes import Call, Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.transform.algebra.products import permutation_of
+from relaxpy.support.dataclass import dataclass
 
 _MOST: Final = 12
 """The number of tensors up to which a concatenation is transposed."""

@@ -7,7 +7,6 @@ from typing import cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.transform.algebra.products import shape_of
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -19,6 +18,7 @@ from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axes, ten
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.support.dataclass import dataclass
 
 _Key: TypeAlias = tuple[rx.Expr, tuple[int, ...]]
 """A tensor, and the axes that are reduced."""

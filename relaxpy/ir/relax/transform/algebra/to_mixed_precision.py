@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Span
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import rebuild
@@ -26,6 +25,7 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.relax.rewrite.results import with_derived_results
+from relaxpy.support.dataclass import dataclass, replace
 
 ALWAYS, FOLLOW = 0, 1
 NARROW, WIDE = DataType("float16"), DataType("float32")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.op_pattern import op_pattern_kind
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

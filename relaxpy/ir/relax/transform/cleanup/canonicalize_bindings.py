@@ -8,7 +8,6 @@ from functools import partial
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
@@ -28,6 +27,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.refined import Refined, is_sharper
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from itertools import groupby
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.core.traverse import rebuild
@@ -23,6 +22,7 @@ from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined
 from relaxpy.ir.relax.rewrite.unused import needed_bindings
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import canonical_module
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from functools import partial
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import UnknownNameError, close_names
 from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.core.traverse import walk
@@ -24,6 +23,7 @@ from relaxpy.ir.relax.rewrite.arguments import fit_parameters
 from relaxpy.ir.relax.rewrite.inline import unproved_result
 from relaxpy.ir.relax.rewrite.unused import without_unused
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

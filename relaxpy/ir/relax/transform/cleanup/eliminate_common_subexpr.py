@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import structural_hash
@@ -23,6 +22,7 @@ from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.support.dataclass import dataclass
 
 Table: TypeAlias = MutableMapping[object, tuple[rx.Binding, ...]]
 

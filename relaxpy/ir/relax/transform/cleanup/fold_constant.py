@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import hooks
 from relaxpy.ir.arith import Analyzer
@@ -34,6 +33,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import For, Stmt, While
+from relaxpy.support.dataclass import dataclass
 
 MAX_BYTES: Final = 1 << 20
 """How large a folded constant may be, in bytes, unless its operands are as large together."""

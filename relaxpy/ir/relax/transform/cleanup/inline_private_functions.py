@@ -7,7 +7,6 @@ from typing import Final, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.orders import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.rewrite.inline import inline_functions
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.cleanup.private_functions import only_called
+from relaxpy.support.dataclass import dataclass
 
 _LEVELS: Final = 32
 """How many levels of calls are inlined by recursion."""

@@ -8,7 +8,6 @@ from itertools import groupby
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -24,6 +23,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.relax.rewrite.results import with_derived_results
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BindingBlock, DataflowBlock, DataflowVar, Function, Var
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

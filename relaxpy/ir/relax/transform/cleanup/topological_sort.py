@@ -8,13 +8,13 @@ from typing import Final, Literal, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.dependencies import Dependencies
 from relaxpy.ir.relax.nodes import DataflowBlock, Function, SeqExpr, Var
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.support.dataclass import dataclass
 
 Graph: TypeAlias = dict[object, dict[object, None]]
 _INPUT: Final = "input"

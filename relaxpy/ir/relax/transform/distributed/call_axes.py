@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, cast
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import walk
@@ -24,6 +23,7 @@ from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass
 
 Label: TypeAlias = Axis | int
 Labels: TypeAlias = Sequence[Label | None]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -14,6 +13,7 @@ from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, Placement
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True)

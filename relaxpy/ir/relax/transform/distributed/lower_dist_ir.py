@@ -7,7 +7,6 @@ from functools import partial
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
@@ -21,6 +20,7 @@ from relaxpy.ir.relax.transform.distributed.placements import OF_PARTS
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.support.dataclass import dataclass, replace
 
 _NEEDED_BEFORE = {
     "relax.call_tir": "LowerGlobalViewToLocalView",

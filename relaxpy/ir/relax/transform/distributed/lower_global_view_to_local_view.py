@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import RelaxpyError, TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -21,6 +20,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.distributed.call_axes import kernel_inputs, kernel_of
 from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
 from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Span, TransformError
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
@@ -20,6 +19,7 @@ from relaxpy.ir.relax.transform.cleanup.inline_private_functions import InlinePr
 from relaxpy.ir.relax.transform.distributed import call_axes
 from relaxpy.ir.relax.transform.distributed.placements import OF_PARTS, Placements, is_annotation
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.support.dataclass import dataclass, replace
 
 _SHAPE_OF = Op.get("relax.shape_of")
 

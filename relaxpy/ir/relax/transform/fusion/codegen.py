@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import rebuild
@@ -13,6 +12,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.support.dataclass import replace
 
 
 def codegen_name(func: rx.BaseFunc | None) -> str | None:

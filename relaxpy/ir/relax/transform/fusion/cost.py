@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, occurrences
@@ -14,6 +13,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, Evaluate, IfThenElse, LetStmt, Stmt, While
+from relaxpy.support.entry import user_facing
 
 FusionRule: TypeAlias = Callable[[PrimFunc, PrimFunc], bool]
 """Decides for a kernel and one that uses its result whether they are computed as one."""

@@ -10,7 +10,6 @@ from typing import TypeAlias, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
@@ -33,6 +32,7 @@ from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, Stmt
+from relaxpy.support.dataclass import dataclass, replace
 
 Axes: TypeAlias = tuple[tuple[int, int] | None, ...]
 """For each axis of a tensor the axis of its copy, and how often elements are repeated along it.

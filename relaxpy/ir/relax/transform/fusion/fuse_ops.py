@@ -7,7 +7,6 @@ from typing import Final
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
@@ -20,6 +19,7 @@ from relaxpy.ir.relax.transform.fusion.cost import RULE_OPTION, FusionRule
 from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings, is_kernel_call
 from relaxpy.ir.relax.transform.fusion.partition import GraphNode, partition
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass
 
 MAX_DEPTH: Final = 256
 """How many kernels are fused into one at most, unless the option says otherwise."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import UnknownNameError, close_names
 from relaxpy.ir.core.node import as_attrs
 from relaxpy.ir.module import IRModule
@@ -20,6 +19,7 @@ from relaxpy.ir.relax.dpl.pattern import CallPattern, TupleGetItemPattern
 from relaxpy.ir.relax.nodes import Binding, Call, DataflowBlock, Expr, Var, VarBinding
 from relaxpy.ir.relax.transform.fusion.codegen import annotated_for_codegen
 from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

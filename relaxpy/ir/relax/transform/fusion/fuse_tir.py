@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
@@ -21,6 +20,7 @@ from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import canonical_m
 from relaxpy.ir.relax.transform.fusion.kernels import FusedKernel, fused_kernel
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

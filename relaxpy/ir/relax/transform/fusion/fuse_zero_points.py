@@ -9,7 +9,6 @@ from typing import Any, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.dtype import FLOAT32, INT32
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -27,6 +26,7 @@ from relaxpy.ir.te.topi.windows import Windows
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.ir.tir.ops import is_const
+from relaxpy.support.dataclass import dataclass, replace
 
 _BYTE = 8
 _SCALE = 2.0**40

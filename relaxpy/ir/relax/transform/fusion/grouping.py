@@ -9,7 +9,6 @@ from typing import Final, TypeAlias, TypeGuard
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Attr, Attrs, Node
 from relaxpy.ir.core.orders import postorder, strongly_connected
@@ -24,6 +23,7 @@ from relaxpy.ir.relax.analysis.variables import binding_vars, free_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
+from relaxpy.support.dataclass import dataclass, replace
 
 MAX_NAMES: Final = 16
 """How many names of kernels the name of a function consists of at most."""

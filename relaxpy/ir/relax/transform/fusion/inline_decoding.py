@@ -9,7 +9,6 @@ from typing import Final
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -24,9 +23,10 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Cast, FloorDiv, FloorMod, IntImm
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.schedule.inline import compute_inline
-from relaxpy.ir.tir.schedule.state import State
+from relaxpy.ir.tir.rewrite.inline import compute_inline
+from relaxpy.ir.tir.rewrite.state import State
 from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt
+from relaxpy.support.dataclass import dataclass
 
 _MOST: Final = 128
 """The most neighbouring weights that are decoded together."""

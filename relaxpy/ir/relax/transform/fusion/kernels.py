@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rename, rewrite, walk
@@ -16,6 +15,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.prim_func.specialize import folded_literals
 from relaxpy.ir.tir.stmt import Block, BlockRealize, SeqStmt, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(slots=True, eq=False)

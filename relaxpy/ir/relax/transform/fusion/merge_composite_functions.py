@@ -8,7 +8,6 @@ from operator import or_
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -19,6 +18,7 @@ from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.relax.transform.fusion.codegen import codegen_name, without_primitive
 from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.orders import reached
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind
+from relaxpy.support.dataclass import dataclass
 
 _ELEMWISE = OpPatternKind.ELEMWISE
 _BROADCAST = OpPatternKind.BROADCAST

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
@@ -21,6 +20,7 @@ from relaxpy.ir.tir.analysis.regions import stored_buffers
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BlockRealize, SeqStmt, Stmt
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

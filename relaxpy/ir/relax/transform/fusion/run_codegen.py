@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.traverse import walk
@@ -20,6 +19,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes.python_function import compiled_function
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
+from relaxpy.support.dataclass import dataclass, replace
 
 _PREFIX: Final = "relax.ext."
 

@@ -7,7 +7,6 @@ from typing import cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -26,6 +25,7 @@ from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
 from relaxpy.ir.relax.transform.gradient.adjoints import Adjoints
 from relaxpy.ir.relax.transform.gradient.checkpoints import Checkpoints
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Final, cast
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.module import IRModule
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.transform.layout.convert_layout import converted_function
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir.expr import IntImm
+from relaxpy.support.dataclass import dataclass
 
 _CONV: Final = "relax.nn.conv2d"
 _LAYOUTS: Final = {_CONV: ["NHWC", "HWIO"]}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
 from relaxpy.ir.core.orders import preorder
 from relaxpy.ir.core.traverse import rebuild
@@ -32,6 +31,7 @@ from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout
+from relaxpy.support.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

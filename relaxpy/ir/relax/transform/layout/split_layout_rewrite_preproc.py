@@ -7,7 +7,6 @@ from typing import cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
@@ -24,6 +23,7 @@ from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt
+from relaxpy.support.dataclass import dataclass, replace
 
 PREPROC = "meta_schedule.layout_rewrite_preproc"
 """The annotation of blocks that only copy a weight to another layout."""

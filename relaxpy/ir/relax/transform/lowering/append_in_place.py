@@ -7,7 +7,6 @@ from typing import Final, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Span, TransformError, close_names
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -31,6 +30,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt
+from relaxpy.support.dataclass import dataclass, replace
 
 _PASS: Final = "AppendInPlace"
 

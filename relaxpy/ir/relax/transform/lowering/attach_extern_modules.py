@@ -7,11 +7,11 @@ from typing import Any, Final, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.support.dataclass import dataclass
 
 _ATTRIBUTE: Final = "external_mods"
 

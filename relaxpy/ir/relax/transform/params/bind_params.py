@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import GlobalVar, Var
 from relaxpy.ir.relax.rewrite.bind import bind_params
 from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import UnknownNameError, close_names
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -18,6 +17,7 @@ from relaxpy.ir.relax.nodes import Function, GlobalVar
 from relaxpy.ir.relax.rewrite.bind import bind_symbolic_vars
 from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.transform.params.reading import ReadBeforeUse
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

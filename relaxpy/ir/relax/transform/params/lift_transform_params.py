@@ -8,7 +8,6 @@ from typing import Final, TypeGuard
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rebuild, walk
@@ -27,6 +26,7 @@ from relaxpy.ir.relax.transform.find_function import find_function
 from relaxpy.ir.relax.transform.params.bundle_model_params import bundled, input_count
 from relaxpy.ir.relax.transform.params.lifting import Lifting, lifting_of
 from relaxpy.ir.tir.ops import const
+from relaxpy.support.dataclass import dataclass, replace
 
 _OPTION: Final = "relax.lift_transform_params.consume_params"
 register_config(_OPTION, bool)

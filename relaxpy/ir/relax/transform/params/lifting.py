@@ -7,7 +7,6 @@ from typing import cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Attrs, Node
@@ -28,6 +27,7 @@ from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import dataclass
 
 
 def lifting_of(mod: IRModule, names: Sequence[str]) -> Lifting:

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.traverse import children, rebuild, walk
@@ -33,7 +31,9 @@ from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
-from relaxpy.progress import long_work
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_facing
+from relaxpy.support.progress import long_work
 
 Array: TypeAlias = NDArray[Any]
 _Layout: TypeAlias = Literal["rows", "columns"]

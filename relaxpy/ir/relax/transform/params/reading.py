@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
@@ -19,6 +18,7 @@ from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.tir import expr as tir
+from relaxpy.support.dataclass import replace
 
 N = TypeVar("N", bound=Node)
 

@@ -5,11 +5,11 @@
 # ruff: noqa
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import face as _face
+from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.frontend.nn.llm.tree_attention import tree_attn as tree_attn, tree_attn_cpu as tree_attn_cpu, tree_attn_with_paged_kv_cache as tree_attn_with_paged_kv_cache, tree_attn_with_paged_kv_cache_cpu as tree_attn_with_paged_kv_cache_cpu
+    from relaxpy.plugins.nn.llm.tree_attention import tree_attn as tree_attn, tree_attn_cpu as tree_attn_cpu, tree_attn_with_paged_kv_cache as tree_attn_with_paged_kv_cache, tree_attn_with_paged_kv_cache_cpu as tree_attn_with_paged_kv_cache_cpu
 else:
     _face(globals(), """
-        relaxpy.ir.relax.frontend.nn.llm.tree_attention: tree_attn tree_attn_cpu tree_attn_with_paged_kv_cache tree_attn_with_paged_kv_cache_cpu
+        relaxpy.plugins.nn.llm.tree_attention: tree_attn tree_attn_cpu tree_attn_with_paged_kv_cache tree_attn_with_paged_kv_cache_cpu
     """)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from relaxpy.ir.te.topi_testing.regions import overlap
 from relaxpy.topi import testing
+from relaxpy.tvm.topi_testing.regions import overlap
 from tests.ir.relax.op.cases.case import Array, Case, case
 
 

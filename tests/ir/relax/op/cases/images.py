@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from relaxpy.ir.te.topi_testing import images
-from relaxpy.ir.te.topi_testing.images import CROP
+from relaxpy.tvm.topi_testing import images
+from relaxpy.tvm.topi_testing.images import CROP
 from tests.ir.relax.op.cases.case import Array, Case, floats, integers
 
 

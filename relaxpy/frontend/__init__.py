@@ -1,1 +1,0 @@
-"""Importers: models of other systems, as Relax modules."""

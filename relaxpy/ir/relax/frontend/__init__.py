@@ -1,1 +1,0 @@
-"""Front ends: other ways to describe models, which become modules of Relax."""

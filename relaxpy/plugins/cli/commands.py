@@ -1,0 +1,347 @@
+"""The commands: each takes the parsed options, writes its result, and returns the exit code.
+
+Modules are imported by the commands that need them, so that `--help` does not load the compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
+from relaxpy.plugins.cli.programs import STDIN, ProgramFile, ProgramSource, files_in, program_source
+from relaxpy.plugins.cli.show import FORMATS, show_error, show_os_error
+from relaxpy.plugins.cli.usage import UsageError
+from relaxpy.plugins.cli.watch import watch
+
+if TYPE_CHECKING:
+    from relaxpy.exec.executable import EntryPoint, Executable
+    from relaxpy.ir.module import IRModule
+    from relaxpy.ir.relax.nodes import BaseFunc
+
+
+def check(options: Namespace) -> int:
+    """Print the errors of each program; the exit code is 1 if there are any.
+
+    It is 2 if a file cannot be read, also if others are then checked.
+    """
+    if options.watch:
+        return watch(options.files, lambda: _check(options))
+    return _check(options)
+
+
+def _check(options: Namespace) -> int:
+    from relaxpy.plugins.cli.special_sizes import special_size_errors
+
+    found: list[tuple[str, Diagnostic]] = []
+    read = unread = 0
+    for path in (file for given in options.files for file in files_in(given)):
+        name = path
+        try:
+            source = program_source(path, options.imported)
+            name = source.name
+            program = source.module()
+            for doubt in special_size_errors(program):
+                warn(doubt)
+        except OSError as error:
+            show_os_error(error)
+            unread += 1
+            continue
+        except UsageError as error:
+            show_error(error, sys.stderr, "relaxpy")
+            unread += 1
+            continue
+        except RelaxpyError as error:
+            if options.format == "text":
+                show_error(error, sys.stdout, name)
+            found += ((name, diagnostic) for diagnostic in error.diagnostics)
+        read += 1
+    if options.format != "text":
+        print(FORMATS[options.format](found))
+    elif (read or not unread) and not options.quiet:
+        errors = len(found)
+        where = f"in {counted(read, 'file')}" if read else "as no file has a program"
+        print(f"{counted(errors, 'error') if errors else 'no errors'} {where}")
+    return 2 if unread else int(bool(found))
+
+
+def print_(options: Namespace) -> int:
+    """Print the program in normal form."""
+    _write(_source(options).program(), options.output)
+    return 0
+
+
+def opt(options: Namespace) -> int:
+    """Print the module after the passes, or which of them is wrong; then the exit code is 1.
+
+    A reproducer has passes of its own.
+    """
+    from relaxpy.exec.bisect import bisect
+    from relaxpy.exec.explain import explain
+    from relaxpy.ir.pass_infra.reproducer import read_header
+    from relaxpy.ir.transform import get_pipeline
+    from relaxpy.plugins.cli.passes import sequence
+
+    file = _source(options)
+    header = (read_header(file.text) if isinstance(file, ProgramFile) else None) or {}
+    text = options.passes
+    if options.pipeline is None and text is None:
+        text = header.get("passes")
+        if text is None:
+            raise UsageError(
+                f"{file.name} has no passes of its own, as reproducers have",
+                hint="write --passes 'LegalizeOps,FuseOps' or --pipeline default",
+            )
+    pipeline = get_pipeline(options.pipeline) if text is None else sequence(text)
+    module = file.module()
+    with _reproduced(header if text is not options.passes else {}):
+        if options.bisect:
+            wrong = bisect(module, pipeline, seed=options.random or 0)
+            print("no pass changes what the program computes" if wrong is None else wrong)
+            return int(wrong is not None)
+        if not (options.explain or options.diff):
+            _write(pipeline(module), options.output)
+            return 0
+        explanation = explain(module, pipeline)
+        print(explanation.diff() if options.diff else explanation)
+        if options.output is not None:
+            _write(explanation.mod, options.output)
+        return 0
+
+
+@contextmanager
+def _reproduced(header: Mapping[str, str]) -> Iterator[None]:
+    """Enter the target and the context that a reproducer names."""
+    from relaxpy.ir.core.target import Target
+    from relaxpy.ir.pass_infra.passes import PassContext
+    from relaxpy.ir.pass_infra.reproducer import read_context
+
+    with ExitStack() as entered:
+        if header.get("target"):
+            entered.enter_context(Target(header["target"]))
+        if header:
+            entered.enter_context(PassContext(**read_context(header.get("context", "{}"))))
+        yield
+
+
+def compile_(options: Namespace) -> int:
+    """Save the executable of a program."""
+    executable = _executable(options)
+    if options.file != STDIN and _is_same_file(options.file, options.output):
+        raise UsageError(f"{options.output} is the program, which the executable would replace")
+    executable.save(options.output)
+    print(f"{options.output}: {executable!r}")
+    return 0
+
+
+def _words(options: Namespace) -> list[str]:
+    """The inputs of a call, those of `--input` last."""
+    return [*options.inputs, *options.input]
+
+
+def _seed(options: Namespace) -> int | None:
+    """The seed of random inputs; a model of ONNX has some where none are given."""
+    if options.random is None and not _words(options) and _source(options).draws_inputs:
+        return 0
+    seed: int | None = options.random
+    return seed
+
+
+def run(options: Namespace) -> int:
+    """Call a function, and print or save what it returns."""
+    from relaxpy.plugins.cli.inputs import arguments
+    from relaxpy.plugins.cli.outputs import print_value, save_value
+
+    function = _function(_executable(options), options.function)
+    result = function(*arguments(function, _words(options), options.dim, _seed(options)))
+    if options.output is None:
+        print_value(result)
+    else:
+        save_value(result, options.output)
+    return 0
+
+
+def profile(options: Namespace) -> int:
+    """Print the time of a call by kernel."""
+    from relaxpy.plugins.cli.inputs import arguments
+
+    executable = _executable(options)
+    function = _function(executable, options.function)
+    args = arguments(function, _words(options), options.dim, _seed(options))
+    name = function.signature.name
+    repeat, trace = options.repeat, options.trace
+    found = executable.profile(*args, function=name, repeat=repeat, trace=trace)
+    print(json.dumps([asdict(row) for row in found], indent=2) if options.json else found)
+    return 0
+
+
+def report(options: Namespace) -> int:
+    """Print how each kernel runs."""
+    found = _executable(options).report()
+    print(json.dumps([asdict(row) for row in found], indent=2) if options.json else found)
+    return 0
+
+
+def source(options: Namespace) -> int:
+    """Print the generated code: all of it in Python, or that of kernels."""
+    executable = _executable(options)
+    if options.kind == "python" and options.kernel is None:
+        print(executable.source)
+        return 0
+    if options.kernel is not None:
+        print(executable.kernel_source(options.kernel, options.kind))
+        return 0
+    printed = 0
+    for kernel in dict.fromkeys(row.kernel for row in executable.report()):
+        try:
+            print(executable.kernel_source(kernel, options.kind))
+            printed += 1
+        except RelaxpyError as error:  # the other kernels may have machine code
+            show_error(error, sys.stderr, kernel)
+    return 0 if printed else 1
+
+
+def graph(options: Namespace) -> int:
+    """Draw the dataflow; the exit code is 1 if the program is wrong, which is drawn, too."""
+    from relaxpy.ir.transform import get_pipeline
+    from relaxpy.plugins.pictures.graph import graph as draw
+
+    source = _source(options)
+    program, found = source.sketch()
+    if options.pipeline is not None:
+        program, found = get_pipeline(options.pipeline)(source.module()), []
+    picture = draw(program, {"all": True, "none": False}.get(options.fold), found)
+    if options.output in (None, STDIN):
+        print(picture.to_mermaid(), end="")
+    else:
+        try:
+            picture.save(options.output)
+        except MisuseError as error:
+            raise UsageError(error.diagnostics) from None
+        print(f"{options.output}: {picture!r}")
+    if found:
+        show_error(WellFormedError(found), sys.stderr, source.name)
+    return int(bool(found))
+
+
+def lsp(options: Namespace) -> int:
+    """Answer an editor over standard input and output until it ends the connection."""
+    try:
+        from relaxpy.plugins.cli.lsp.server import serve
+    except ImportError as error:
+        raise UsageError(
+            f"the language server cannot be loaded: {error}",
+            hint="python -m pip install 'relaxpy[lsp]'",
+        ) from None
+    serve()
+    return 0
+
+
+def passes(options: Namespace) -> int:
+    """Print the passes and pipelines, or what one pass is and does."""
+    from relaxpy.ir.transform import pipelines
+    from relaxpy.plugins.cli.passes import described, listed, public_passes
+
+    if options.name is not None:
+        print(described(options.name))
+        return 0
+    _print_columns("passes", listed(public_passes()))
+    print()
+    _print_columns("pipelines", listed(pipelines()))
+    return 0
+
+
+def targets(options: Namespace) -> int:
+    """Print the targets, and which is the default here."""
+    from relaxpy.ir.core.target import NAMES, default_target
+
+    name, reason = default_target()
+    about = {
+        "numpy": "generated Python code on NumPy, everywhere",
+        "native": "machine code, where llvmlite is installed and the processor has AVX2 and FMA",
+        "reference": "the reference evaluator: slow, one scalar at a time",
+    }
+    _print_columns("targets", ((target, about[target]) for target in NAMES))
+    print(f"\nthe default is {name}" + (f": {reason}" if reason else ""))
+    return 0
+
+
+def doctor(options: Namespace) -> int:
+    """Print what decides how fast programs run here."""
+    from relaxpy.exec.doctor import doctor as examine
+
+    print(examine())
+    return 0
+
+
+def explain_rule(options: Namespace) -> int:
+    """Print what the rules say that errors cite."""
+    from relaxpy.rules import explain
+
+    print("\n\n".join(str(explain(rule)) for rule in options.rules))
+    return 0
+
+
+def _source(options: Namespace) -> ProgramSource:
+    return program_source(options.file, options.imported)
+
+
+def _executable(options: Namespace) -> Executable:
+    from relaxpy.ir.core.target import target_kind
+
+    try:
+        target_kind(options.target)
+    except MisuseError as error:
+        raise UsageError(error.diagnostics) from None
+    return _source(options).executable(options.target, options.pipeline)
+
+
+def _function(executable: Executable, name: str | None) -> EntryPoint:
+    """The function of this name, or `main`, or the only one."""
+    only = next(iter(executable)) if len(executable) == 1 else "main"
+    if name is None and only not in executable and len(executable) > 0:
+        raise UsageError(
+            f"there is no function main, expected the name of one of {', '.join(executable)}",
+            hint=f"write --function {next(iter(executable))}",
+        )
+    return executable[name or only]
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    return Path(other).exists() and Path(one).samefile(other)
+
+
+def _write(program: IRModule | BaseFunc, output: str | None) -> None:
+    """Print a program, or write it to a file: as JSON if its name ends so."""
+    if output is None or output == STDIN:
+        program.show()
+    elif output.endswith(".json"):
+        from relaxpy.ir.serialize import save_json
+
+        Path(output).write_text(save_json(program), encoding="utf-8")
+    else:
+        from relaxpy.script.printer.document import OMITTED
+
+        text = program.script()
+        Path(output).write_text(f"{text}\n", encoding="utf-8")
+        if text.endswith(OMITTED):
+            warn(
+                Diagnostic(
+                    f"{output} has no large constants, so it cannot be read again",
+                    hint="-o with a name that ends in .json writes them, too",
+                )
+            )
+
+
+def _print_columns(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    entries = list(rows)
+    width = max(len(name) for name, _ in entries)
+    print(f"{title}:")
+    for name, text in entries:
+        print(f"  {name.ljust(width)}  {text}".rstrip())

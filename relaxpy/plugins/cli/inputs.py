@@ -1,0 +1,224 @@
+"""The arguments of a call: from .npy and .npz files, from literals, and at random."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relaxpy.errors import MisuseError, close_names
+from relaxpy.exec.runtime.random_inputs import dimension_names, random_values
+from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from relaxpy.plugins.cli.usage import UsageError
+
+if TYPE_CHECKING:
+    from relaxpy.exec.executable import EntryPoint
+
+_NAMED = re.compile(r"([^\W\d]\w*)=(.*)", re.DOTALL)
+
+
+def arguments(
+    function: EntryPoint, words: Sequence[str], dims: Sequence[str], seed: int | None
+) -> tuple[object, ...]:
+    """The arguments that the words of the command line describe, in the order of the parameters.
+
+    With a `seed`, parameters without a value get random ones: floats of a normal distribution,
+    integers from 0 to 9. Dimensions that no other value fixes are those in `dims`.
+
+    Errors:
+        UsageError: a file or a literal cannot be read, a name is written twice, a dimension is not
+            known, or there are no inputs.
+        RuntimeCheckError: an argument is missing, unexpected or passed twice.
+    """
+    params = function.signature.params
+    if params and not words and not dims and seed is None:
+        raise UsageError(
+            f"there are no inputs, expected {', '.join(p.name_hint for p in params)}",
+            hint=f"write {params[0].name_hint}=… with a file or a literal, or --random 0",
+        )
+    positional: list[object] = []
+    named: dict[str, object] = {}
+    for word in words:
+        match = _NAMED.fullmatch(word)
+        if match is None and not word.endswith(".npz"):
+            positional.append(_value(word))
+            continue
+        inputs = _arrays(word) if match is None else {match[1]: _value(match[2])}
+        if twice := inputs.keys() & named.keys():
+            raise UsageError(f"there are two inputs for {min(twice)}")
+        named |= inputs
+    for index, value in enumerate(positional[: len(params)]):
+        positional[index] = _typed(value, params[index].struct_info)
+    for param in params:
+        if param.name_hint in named:
+            named[param.name_hint] = _typed(named[param.name_hint], param.struct_info)
+    if seed is not None:
+        values = dict(zip((p.name_hint for p in params), positional, strict=False)) | named
+        others = [param for param in params if param.name_hint not in values]
+        drawn = _drawn(others, _sizes(params, values, dims), seed)
+        named |= zip((param.name_hint for param in others), drawn, strict=True)
+    elif dims:
+        raise UsageError("--dim is for the random inputs of --random")
+    return function.positional_args(tuple(positional), named)
+
+
+def _value(word: str) -> object:
+    """An array in a .npy file, or else a Python literal."""
+    if word.endswith(".npy"):
+        loaded = _loaded(word)
+        if isinstance(loaded, dict):
+            raise UsageError(f"{word} is several arrays, expected one in a .npy file")
+        return loaded
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise UsageError(
+            f"{word!r:.60} is not an input",
+            hint="write the name of a .npy or .npz file, or a Python literal; NAME= may precede it",
+        ) from None
+
+
+def _arrays(path: str) -> dict[str, object]:
+    """The arrays in a .npz file by name."""
+    loaded = _loaded(path)
+    if not isinstance(loaded, dict):
+        raise UsageError(f"{path} is one array, expected several in a .npz file")
+    return loaded
+
+
+def _loaded(path: str) -> Any:
+    """The array in a .npy file, or the arrays in a .npz file by name."""
+    with _reading(path), open(path, "rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.lib.npyio.NpzFile):
+            return {name: loaded[name] for name in loaded.files}
+        return loaded
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Report what NumPy and its libraries raise for a file that is damaged, or has no arrays."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        pickled = "pickle" in str(error)
+        reason = "its contents are not arrays of numbers" if pickled else error
+        raise UsageError(f"{path} cannot be read: {reason}") from None
+
+
+_UNREADABLE = (
+    *(ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error),
+    *(SyntaxError, tokenize.TokenError),  # of the header
+    *(NotImplementedError, RuntimeError),  # a method of compression, encryption
+)
+
+
+def _typed(value: object, sinfo: rx.StructInfo | None) -> object:
+    """The value for a parameter: a literal as an array or a shape, elements with their datatype.
+
+    Files have no name for bfloat16 and the like, so that these are bytes without a datatype.
+
+    Errors:
+        UsageError: a literal is not an array.
+    """
+    if isinstance(sinfo, rx.ShapeStructInfo) and isinstance(value, tuple):
+        return ShapeTuple(value) if all(type(size) is int for size in value) else value
+    if isinstance(sinfo, rx.TupleStructInfo) and isinstance(value, tuple):
+        rest = (None,) * len(value)
+        fields = zip(value, (*sinfo.fields, *rest), strict=False)
+        return tuple(_typed(item, field) for item, field in fields)
+    if not isinstance(sinfo, rx.TensorStructInfo) or not sinfo.dtype:
+        return value
+    dtype = sinfo.dtype.numpy()
+    if isinstance(value, (list, bool, int, float)):
+        try:
+            if dtype.kind in "iub" and np.array(value).dtype.kind == "f" and np.size(value):
+                raise TypeError("expected integers")
+            return np.array(value, dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            uneven = "inhomogeneous" in str(error)
+            reason = "its rows have different lengths" if uneven else error
+            raise UsageError(f"{value!r:.60} is not an array of {sinfo.dtype}: {reason}") from None
+    if isinstance(value, np.ndarray) and value.dtype == np.dtype((np.void, dtype.itemsize)):
+        return value.view(dtype)
+    return value
+
+
+def _sizes(
+    params: Sequence[rx.Var], values: Mapping[str, object], dims: Sequence[str]
+) -> dict[str, int]:
+    """The values of dimensions by name: those in `dims`, and those of inputs.
+
+    Errors:
+        UsageError: an element of `dims` is not the name and the size of a dimension.
+    """
+    known = list(dict.fromkeys(name for param in params for name in dimension_names(param)))
+    sizes: dict[str, int] = {}
+    for param in params:
+        for dim, size in _dimensions(param.struct_info, values.get(param.name_hint)):
+            if isinstance(dim, tir.Var):
+                sizes.setdefault(dim.name, size)
+    given: set[str] = set()
+    for word in dims:
+        name, _, text = word.partition("=")
+        if not text.isdecimal() or len(text) > 18:
+            raise UsageError(f"--dim takes NAME=SIZE, found {word!r:.60}", hint="write --dim n=4")
+        if name not in known:
+            raise UsageError(
+                f"no parameter has a dimension {name!r:.60}",
+                hint=close_names(name, known)
+                or (f"the dimensions are {', '.join(known)}" if known else "omit --dim"),
+            )
+        if name in given:
+            raise UsageError(f"there are two sizes for {name}")
+        given.add(name)
+        sizes[name] = int(text)
+    return sizes
+
+
+def _dimensions(
+    sinfo: rx.StructInfo | None, value: object
+) -> Iterator[tuple[tir.PrimExpr | None, int]]:
+    """The dimensions in struct info, each with its size in a value."""
+    match sinfo, value:
+        case rx.TensorStructInfo(shape=rx.ShapeExpr(values=dims)), np.ndarray():
+            yield from zip(dims, value.shape, strict=False)
+        case rx.ShapeStructInfo(values=dims), tuple() if dims is not None:
+            yield from ((d, v) for d, v in zip(dims, value, strict=False) if isinstance(v, int))
+        case rx.PrimStructInfo(value=dim), int():
+            yield dim, value
+        case rx.TupleStructInfo(fields=fields), tuple():
+            for field, item in zip(fields, value, strict=False):
+                yield from _dimensions(field, item)
+        case _:
+            pass
+
+
+def _drawn(params: Sequence[rx.Var], sizes: Mapping[str, int], seed: int) -> tuple[object, ...]:
+    """Random values for parameters.
+
+    Errors:
+        UsageError: a dimension has no value, or a parameter has none at random.
+    """
+    for param in params:
+        for name in dimension_names(param):
+            if name not in sizes:
+                raise UsageError(
+                    f"the dimension {name} of parameter {param.name_hint} is not known",
+                    hint=f"write --dim {name}=4, or pass an input that has it",
+                )
+    try:
+        return random_values(params, sizes, seed)
+    except MisuseError as error:
+        raise UsageError(
+            error.diagnostics[0].message, hint="pass NAME=… with a file or a literal"
+        ) from None

@@ -1,0 +1,358 @@
+"""The programs in files: TVMScript, which is read and never run, JSON, executables, and ONNX.
+
+Where the user asks for it, a file is imported as a Python module.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from typing_extensions import override
+
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, warn
+from relaxpy.plugins.cli.imported import SUFFIX, import_program, is_reference
+from relaxpy.plugins.cli.usage import UsageError
+from relaxpy.support.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from relaxpy.exec.container import Container
+    from relaxpy.exec.executable import Executable
+    from relaxpy.ir.module import IRModule
+    from relaxpy.ir.relax.nodes import BaseFunc
+
+STDIN: Final = "-"
+STDIN_NAME: Final = "<stdin>"
+_IMPORT: Final = "--import"
+PROGRAM_MARKS: Final = ("R.function", "T.prim_func", "I.ir_module", "R.rewriter")
+"""What occurs in the text of a file with a program."""
+_READ_IMPORTS: Final = ("relaxpy.script", "tvm.script", "typing", "__future__")
+_OF_PYTORCH: Final = (".pt", ".pth", ".pt2")
+
+
+def program_source(path: str, imported: bool = False) -> ProgramSource:
+    """What the command line names: a file that is read, or a module that is imported.
+
+    A module is imported if `imported`, or if it is named as `module:attribute`.
+
+    Errors:
+        UsageError: the file is one of PyTorch, or standard input is to be imported; and as for
+            `read_file`.
+    """
+    if imported and path == STDIN:
+        raise UsageError(
+            "standard input is read, not imported",
+            hint=f"save the text as a file, and write its name after {_IMPORT}",
+        )
+    if imported or is_reference(path):
+        return ImportedFile(path)
+    if path.endswith(_OF_PYTORCH):
+        raise UsageError(
+            f"{path}: files of PyTorch are not read here, as reading them may run what is in them; "
+            "a Python file that calls torch.export.load and from_exported_program can be named as "
+            "module:attribute"
+        )
+    return OnnxFile(path) if path.endswith(".onnx") else read_file(path)
+
+
+def read_file(path: str) -> ProgramFile:
+    """The contents of a file, or of standard input for `-`.
+
+    Errors:
+        OSError: the file cannot be read.
+        UsageError: it is not text, or `path` is not a path.
+    """
+    name = STDIN_NAME if path == STDIN else path
+    if path == STDIN and sys.stdin is None:
+        raise UsageError("standard input is closed")
+    try:
+        saved = _saved(path, name)
+        if saved is not None:
+            return ProgramFile(name, "", saved)
+        text = sys.stdin.read() if path == STDIN else Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"{name} is not a text in UTF-8",
+            hint="a program is TVMScript, JSON, a saved executable, or a model of ONNX in a file "
+            "whose name ends in .onnx",
+        ) from None
+    except MisuseError as error:
+        raise UsageError(error.diagnostics) from None
+    except ValueError as error:
+        raise UsageError(f"{path!r:.60} is not the path of a file: {error}") from None
+    return ProgramFile(name, text.removeprefix("\ufeff"))
+
+
+def _saved(path: str, name: str) -> Container | None:
+    """The saved executable in a file; None if it is something else.
+
+    Errors:
+        MisuseError: it is damaged.
+    """
+    from relaxpy.exec.container import Container, is_container
+
+    if path == STDIN:
+        stream = getattr(sys.stdin, "buffer", None)
+        if stream is None or not is_container(stream.peek(64)):
+            return None
+        return Container.of_memory(stream.read(), name)
+    with open(path, "rb") as file:
+        start = file.read(64)
+    return Container.read(Path(path)) if is_container(start) else None
+
+
+def is_of_a_program(statement: ast.stmt) -> bool:
+    """Whether a text that is only read may have the statement at its top level."""
+    match statement:
+        case ast.FunctionDef() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
+            return True
+        case ast.ImportFrom(module=module):
+            return (module or "").startswith(_READ_IMPORTS)
+        case ast.Pass() | ast.Assign(targets=[ast.Name(id="metadata")]):
+            return True
+        case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
+            return True
+        case _:
+            return False
+
+
+def _is_helper(statement: ast.stmt) -> bool:
+    """Whether a statement defines a function or class of Python, without decorators."""
+    kinds = ast.FunctionDef, ast.ClassDef
+    return isinstance(statement, kinds) and not statement.decorator_list
+
+
+def _without_python(text: str) -> tuple[str, Sequence[int]]:
+    """The text with empty lines for what only Python executes, and the first lines of that.
+
+    Imports are not counted. A text without programs stays as it is.
+    """
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return text, ()
+    programs = [s for s in body if getattr(s, "decorator_list", ())]
+    others = [s for s in body if not is_of_a_program(s) or _is_helper(s)]
+    if not programs or not others:
+        return text, ()
+    lines = text.split("\n")
+    kept = {n for s in body if s not in others for n in range(s.lineno, (s.end_lineno or 0) + 1)}
+    skipped = [s for s in others if kept.isdisjoint(range(s.lineno, (s.end_lineno or 0) + 1))]
+    for statement in skipped:
+        count = (statement.end_lineno or statement.lineno) - statement.lineno + 1
+        lines[statement.lineno - 1 : statement.end_lineno] = [""] * count
+    first = [s.lineno for s in skipped if not isinstance(s, (ast.Import, ast.ImportFrom))]
+    return "\n".join(lines), first
+
+
+def files_in(path: str) -> Iterator[str]:
+    """The path itself; of a folder, the files in and below it that have programs.
+
+    Hidden folders are left out.
+    """
+    if path == STDIN or is_reference(path) or not Path(path).is_dir():
+        yield path
+        return
+    for file in sorted(Path(path).rglob(f"*{SUFFIX}")):
+        if any(part.startswith(".") for part in file.relative_to(path).parts):
+            continue
+        text = file.read_text(encoding="utf-8", errors="replace")
+        if any(f"@{mark}" in text for mark in PROGRAM_MARKS):
+            yield str(file)
+
+
+class ProgramSource(ABC):
+    """What a program is taken from, with the name that errors without a position show."""
+
+    __slots__ = ()
+
+    name: str
+    draws_inputs: ClassVar[bool] = False
+    """Whether a call without inputs has random ones."""
+
+    @abstractmethod
+    def program(self) -> IRModule | BaseFunc:
+        """The well-formed module or function.
+
+        Errors:
+            ParseError, StructInfoError, WellFormedError: with all diagnostics of the program.
+            UsageError: there is no program.
+        """
+
+    def sketch(self) -> tuple[IRModule | BaseFunc, list[Diagnostic]]:
+        """The program as far as it can be read, and what is wrong with it.
+
+        Errors:
+            As for `program`, if nothing can be read.
+        """
+        return self.program(), []
+
+    def module(self) -> IRModule:
+        """The program as a module, which a single function is made. Errors: as for `program`."""
+        from relaxpy.ir.module import IRModule
+
+        program = self.program()
+        return program if isinstance(program, IRModule) else IRModule.from_expr(program)
+
+    def executable(self, target: str | None = None, pipeline: str | None = None) -> Executable:
+        """The program compiled for `target`.
+
+        Errors:
+            As for `program` and `relaxpy.compile`.
+        """
+        from relaxpy.exec.compile import compile
+
+        return compile(self.program(), target, relax_pipeline=pipeline or "default")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile(ProgramSource):
+    """The text of a file, which is JSON if it begins with a brace, or a saved executable."""
+
+    name: str
+    text: str
+    saved: Container | None = None
+
+    @property
+    def needs_python(self) -> bool:
+        """Whether the text has statements that only Python executes."""
+        try:
+            statements = ast.parse(self.text).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        return not all(is_of_a_program(statement) for statement in statements)
+
+    def _note(self) -> str | None:
+        """What to do about a text with statements that only Python executes; else None."""
+        if not self.needs_python:
+            return None
+        way = f"to import {self._as_file} as Python does, write {_IMPORT}"
+        return f"{self.name} is read, not executed; {way}"
+
+    @property
+    def _as_file(self) -> str:
+        """What can be imported: only files can."""
+        return "a file with this text" if self.name == STDIN_NAME else "it"
+
+    @property
+    def is_json(self) -> bool:
+        """Whether this is a module in JSON."""
+        return self.text.lstrip().startswith("{")
+
+    @override
+    def program(self) -> IRModule | BaseFunc:
+        """The well-formed module or function; of a saved executable, the module that runs.
+
+        Errors:
+            ParseError, StructInfoError, WellFormedError: with all diagnostics of the program.
+            MisuseError: the JSON is not a program of this version.
+            UsageError: the file has something else, such as a rewriter.
+        """
+        from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+
+        program = self._read()
+        diagnostics = check_well_formed(program) if self.is_json else []
+        if diagnostics:
+            raise WellFormedError(diagnostics)
+        return program
+
+    @override
+    def sketch(self) -> tuple[IRModule | BaseFunc, list[Diagnostic]]:
+        from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+        from relaxpy.plugins.cli.sketch import sketch
+
+        if self.saved is None and not self.is_json:
+            program, found = sketch(_without_python(self.text)[0], self.name)
+            if program is not None:
+                return program, found or check_well_formed(program)
+        program = self._read()
+        return program, check_well_formed(program)
+
+    def _read(self) -> IRModule | BaseFunc:
+        """The program, which is well-formed unless it is in JSON."""
+        from relaxpy.ir.module import IRModule
+        from relaxpy.ir.relax.nodes import BaseFunc
+
+        if self.saved is not None:
+            from relaxpy.exec.compile import saved_module
+
+            return saved_module(self.saved, self.name)
+        if self.is_json:
+            from relaxpy.ir.serialize import load_json
+
+            program = load_json(self.text)
+        else:
+            from relaxpy.script.read import from_source
+
+            text, skipped = _without_python(self.text)
+            try:
+                program = from_source(text, filename=self.name)
+            except RelaxpyError as error:
+                raise error.noted(self._note()) from None
+            if skipped:
+                where = f"{self.name}:{skipped[0]}"
+                several = f"{len(skipped)} statements outside of programs, from here on, are"
+                code = several if len(skipped) > 1 else "1 statement outside of programs is"
+                hint = f"{_IMPORT} imports {self._as_file} as Python does"
+                warn(Diagnostic(f"{where}: {code} not executed", hint=hint))
+        if not isinstance(program, (IRModule, BaseFunc)):
+            raise UsageError(f"{self.name} has a {type(program).__name__}, not a program")
+        return program
+
+    @override
+    def executable(self, target: str | None = None, pipeline: str | None = None) -> Executable:
+        """The program compiled for `target`; a saved executable has its own target.
+
+        Errors:
+            UsageError: a saved executable is given a target or a pipeline.
+            As for `program` and `relaxpy.compile`.
+        """
+        from relaxpy.exec.compile import load_saved
+
+        if self.saved is None:
+            return ProgramSource.executable(self, target, pipeline)
+        if target is not None or pipeline is not None:
+            raise UsageError(
+                f"{self.name} is a saved executable, which is compiled for its own target",
+                hint="omit --target and --pipeline",
+            )
+        return load_saved(self.saved, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFile(ProgramSource):
+    """A Python module, by its file or name, that is imported when its program is needed."""
+
+    name: str
+
+    @override
+    def program(self) -> IRModule | BaseFunc:
+        return import_program(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxFile(ProgramSource):
+    """A model of ONNX, which is imported by `from_onnx`; its inputs may be drawn at random."""
+
+    name: str
+    draws_inputs: ClassVar[bool] = True
+
+    @override
+    def program(self) -> IRModule:
+        """The module.
+
+        Errors:
+            FrontendError: the file is damaged, or nodes cannot be imported.
+            OSError: the file cannot be read.
+            UsageError: the package onnx is not installed.
+        """
+        try:
+            from relaxpy.plugins.onnx.api import from_onnx
+        except ImportError as error:
+            raise UsageError(str(error)) from None
+        with open(self.name, "rb"):  # whose error is that of all files, not of ONNX
+            return from_onnx(self.name)

@@ -1,0 +1,1 @@
+"""Programs that several processes run together, which MPI has started."""

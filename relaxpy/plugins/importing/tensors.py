@@ -1,0 +1,212 @@
+"""Tensors as converters see them: datatypes, ranks and sizes that are numbers or expressions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Expr,
+    ShapeExpr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.ops import const as number_literal
+from relaxpy.ir.tir.prim_expr import PrimExpr
+from relaxpy.plugins.importing.contents import LIMIT, Element, number
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Size: TypeAlias = PrimExpr | int
+
+
+def tensor_info(x: Expr) -> TensorStructInfo:
+    """The struct info of a tensor.
+
+    Errors:
+        UnsupportedError: the value is something else.
+    """
+    info = x.struct_info
+    if not isinstance(info, TensorStructInfo):
+        raise UnsupportedError(f"expected a tensor, found {info}")
+    return info
+
+
+def as_size(size: Element) -> PrimExpr:
+    """The size as an expression of int64."""
+    return size if isinstance(size, PrimExpr) else number_literal(int(size), "int64")
+
+
+def tensor_of(sizes: Sequence[Size] | None, dtype: str) -> TensorStructInfo:
+    """The struct info of a tensor with these sizes; None: nothing is known of its shape."""
+    shape = None if sizes is None else ShapeExpr(tuple(map(as_size, sizes)))
+    return TensorStructInfo(shape, DataType(dtype))
+
+
+def dtype_of(x: Expr) -> str:
+    """The datatype of a tensor."""
+    return str(tensor_info(x).dtype)
+
+
+def is_float(x: Expr) -> bool:
+    """Whether the elements of a tensor are floats."""
+    return "float" in dtype_of(x)
+
+
+def as_dtype(x: Expr, dtype: str) -> Expr:
+    """The tensor in a datatype."""
+    return x if dtype_of(x) == dtype else R.astype(x, dtype)
+
+
+def wide_dtype(x: Expr | str) -> str:
+    """The datatype in which a tensor of floats, or floats of a datatype, are computed."""
+    return "float64" if (x if isinstance(x, str) else dtype_of(x)) == "float64" else "float32"
+
+
+def rank_of(x: Expr) -> int:
+    """The rank of a tensor.
+
+    Errors:
+        UnsupportedError: it is not known.
+    """
+    ndim = tensor_info(x).ndim
+    if ndim < 0:
+        raise UnsupportedError("the rank of an operand is not known")
+    return ndim
+
+
+def shape_of(x: Expr, rank: int | None = None) -> list[Size]:
+    """The sizes of a tensor of this rank, or of any: ints where they are numbers.
+
+    Errors:
+        UnsupportedError: its rank is not known, or is another.
+    """
+    info = tensor_info(x)
+    if rank is not None and rank_of(x) != rank:
+        raise UnsupportedError(f"expected a tensor of rank {rank}, found rank {rank_of(x)}")
+    match info.shape:
+        case ShapeExpr(values=values):
+            return [int(v.value) if isinstance(v, tir.IntImm) else v for v in values]
+        case Expr() as shape if isinstance(shape.struct_info, ShapeStructInfo):
+            values_known = shape.struct_info.values
+            if values_known is not None:
+                return [int(v.value) if isinstance(v, tir.IntImm) else v for v in values_known]
+    rank_of(x)
+    raise UnsupportedError("the shape of an operand is not known")
+
+
+def sizes_known(x: Expr) -> list[int]:
+    """The sizes of a tensor, which have to be numbers.
+
+    Errors:
+        UnsupportedError: one is symbolic.
+    """
+    sizes = shape_of(x)
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) < len(sizes):
+        raise UnsupportedError(f"expected a shape of numbers, found ({', '.join(map(str, sizes))})")
+    return known
+
+
+def length_known(vector: Expr) -> int:
+    """The number of elements of a vector of sizes or axes, which has to be known.
+
+    Errors:
+        UnsupportedError: it is symbolic, or no tensor has so many axes, or this is not a vector.
+    """
+    sizes = sizes_known(vector)
+    if len(sizes) != 1:
+        raise UnsupportedError(f"expected a vector, found a tensor of rank {len(sizes)}")
+    if sizes[0] > LIMIT:
+        raise UnsupportedError(f"a vector of {sizes[0]} sizes or axes, expected at most {LIMIT}")
+    return sizes[0]
+
+
+def require_count(name: str, values: Sequence[Any], count: int) -> None:
+    """Check how many numbers there are.
+
+    Errors:
+        UnsupportedError: it is another number.
+    """
+    if len(values) != count:
+        raise UnsupportedError(f"{name} has {len(values)} numbers, expected {count}")
+
+
+def are_equal(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Whether two shapes are known to be equal."""
+    return len(a) == len(b) and all(map(prove_equal, map(as_size, a), map(as_size, b)))
+
+
+def is_size(size: Size, value: int) -> bool:
+    """Whether a size is known to be a number."""
+    return isinstance(size, int) and size == value
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """The product of sizes, simplified."""
+    total: Any = math.prod(size for size in sizes if isinstance(size, int))
+    for size in sizes:
+        if not isinstance(size, int):
+            total = size * total
+    result = number(total)
+    return result if isinstance(result, PrimExpr) else int(result)
+
+
+def reshaped(x: Expr, sizes: Sequence[Element]) -> Expr:
+    """`x` in another shape, in which a size of 0 is a size of 0."""
+    result: Expr = R.reshape(x, ShapeExpr(tuple(map(as_size, sizes))))
+    return result
+
+
+def normal_axis(axis: int, rank: int) -> int:
+    """The axis counted from the front.
+
+    Errors:
+        UnsupportedError: there is no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise UnsupportedError(f"axis {axis} is not one of a tensor of rank {rank}")
+    return axis % rank
+
+
+def normal_axes(axes: Sequence[int] | None, rank: int) -> list[int]:
+    """The axes counted from the front; None: all.
+
+    Errors:
+        UnsupportedError: there is no such axis, or it occurs twice.
+    """
+    normal = list(range(rank)) if axes is None else [normal_axis(axis, rank) for axis in axes]
+    if len(set(normal)) < len(normal):
+        raise UnsupportedError(f"an axis occurs twice in {list(axes or ())}")
+    return normal
+
+
+def scalar(value: float, x: Expr) -> Constant:
+    """A constant of rank 0 in the datatype of `x`."""
+    return const(value, dtype_of(x))
+
+
+def literal(array: Array) -> Constant:
+    """A constant of the array's own datatype."""
+    data = np.asarray(array)
+    return const(data, data.dtype.name)
+
+
+def truncated(a: Expr, b: Expr) -> Expr:
+    """The quotient of tensors of integers, rounded towards zero."""
+    below: Expr = R.floor_divide(a, b)
+    if dtype_of(a).startswith("uint"):
+        return below
+    inexact = R.not_equal(R.multiply(below, b), a)
+    negative = R.logical_xor(R.less(a, scalar(0, a)), R.less(b, scalar(0, b)))
+    quotient: Expr = R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
+    return quotient

@@ -1,0 +1,305 @@
+"""Attention to trees of tokens, as kernels: over rows of a batch, and over a cache of pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.plugins.nn.llm.position_embedding import Rotary, kernel_of
+from relaxpy.plugins.nn.llm.sequence_attention import heads_of_each
+from relaxpy.support.entry import user_facing
+
+_PAGE_SIZE = 16
+_LEAST = -5e4
+"""The score of what is not seen, and log2 of the sum of the weights of nothing."""
+
+
+def _at(x: te.Tensor, *indices: Any) -> Any:
+    """An element; a first index outside of `x` means the nearest one."""
+    first, *rest = indices
+    last = ops.sub(x.shape[0], 1)
+    nearest = ops.maximum(
+        ops.const(0, last.dtype), ops.minimum(ops.cast_to(first, last.dtype), last)
+    )
+    return x[(nearest, *rest)]
+
+
+def _computed(shape: Sequence[Any], element: Callable[..., Any], name: str) -> Any:
+    return te.compute(shape, element, name=name)
+
+
+def _int32(value: Any) -> Any:
+    return ops.cast_to(value, "int32")
+
+
+def _segments(count: Any, bounds: te.Tensor, name: str) -> Any:
+    """The segment in which each of so many numbers is; `bounds` are their starts, and the end."""
+    b = te.reduce_axis((0, ops.sub(bounds.shape[0], 1)), "b")
+
+    def segment(i: Any) -> Any:
+        after = ops.compare(tir.LE, _at(bounds, b + 1), _int32(i))
+        return reduce.sum(intrin.if_then_else(after, _int32(1), _int32(0)), b)
+
+    return _computed((count,), segment, name=name)
+
+
+class _Trees:
+    """Queries of a batch, which see the keys before a tree, and in it their ancestors.
+
+    A node of a tree is a pair (number, end): it sees the nodes whose pair includes its number.
+    """
+
+    def __init__(
+        self, h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any]
+    ) -> None:
+        self.group = heads_of_each(h_q, h_kv)
+        if rope_scaling.get("rope_type") in {"yarn", "longrope"}:
+            raise MisuseError(
+                f"a kernel whose theta is an argument cannot rotate by {rope_scaling['rope_type']}",
+                hint="rotate queries and keys before, by llama_rope_with_position_map",
+                about=rope_scaling,
+            )
+        self.h_q, self.d, self.dtype = h_q, d, dtype
+        self.rows, self.starts, self.nodes = (
+            tir.SizeVar(name, "int64") for name in ("qo_len", "batch_size_plus_1", "tree_size")
+        )
+        self.q: Any = te.placeholder((self.rows, h_q, d), dtype, "q")
+        self.q_starts = te.placeholder((self.starts,), "int32", "q_indptr")
+        self.positions: Any = te.placeholder((self.rows,), "int32", "q_rope_position")
+        self.tree_starts = te.placeholder((self.starts,), "int32", "tree_order_indptr")
+        self.trees = te.placeholder((self.nodes, 2), "int32", "tree_order")
+        self.mode = tir.Var("rotary_mode", "int32")
+        self.scale, self.theta, self.sm_scale = (
+            tir.Var(name, "float32") for name in ("rope_scale", "rope_theta", "sm_scale")
+        )
+        self.rotary = Rotary(rope_scaling, self.theta, d, d, dtype)
+        self.query = self.rotated(self.q, lambda i: self.positions[i], "query")
+
+    @property
+    def numbers(self) -> list[tir.Var]:
+        """The scalar parameters."""
+        return [self.mode, self.scale, self.theta, self.sm_scale]
+
+    def rotated(self, x: Any, position: Callable[[Any], Any], name: str) -> Any:
+        """`x` (rows, heads, d), rotated by the positions of rows where `rotary_mode` is 1."""
+        tables = self.rotary.tables(
+            x.shape[0], lambda s: ops.cast_to(position(s), "float32") * self.scale
+        )
+        condition = ops.compare(tir.EQ, self.mode, 1)
+        return self.rotary.heads(x, 0, x.shape[1], name, tables, condition)
+
+    def attend(
+        self, k: Any, v: Any, sequence: Any, column: Any, length: Callable[[Any], Any]
+    ) -> tuple[te.Tensor, te.Tensor]:
+        """The results for keys and values (slots, h_kv, d) and log2 of the sums of the weights.
+
+        `sequence` and `column` are those of the slots, `length` the number of keys of a sequence.
+        """
+        slots = k.shape[0]
+        own = _segments(self.rows, self.q_starts, "own_sequence")
+
+        def number(i: Any) -> Any:
+            b = own[i]
+            left = _at(self.q_starts, b + 1) - _int32(i)
+            return _at(self.trees, _at(self.tree_starts, b + 1) - left, 0)
+
+        numbers = _computed((self.rows,), number, name="number")
+
+        def before_tree(s: Any) -> Any:
+            b = sequence[s]
+            size = _at(self.tree_starts, b + 1) - _at(self.tree_starts, b)
+            return column[s] - (length(b) - size)
+
+        node = _computed((slots,), before_tree, name="node")
+
+        def bound(s: Any, side: Any) -> Any:
+            return _at(self.trees, _at(self.tree_starts, sequence[s]) + node[s], side)
+
+        bounds = _computed((slots, 2), bound, name="bounds")
+
+        def is_there(s: Any) -> Any:
+            used = ops.compare(tir.LT, column[s], length(sequence[s]))
+            return intrin.if_then_else(used, sequence[s], _int32(-1))
+
+        there = _computed((slots,), is_there, name="there")
+        e = te.reduce_axis((0, self.d), "e")
+        products = _computed(
+            (self.h_q, self.rows, slots),
+            lambda h, i, s: reduce.sum(
+                ops.cast_to(self.query[i, h, e], "float32")
+                * ops.cast_to(k[s, h // self.group, e], "float32"),
+                e,
+            ),
+            name="products",
+        )
+
+        def sees(i: Any, s: Any) -> Any:
+            inside = ops.all_of(
+                ops.compare(tir.GE, numbers[i], bounds[s, 0]),
+                ops.compare(tir.LT, numbers[i], bounds[s, 1]),
+            )
+            return ops.all_of(
+                ops.compare(tir.EQ, there[s], own[i]),
+                ops.any_of(ops.compare(tir.LT, node[s], 0), inside),
+            )
+
+        seen = _computed((self.rows, slots), sees, name="seen")
+        least = ops.const(_LEAST, "float32")
+        factor = self.sm_scale * ops.const(math.log2(math.e), "float32")
+        scores = _computed(
+            (self.h_q, self.rows, slots),
+            lambda h, i, s: intrin.if_then_else(seen[i, s], products[h, i, s] * factor, least),
+            name="scores",
+        )
+        t, m, j = (te.reduce_axis((0, slots), name) for name in "tmj")
+        top = _computed(
+            (self.h_q, self.rows), lambda h, i: reduce.max(scores[h, i, t], t), name="top"
+        )
+        weights = _computed(
+            (self.h_q, self.rows, slots),
+            lambda h, i, s: intrin.if_then_else(
+                seen[i, s], intrin.exp2(scores[h, i, s] - top[h, i]), ops.const(0, "float32")
+            ),
+            name="weights",
+        )
+        total = _computed(
+            (self.h_q, self.rows), lambda h, i: reduce.sum(weights[h, i, m], m), name="total"
+        )
+        mixed = _computed(
+            (self.h_q, self.rows, self.d),
+            lambda h, i, c: reduce.sum(
+                weights[h, i, j] * ops.cast_to(v[j, h // self.group, c], "float32"), j
+            ),
+            name="mixed",
+        )
+        some = _computed(
+            (self.h_q, self.rows),
+            lambda h, i: intrin.if_then_else(
+                total[h, i] > ops.const(0, "float32"), total[h, i], ops.const(1, "float32")
+            ),
+            name="some",
+        )
+        out = _computed(
+            (self.rows, self.h_q, self.d),
+            lambda i, h, c: ops.cast_to(mixed[h, i, c] / some[h, i], self.dtype),
+            name="output",
+        )
+        lse = _computed(
+            (self.rows, self.h_q),
+            lambda i, h: ops.maximum(top[h, i], least) + intrin.log2(some[h, i]),
+            name="lse",
+        )
+        return out, lse
+
+
+@user_facing
+def tree_attn_cpu(
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any]
+) -> PrimFunc:
+    """The kernel by which the tokens of trees attend to each other.
+
+    Its parameters are q, q_indptr, k, v, kv_indptr, q_rope_position, mn_indptr, mask, output, lse,
+    rotary_mode, rope_scale, rope_theta and sm_scale. The rows of sequence b are those from
+    q_indptr[b] to q_indptr[b + 1], its nodes in `mask` those from mn_indptr[b] to
+    mn_indptr[b + 1]. A token sees the tokens whose pair in `mask` includes its own first number.
+    For `rotary_mode` 1, queries and keys are rotated by q_rope_position. `lse` is log2 of the sum
+    of the weights.
+
+    Shapes:
+        q, output        (rows, h_q, d)
+        k, v             (keys, h_kv, d)
+        q_rope_position  (rows,)
+        mask             (nodes, 2)
+        lse              (rows, h_q)
+    Errors:
+        MisuseError (also ValueError): the heads of queries cannot share those of keys, or the
+            rotation needs a theta that is known.
+    """
+    trees = _Trees(h_kv, h_q, d, dtype, rope_scaling)
+    size = tir.SizeVar("kv_len", "int64")
+    k, v = (te.placeholder((size, h_kv, d), dtype, name) for name in ("k", "v"))
+    starts = te.placeholder((trees.starts,), "int32", "kv_indptr")
+    keys = trees.rotated(k, lambda s: _at(trees.positions, s), "keys")
+    sequence = _segments(size, starts, "sequence")
+    column = _computed((size,), lambda s: _int32(s) - _at(starts, sequence[s]), name="column")
+    out, lse = trees.attend(
+        keys, v, sequence, column, lambda b: _at(starts, b + 1) - _at(starts, b)
+    )
+    first = (trees.q, trees.q_starts, k, v, starts, trees.positions)
+    return kernel_of([*first, trees.tree_starts, trees.trees, out, lse, *trees.numbers])
+
+
+@user_facing
+def tree_attn(
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], target: object = None
+) -> PrimFunc:
+    """The kernel of `tree_attn_cpu`; `target` has no effect."""
+    return tree_attn_cpu(h_kv, h_q, d, dtype, rope_scaling)
+
+
+@user_facing
+def tree_attn_with_paged_kv_cache_cpu(
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any]
+) -> PrimFunc:
+    """The kernel by which the tokens of trees attend to all tokens in the pages of a cache.
+
+    Its parameters are q, q_indptr, pages, page_indptr, page_values, length_info,
+    k_rope_pos_offset, q_rope_position, output, lse, rotary_mode, rope_scale, rope_theta, sm_scale,
+    tree_order_indptr and tree_order. The pages of sequence b are page_values[page_indptr[b] :
+    page_indptr[b + 1]], of the last of which it uses length_info[b] places; its last tokens are
+    those of its tree, as for `tree_attn_cpu`, and all tokens see those before.
+
+    Shapes:
+        q, output    (rows, h_q, d)
+        pages        (pages, 2, h_kv, 16, d), keys and values
+        page_values  (used pages,)
+        length_info, k_rope_pos_offset  (batch,)
+        tree_order   (nodes, 2)
+        lse          (rows, h_q)
+    Errors:
+        MisuseError (also ValueError): as for `tree_attn_cpu`.
+    """
+    trees = _Trees(h_kv, h_q, d, dtype, rope_scaling)
+    count, used, batch = (
+        tir.SizeVar(name, "int64") for name in ("max_num_pages", "nnz_pages", "batch_size")
+    )
+    pages = te.placeholder((count, 2, h_kv, _PAGE_SIZE, d), dtype, "pages")
+    starts = te.placeholder((trees.starts,), "int32", "page_indptr")
+    values: Any = te.placeholder((used,), "int32", "page_values")
+    lengths = te.placeholder((batch,), "int32", "length_info")
+    offsets = te.placeholder((batch,), "int32", "k_rope_pos_offset")
+    slots = used * _PAGE_SIZE
+    page_sequence = _segments(used, starts, "page_sequence")
+    sequence = _computed((slots,), lambda s: page_sequence[s // _PAGE_SIZE], name="sequence")
+    column = _computed(
+        (slots,), lambda s: _int32(s) - _at(starts, sequence[s]) * _PAGE_SIZE, name="column"
+    )
+
+    def member(side: int, name: str) -> Any:
+        def element(s: Any, h: Any, c: Any) -> Any:
+            return _at(pages, values[s // _PAGE_SIZE], side, h, s % _PAGE_SIZE, c)
+
+        return _computed((slots, h_kv, d), element, name=name)
+
+    def length(b: Any) -> Any:
+        number = _at(starts, b + 1) - _at(starts, b)
+        full = (number - 1) * _PAGE_SIZE + _at(lengths, b)
+        return intrin.if_then_else(number > 0, full, _int32(0))
+
+    keys = trees.rotated(member(0, "k"), lambda s: _at(offsets, sequence[s]) + column[s], "keys")
+    out, lse = trees.attend(keys, member(1, "v"), sequence, column, length)
+    first = (trees.q, trees.q_starts, pages, starts, values, lengths, offsets, trees.positions)
+    return kernel_of([*first, out, lse, *trees.numbers, trees.tree_starts, trees.trees])
+
+
+@user_facing
+def tree_attn_with_paged_kv_cache(
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], target: object = None
+) -> PrimFunc:
+    """The kernel of `tree_attn_with_paged_kv_cache_cpu`; `target` has no effect."""
+    return tree_attn_with_paged_kv_cache_cpu(h_kv, h_q, d, dtype, rope_scaling)

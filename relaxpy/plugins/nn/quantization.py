@@ -1,0 +1,221 @@
+"""Models with quantised weights: layers that decode them, and packed parameters from plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, UnknownNameError, check_type
+from relaxpy.ir.core.foreign_arrays import read_array
+from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
+from relaxpy.plugins.nn.core import Dim, Parameter, Tensor
+from relaxpy.plugins.nn.module import Module
+from relaxpy.plugins.nn.modules import Embedding, Linear
+from relaxpy.plugins.nn.ops import arrange, layers
+from relaxpy.plugins.nn.ops.custom import tensor_expr_op
+from relaxpy.plugins.nn.tree import named_items
+from relaxpy.plugins.nn.visitor import Mutator
+from relaxpy.support.entry import user_facing
+from relaxpy.support.progress import long_work
+
+Array: TypeAlias = NDArray[Any]
+
+
+class _Quantized(Module):
+    """A layer with a matrix of packed weights.
+
+    Shapes:
+        q_weight  (rows, elements in memory of a row), as `Quantization` says
+        q_scale   (rows, groups of a row)
+    """
+
+    def __init__(self, quantization: Quantization, rows: Dim, size: Dim) -> None:
+        if not isinstance(size, int):
+            raise MisuseError(
+                f"rows of quantised weights have a known size, found {size}", about=size
+            )
+        self.quantization = quantization
+        self._size = size
+        words, groups = quantization.row_sizes(size)
+        self.q_weight = Parameter((rows, words), quantization.storage_dtype)
+        self.q_scale = Parameter((rows, groups), quantization.dtype)
+
+    def decoded(self, packed: Tensor, scale: Tensor) -> Tensor:
+        """The weights of rows of the parameters."""
+        result: Tensor = tensor_expr_op(
+            lambda p, s: self.quantization.decoded(p, s, self._size), "dequantize", [packed, scale]
+        )
+        return result
+
+    def product(self, x: Tensor, out_dtype: str | None) -> Tensor:
+        """`x @ weight^T`."""
+        if self.quantization.rounds_operands:
+            return self._product_of_integers(x, out_dtype or x.dtype)
+        weight = self.decoded(self.q_weight, self.q_scale)
+        return layers.matmul(x, arrange.permute_dims(weight), out_dtype=out_dtype)
+
+    def _product_of_integers(self, x: Tensor, dtype: str) -> Tensor:
+        """`x @ weight^T`, where the rows of `x` are rounded to int8."""
+        integers, row_scale = tensor_expr_op(rounded_rows, "quantize_rows", [x])
+        scales = [row_scale]
+        if self.quantization.group:
+            weight = tensor_expr_op(
+                lambda p, s: self.quantization.factors(p, s, self._size),
+                "dequantize",
+                [self.q_weight, self.q_scale],
+            )
+            weight = arrange.permute_dims(weight)
+            sums = layers.matmul(integers.astype("float32"), weight, out_dtype="float32")
+        else:
+            weight = arrange.permute_dims(self.q_weight)
+            sums = layers.matmul(integers, weight, out_dtype="int32")
+            scales.append(self.q_scale)
+        result: Tensor = tensor_expr_op(
+            partial(scaled_sums, dtype=dtype), "scaled", [sums, *scales]
+        )
+        return result
+
+    @override
+    def to(self, dtype: str | None = None) -> None:
+        """Errors: MisuseError (also ValueError) if that is not the datatype of the scales."""
+        if dtype is not None and dtype != self.quantization.dtype:
+            own = self.quantization
+            raise MisuseError(
+                f"weights of {own.name} are of {own.dtype}, not {dtype}",
+                hint="choose a quantisation of that datatype",
+            )
+
+
+class QuantizedLinear(_Quantized):
+    """x @ weight^T + bias, for packed weights."""
+
+    def __init__(self, linear: Linear, quantization: Quantization) -> None:
+        """The layer in the place of `linear`."""
+        super().__init__(quantization, linear.out_features, linear.in_features)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.out_dtype, self.bias = linear.out_dtype, linear.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The result for `x`, of shape (..., in_features)."""
+        result = self.product(x, self.out_dtype)
+        return result if self.bias is None else result + self.bias
+
+
+class QuantizedEmbedding(_Quantized):
+    """A row of packed weights for each integer."""
+
+    def __init__(self, embedding: Embedding, quantization: Quantization) -> None:
+        """The layer in the place of `embedding`."""
+        super().__init__(quantization, embedding.num, embedding.dim)
+        self.num, self.dim = embedding.num, self._size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The rows for integers of any shape."""
+        indices = x if x.ndim == 1 else arrange.reshape(x, [-1])
+        packed, scale = (arrange.take(p, indices, axis=0) for p in (self.q_weight, self.q_scale))
+        rows = self.decoded(packed, scale)
+        return rows if x.ndim == 1 else arrange.reshape(rows, [*x.shape, self.dim])
+
+    def lm_head_forward(self, x: Tensor) -> Tensor:
+        """`x @ weight^T` in float32, for models whose last layer has the weights of the first."""
+        return self.product(x, "float32")
+
+
+class _Quantizing(Mutator):
+    def __init__(self, quantization: Quantization) -> None:
+        self.quantization = quantization
+
+    @override
+    def visit_module(self, name: str, node: Module) -> Any:
+        match node:
+            case Linear():
+                return QuantizedLinear(node, self.quantization)
+            case Embedding():
+                return QuantizedEmbedding(node, self.quantization)
+            case _:
+                return self.visit(name, node)
+
+
+@user_facing
+def quantize_model(model: Module, quantization: str | Quantization) -> Module:
+    """The model, with layers that decode packed weights in place of its Linear and Embedding.
+
+    Parameters of other layers have the datatype of the quantisation. The model is changed; it must
+    not have values yet.
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): there is no quantisation of that name.
+        MisuseError (also TypeError, ValueError): a parameter has a value, or rows of weights have
+            no known size, or the model is not an nn.Module.
+    """
+    chosen = as_quantization(quantization)
+    check_type(model, Module, "expected an nn.Module")
+    model.to(dtype=chosen.dtype)
+    if not chosen.is_packed:
+        return model
+    result: Module = _Quantizing(chosen).visit_module("", model)
+    return result
+
+
+@user_facing
+def quantize_state_dict(model: Module, state_dict: Mapping[str, Any]) -> dict[str, Array]:
+    """The values of the parameters of a quantised model, from those of the plain model.
+
+    Packed parameters are computed from the value at the path of the plain `weight`; others are
+    converted to the datatype of the parameter. Values that the model does not use are left out.
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): values are missing; all are named.
+        MisuseError (also TypeError, ValueError): a value is not a tensor, or has another shape, or
+            the weights are not finite.
+    """
+    if not isinstance(model, Module) or not isinstance(state_dict, Mapping):
+        raise MisuseError(
+            f"expected an nn.Module and a table of values by path, found {model!r:.60} and "
+            f"{state_dict!r:.60}",
+            about=state_dict,
+        )
+    quantized = {"": model} if isinstance(model, _Quantized) else {}
+    quantized.update(named_items(model, _Quantized))
+    result: dict[str, Array] = {}
+    missing: list[str] = []
+
+    def value(path: str) -> Array | None:
+        found = state_dict.get(path)
+        data = found.data if isinstance(found, Parameter) else found
+        if data is None:
+            missing.append(path)
+            return None
+        return np.asarray(read_array(data))
+
+    given = list(model.named_parameters())
+    with long_work("rounding weights", len(given)) as work:
+        for path, param in given:
+            work.advance(path)
+            prefix, _, last = path.rpartition(".")
+            layer = quantized.get(prefix)
+            if layer is not None and last == "q_weight":
+                plain = f"{prefix}.weight" if prefix else "weight"
+                if (weight := value(plain)) is not None:
+                    _check_shape(plain, weight, (param.shape[0], layer._size))
+                    scale = path.removesuffix("q_weight") + "q_scale"
+                    result[path], result[scale] = layer.quantization.quantize(weight)
+            elif (layer is None or last != "q_scale") and (array := value(path)) is not None:
+                _check_shape(path, array, tuple(param.shape))
+                result[path] = array.astype(param.dtype, copy=False)
+    if missing:
+        raise UnknownNameError(f"values are missing: {', '.join(missing)}")
+    return result
+
+
+def _check_shape(path: str, value: Array, shape: tuple[object, ...]) -> None:
+    known = zip(value.shape, shape, strict=False)
+    if value.ndim != len(shape) or any(isinstance(n, int) and m != n for m, n in known):
+        raise MisuseError(
+            f"parameter {path} has shape {shape}, found a value of {value.shape}", about=value
+        )

@@ -1,0 +1,74 @@
+"""Mutator: other parts in the place of parts of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxpy.plugins.nn.core import Effect, Parameter
+from relaxpy.plugins.nn.module import Module, ModuleDict, ModuleList, ParameterDict, ParameterList
+from relaxpy.plugins.nn.tree import Branch
+
+
+class Mutator:
+    """Visits a model; what a method returns takes the place of the part that it was called with.
+
+    A subclass overrides methods for the kinds of parts that it replaces. `visit` continues with
+    the parts inside. Names are paths, such as `layers.0.weight`.
+    """
+
+    def visit_module(self, name: str, node: Module) -> Any:
+        """What replaces a module that is not a collection."""
+        return self.visit(name, node)
+
+    def visit_effect(self, name: str, node: Effect) -> Any:
+        """What replaces an effect."""
+        return self.visit(name, node)
+
+    def visit_param(self, name: str, node: Parameter) -> Any:
+        """What replaces a parameter."""
+        return self.visit(name, node)
+
+    def visit_moduledict(self, name: str, node: ModuleDict) -> Any:
+        """What replaces a ModuleDict."""
+        return self.visit(name, node)
+
+    def visit_modulelist(self, name: str, node: ModuleList) -> Any:
+        """What replaces a ModuleList."""
+        return self.visit(name, node)
+
+    def visit_parameterdict(self, name: str, node: ParameterDict) -> Any:
+        """What replaces a ParameterDict."""
+        return self.visit(name, node)
+
+    def visit_parameterlist(self, name: str, node: ParameterList) -> Any:
+        """What replaces a ParameterList."""
+        return self.visit(name, node)
+
+    def visit(self, name: str, node: Any) -> Any:
+        """Replace the parts of `node`, and return it."""
+        if isinstance(node, Branch):
+            for item_name, item in node.items_by_name():
+                path = f"{name}.{item_name}" if name else item_name
+                replacement = self._visit_item(path, item)
+                if replacement is not item:
+                    node.replace_item(item_name, replacement)
+        return node
+
+    def _visit_item(self, path: str, item: Any) -> Any:
+        match item:
+            case ParameterDict():
+                return self.visit_parameterdict(path, item)
+            case ParameterList():
+                return self.visit_parameterlist(path, item)
+            case ModuleDict():
+                return self.visit_moduledict(path, item)
+            case ModuleList():
+                return self.visit_modulelist(path, item)
+            case Module():
+                return self.visit_module(path, item)
+            case Effect():
+                return self.visit_effect(path, item)
+            case Parameter():
+                return self.visit_param(path, item)
+            case _:
+                return item

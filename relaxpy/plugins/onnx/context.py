@@ -1,0 +1,439 @@
+"""What a converter asks: operands as expressions or as known integers, shapes, new bindings."""
+
+from __future__ import annotations
+
+import math
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import TensorProto
+
+from relaxpy.errors import StructInfoError
+from relaxpy.exec.runtime.elements import CHECK, outside
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Expr,
+    PrimValue,
+    ShapeExpr,
+    ShapeStructInfo,
+    StringImm,
+    TensorStructInfo,
+    Tuple,
+    Var,
+    const,
+    is_call_of,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.topi.shapes import broadcast_sizes
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.ops import const as number_literal
+from relaxpy.ir.tir.prim_expr import PrimExpr
+from relaxpy.plugins.importing.contents import (
+    LIMIT,
+    Contents,
+    Element,
+    number,
+    objects,
+    ratio_of,
+    to_integer,
+)
+from relaxpy.plugins.importing.names import identifier
+from relaxpy.plugins.importing.tensors import (
+    Array,
+    Size,
+    as_dtype,
+    as_size,
+    dtype_of,
+    length_known,
+    rank_of,
+    require_count,
+    reshaped,
+    shape_of,
+    tensor_info,
+    tensor_of,
+)
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.onnx.registry import Value
+from relaxpy.plugins.onnx.view import NARROW, Graph, Node, code_of
+from relaxpy.support.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from relaxpy.plugins.onnx.importer import Importer
+
+
+_NO_EXPRESSION = "its value depends on sizes in a way that has no expression"
+_MAX_INT = (1 << 63) - 1
+_ARITHMETIC = {tir.Add: R.add, tir.Sub: R.subtract, tir.Mul: R.multiply, tir.Div: R.divide}
+
+
+class BranchesNeededError(Exception):
+    """The function that is built has branches, so it is no dataflow block."""
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """The place where a node is converted."""
+
+    importer: Importer
+    node: Node
+    #: The version of the node's domain.
+    opset: int
+    #: The values of the names that are visible.
+    scope: Mapping[str, Value]
+    #: The versions of all domains.
+    opsets: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def builder(self) -> BlockBuilder:
+        """The builder of the module."""
+        return self.importer.builder
+
+    def subgraph(self, graph: Graph, operands: Sequence[Value]) -> list[Value]:
+        """The results of a graph of an attribute, emitted here, for these values of its inputs.
+
+        Errors:
+            UnsupportedError: it has other inputs, or nodes that cannot be imported.
+        """
+        if len(graph.inputs) != len(operands):
+            raise UnsupportedError(
+                f"graph {graph.name!r} has {len(graph.inputs)} inputs, expected {len(operands)}"
+            )
+        before = len(self.importer.unsupported)
+        inputs = dict(zip(graph.inputs, operands, strict=True))
+        values = self.importer.convert(graph, ChainMap(inputs, self.scope), self.opsets)  # type: ignore[arg-type]
+        # A result is missing, too, if it needs a node outside of the graph that is not imported.
+        is_missing = bool(self.importer.unsupported) and any(value is None for value in values)
+        if len(self.importer.unsupported) > before or is_missing:
+            raise UnsupportedError(f"graph {graph.name!r} has nodes that cannot be imported")
+        return values
+
+    def require_branches(self) -> None:
+        """Import the model without a dataflow block, which holds no branches and functions."""
+        if self.builder.current_block_is_dataflow():
+            raise BranchesNeededError
+
+    def emit(self, expr: Expr, name: str = "") -> Var:
+        """Bind an expression; a tensor of known rank has new variables for sizes not known."""
+        var = self.builder.emit(expr, name)
+        info = var.struct_info
+        if isinstance(info, TensorStructInfo) and info.shape is None and info.ndim >= 0:
+            sizes = [self.importer.new_size(f"{name or 'd'}_{k}") for k in range(info.ndim)]
+            cast = self.builder.match_cast(var, tensor_of(sizes, str(info.dtype)), name)
+            assert cast is not None
+            return cast
+        return var
+
+    def element_type(self, value: Expr) -> int:
+        """The element type of ONNX of a tensor, which its datatype does not tell below a byte."""
+        return self.importer.narrow.get(value, code_of(dtype_of(value)))
+
+    def code(self, value: Value) -> int | None:
+        """The element type of ONNX that a datatype does not tell: strings, and below a byte."""
+        if self.has_strings(value):
+            return TensorProto.STRING
+        return self.importer.narrow.get(value) if isinstance(value, Expr) else None
+
+    def of_element_type(self, expr: Expr, code: int | None) -> Expr:
+        """The tensor, with elements of this type of ONNX, unless its datatype tells it."""
+        if code == TensorProto.STRING:
+            return self.strings(expr)
+        if code is None or code not in NARROW:
+            return expr
+        var = expr if isinstance(expr, Var) else self.emit(expr)
+        self.importer.narrow[var] = code
+        return var
+
+    def match(self, expr: Expr, sizes: Sequence[Size], dtype: str, name: str = "") -> Var:
+        """Bind a tensor that has this shape when it runs; new variables in it are bound."""
+        cast = self.builder.match_cast(self.builder.emit(expr, name), tensor_of(sizes, dtype), name)
+        assert cast is not None
+        return cast
+
+    def new_size(self, name: str) -> tir.Var:
+        """A variable for a size that is known when the program runs."""
+        return self.importer.new_size(name)
+
+    def has_strings(self, value: Value) -> bool:
+        """Whether a value is a tensor or a sequence of strings."""
+        return value in self.importer.strings.values
+
+    def strings(self, expr: Expr) -> Expr:
+        """The expression, which is a tensor or a sequence of strings."""
+        bound = expr if isinstance(expr, (Constant, Tuple, Var)) else self.emit(expr)
+        self.importer.strings.values.add(bound)
+        return bound
+
+    def as_strings(self, expr: Expr, *like: Value) -> Expr:
+        """The expression, which has strings if one of the other values has."""
+        return self.strings(expr) if any(map(self.has_strings, like)) else expr
+
+    def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> Expr:
+        """A call of the kernel that `function` makes of tensor expressions."""
+        kernel = name or function.__name__
+        return self.emit(self.builder.call_te(function, *args, primfunc_name_hint=kernel))
+
+    def tensor(self, value: Value) -> Expr:
+        """The value as an expression: a tensor is made of known elements."""
+        if isinstance(value, Contents):
+            return self._materialized(value)
+        if value is None:
+            raise UnsupportedError("its operator does not compute this optional result")
+        return value
+
+    def _materialized(self, contents: Contents) -> Expr:
+        elements = contents.elements
+        if contents.is_constant:
+            return const(np.array(elements).reshape(contents.array.shape), contents.dtype)
+        ratios = [ratio_of(element) for element in elements]
+        known = [ratio for ratio in ratios if ratio is not None]
+        shape = contents.array.shape
+        if len(known) < len(ratios) and "float" in contents.dtype:
+            floats = [self._float(element, contents.dtype) for element in elements]
+            return self.emit(reshaped(R.stack(floats), shape), "sizes")
+        if len(known) < len(ratios) or contents.dtype == "bool":
+            raise UnsupportedError(_NO_EXPRESSION)
+        flat = R.shape_to_tensor(ShapeExpr(tuple(as_size(above) for above, _ in known)))
+        result = flat if len(shape) == 1 else reshaped(flat, shape)
+        if contents.dtype != "int64":
+            result = R.astype(result, contents.dtype)
+        if any(below != 1 for _, below in known):
+            below = const(np.array([below for _, below in known]).reshape(shape), contents.dtype)
+            result = R.divide(result, below)
+        return self.emit(result, "sizes")
+
+    def _float(self, element: Element, dtype: str) -> Expr:
+        """A number that sizes are computed to, as a tensor of rank 0.
+
+        Errors:
+            UnsupportedError: it is more than a sum, a product or a quotient.
+        """
+        if ratio_of(element) is not None:
+            return self._materialized(Contents(np.array(element, object), dtype))
+        match element:
+            case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b) | tir.Mul(a=a, b=b) | tir.Div(a=a, b=b):
+                sides = [self._float(side, dtype) for side in (a, b)]
+                return self.emit(_ARITHMETIC[type(element)](*sides))
+            case _:
+                raise UnsupportedError(_NO_EXPRESSION)
+
+    def array(self, value: Value) -> Array | None:
+        """The elements of a tensor that is constant, or None."""
+        if isinstance(value, Contents):
+            if not value.is_constant:
+                return None
+            return np.array(value.elements).reshape(value.array.shape).astype(value.dtype)
+        constant = self.importer.constant_of(value)
+        return None if constant is None else constant.data
+
+    def required_array(self, value: Value, what: str) -> Array:
+        """The elements of a tensor that has to be constant.
+
+        Errors:
+            UnsupportedError: it is computed when the program runs.
+        """
+        array = self.array(value)
+        if array is None:
+            raise UnsupportedError(f"{what} is computed when the program runs, expected a constant")
+        return array
+
+    def elements(self, value: Value) -> list[Element] | None:
+        """The elements of a tensor as far as they are numbers or expressions; else None."""
+        if isinstance(value, Contents):
+            return value.elements
+        constant = self.importer.constant_of(value)
+        if constant is None or constant.data.size > LIMIT:
+            return None
+        return [item.item() for item in constant.data.reshape(-1)]
+
+    def integers(self, value: Value) -> list[Size] | None:
+        """The elements of a tensor of integers, or None where they are known at run time only."""
+        found = self.elements(value)
+        if found is None:
+            return None
+        whole = [to_integer(element) for element in found]
+        return None if any(e is None for e in whole) else [e for e in whole if e is not None]  # type: ignore[misc]
+
+    def numbers(self, value: Value, what: str) -> list[int]:
+        """The elements of a tensor of integers that has to be constant.
+
+        Errors:
+            UnsupportedError: it is computed when the program runs, or of sizes.
+        """
+        return [int(item) for item in self.required_array(value, what).reshape(-1)]
+
+    def broadcast(self, op: Callable[..., Expr], *operands: Expr) -> Expr:
+        """`op` on operands that broadcast; what is known of each dimension stays known."""
+        result = op(*operands)
+        info = tensor_info(result)
+        shapes = [tensor_info(x).get_shape() for x in operands]
+        if info.shape is not None or info.ndim < 0 or any(shape is None for shape in shapes):
+            return result
+        name = identifier(self.node.outputs[0])
+        sizes: Sequence[PrimExpr] = ()
+        for shape in shapes:
+            sizes = broadcast_sizes(
+                sizes,
+                shape or (),
+                partial(self._joint_size, name),
+                lambda axis: StructInfoError(f"dimension {axis} does not broadcast"),
+            )
+        return self.match(result, sizes, str(info.dtype), name)
+
+    def _joint_size(self, name: str, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """The dimension that two broadcast to: the one that is never 1, else a new variable."""
+        one = number_literal(1, "int64")
+        for size in (a, b):
+            if prove_equal(size, one) is False:
+                return size
+        return self.new_size(name)
+
+    def unified(self, tensors: Sequence[Expr], skip: int) -> list[Expr]:
+        """Tensors whose dimensions have to be equal except along one axis, cast to one shape.
+
+        Those without elements along that axis are left out, as what is joined there needs none of
+        them, and ONNX Runtime lets them have any shape.
+        """
+        shapes = [tensor_info(x).get_shape() for x in tensors]
+        known = [shape for shape in shapes if shape is not None]
+        if len(known) < len(shapes) or len(set(map(len, known))) > 1:
+            return list(tensors)
+        zero = number_literal(0, "int64")
+        filled = [k for k, shape in enumerate(known) if prove_equal(shape[skip], zero) is not True]
+        tensors = [tensors[k] for k in filled or [0]]
+        known = [known[k] for k in filled or [0]]
+        common = [
+            next((size for size in sizes if isinstance(size, tir.IntImm)), sizes[0])
+            for sizes in zip(*known, strict=True)
+        ]
+        result: list[Expr] = []
+        for x, shape in zip(tensors, known, strict=True):
+            wanted = [*common[:skip], shape[skip], *common[skip + 1 :]]
+            same = [prove_equal(a, b) for a, b in zip(shape, wanted, strict=True)]
+            if None in same and False not in same:
+                result.append(self.match(x, wanted, dtype_of(x)))
+            else:
+                result.append(x)
+        return result
+
+    def sizes_at_run_time(
+        self, tensor: Expr, count: int, name: str, like: Expr | None = None
+    ) -> list[Size]:
+        """The `count` elements of a vector of integers that are not negative.
+
+        Positive constants that are joined in `like`, or else in `tensor`, are numbers; for the
+        other elements there are variables.
+
+        Errors:
+            UnsupportedError: the tensor has another number of elements.
+        """
+        extents = tensor_info(tensor).get_shape()
+        known = [size.value for size in extents or () if isinstance(size, tir.IntImm)]
+        if extents is not None and len(known) == len(extents) and math.prod(known) != count:
+            raise UnsupportedError(f"it has {math.prod(known)} sizes, expected {count}")
+        joined = self._joined(tensor if like is None else like)
+        vector = as_dtype(tensor, "int64")
+        if rank_of(vector) != 1:
+            vector = R.reshape(vector, (count,))
+        sizes: list[Size] = [
+            self.new_size(f"{name}_{k}") if item is None or item <= 0 else item
+            for k, item in enumerate(joined if len(joined) == count else [None] * count)
+        ]
+        shape = self.builder.emit(R.tensor_to_shape(self.emit(vector)))
+        self.builder.match_cast(shape, ShapeStructInfo(tuple(map(as_size, sizes))), name)
+        return sizes
+
+    def within(self, x: Expr, name: str, least: Size | float = 0, most: Size | None = None) -> Expr:
+        """The tensor, whose elements have to be from `least` to `most`, or else the program stops.
+
+        Errors:
+            UnsupportedError: an element is known, and is outside.
+        """
+        array = self.array(x)
+        bounds: list[Any] = [least, _MAX_INT if most is None else most]
+        if array is not None and not any(isinstance(bound, PrimExpr) for bound in bounds):
+            problem = outside(name, array, *bounds)
+            if problem:
+                raise UnsupportedError(problem)
+            return x
+        named = StringImm(f"{self.node.op} ({self.node.where}): {name}")
+        limits = [
+            PrimValue(number_literal(b, "float64") if isinstance(b, float) else as_size(b))
+            for b in bounds
+        ]
+        call = R.call_pure_packed(CHECK, named, x, *limits, sinfo_args=[tensor_info(x)])
+        return self.emit(call, identifier(name))
+
+    def shaped(self, x: Expr, name: str, sizes: Sequence[Size]) -> Expr:
+        """The tensor, which has to have this shape, or else the program stops.
+
+        Errors:
+            UnsupportedError: it is known to have another.
+        """
+        pairs = list(zip(shape_of(x, len(sizes)), sizes, strict=True))
+        same = [prove_equal(as_size(a), as_size(b)) for a, b in pairs]
+        if False in same:
+            found, expected = (", ".join(map(str, side)) for side in zip(*pairs, strict=True))
+            raise UnsupportedError(f"{name} has the shape ({found}), expected ({expected})")
+        return x if all(same) else self.match(x, sizes, dtype_of(x), identifier(name))
+
+    def sizes(self, value: Value, name: str) -> list[Size]:
+        """The elements of a vector of integers; those not known at import are variables.
+
+        Errors:
+            UnsupportedError: their number is not known.
+        """
+        known = self.integers(value)
+        if known is not None:
+            return known
+        vector = self.tensor(value)
+        return self.sizes_at_run_time(vector, length_known(vector), name)
+
+    def _joined(self, vector: Expr) -> list[int | None]:
+        """The elements of a vector that parts are joined to, as far as they are constants."""
+        value = self.builder.lookup_binding(vector) if isinstance(vector, Var) else vector
+        constant = self.importer.constant_of(value) if value is not None else None
+        if constant is not None:
+            return [int(item) for item in constant.data.reshape(-1)]
+        if is_call_of(value, "relax.concat"):
+            [parts] = value.args
+            if isinstance(parts, Tuple):
+                return [item for part in parts.fields for item in self._joined(part)]
+        sizes = tensor_info(vector).get_shape()
+        length = sizes[0] if sizes is not None and len(sizes) == 1 else None
+        count = length.value if isinstance(length, tir.IntImm) else 0
+        return [None] * (count if count <= LIMIT else 0)
+
+    def size_in(self, value: Value, name: str = "length", least: int = 0) -> Size:
+        """The only element of a tensor of one size, which is at least `least`.
+
+        Errors:
+            UnsupportedError: it is known to be less, or there are more elements.
+        """
+        known = self.integers(value)
+        if known is None:
+            vector = R.reshape(self.within(self.tensor(value), name, least), (1,))
+            return self.sizes_at_run_time(vector, 1, name)[0]
+        require_count(name, known, 1)
+        if isinstance(known[0], int) and known[0] < least:
+            raise UnsupportedError(f"{name} is {known[0]}, expected at least {least}")
+        return known[0]
+
+    def contents(self, elements: Sequence[Element], shape: Sequence[int], dtype: str) -> Contents:
+        """A tensor of these elements, which are known."""
+        return Contents(objects([number(item) for item in elements], shape), dtype)
+
+
+class RanksDifferError(Exception):
+    """The ranks of values depend on a condition; the nodes after it are imported for each case."""
+
+    def __init__(
+        self, context: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value]]]
+    ) -> None:
+        super().__init__()
+        self.context, self.test, self.ways = context, test, ways

@@ -1,0 +1,334 @@
+"""Classical models of the domain ai.onnx.ml: linear models, scalers, encoders, trees."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.exec.runtime.onnx_sequences import PREFIX
+from relaxpy.ir.relax.nodes import Expr, StringImm, Tuple, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.plugins.importing.tensors import (
+    as_dtype,
+    dtype_of,
+    is_float,
+    literal,
+    rank_of,
+    scalar,
+    shape_of,
+)
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.registry import converter
+from relaxpy.plugins.onnx.vocabulary import OBJECT
+
+DOMAIN = "ai.onnx.ml"
+Array = Any
+
+
+def rows_of(cx: Context, x: Expr, dtype: str = "float32") -> Expr:
+    """The operand as a matrix of a datatype, with an observation in each row."""
+    matrix = x if rank_of(x) == 2 else R.reshape(x, (1, -1))
+    return cx.emit(as_dtype(matrix, dtype))
+
+
+def vector(values: Sequence[float]) -> Expr:
+    return literal(np.array(values, np.float32))
+
+
+@converter("Scaler", domain=DOMAIN)
+def scaler(
+    cx: Context, x: Expr, *, offset: Sequence[float] = (0.0,), scale: Sequence[float] = (1.0,)
+) -> Expr:
+    return R.multiply(R.subtract(as_dtype(x, "float32"), vector(offset)), vector(scale))
+
+
+@converter("Normalizer", domain=DOMAIN, admitted={"norm": ("MAX", "L1", "L2")})
+def normalizer(cx: Context, x: Expr, *, norm: str = "MAX") -> Expr:
+    data = cx.emit(as_dtype(x, "float32"))
+    if norm == "MAX":
+        size = R.max(data, axis=[-1], keepdims=True)
+    elif norm == "L1":
+        size = R.sum(R.abs(data), axis=[-1], keepdims=True)
+    else:
+        size = R.sqrt(R.sum(R.multiply(data, data), axis=[-1], keepdims=True))
+    bound = cx.emit(size)
+    return R.divide(data, R.where(R.equal(bound, scalar(0, data)), scalar(1, data), bound))
+
+
+@converter("Binarizer", domain=DOMAIN)
+def binarizer(cx: Context, x: Expr, *, threshold: float = 0.0) -> Expr:
+    return R.astype(R.greater(x, scalar(threshold, x)), dtype_of(x))
+
+
+@converter("Imputer", domain=DOMAIN)
+def imputer(
+    cx: Context,
+    x: Expr,
+    *,
+    imputed_value_floats: Sequence[float] = (),
+    imputed_value_int64s: Sequence[int] = (),
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
+) -> Expr:
+    if is_float(x):
+        new: Expr = literal(np.array(imputed_value_floats, dtype_of(x)))
+        nan = np.isnan(replaced_value_float)
+        is_old = R.isnan(x) if nan else R.equal(x, scalar(replaced_value_float, x))
+    else:
+        new = literal(np.array(imputed_value_int64s, dtype_of(x)))
+        is_old = R.equal(x, scalar(replaced_value_int64, x))
+    return R.where(is_old, new, x)
+
+
+@converter("OneHotEncoder", domain=DOMAIN, strings=True)
+def one_hot_encoder(
+    cx: Context,
+    x: Expr,
+    *,
+    cats_int64s: Sequence[int] = (),
+    cats_strings: Sequence[str] = (),
+    zeros: int = 1,
+) -> Expr:
+    if cx.has_strings(x) != bool(cats_strings):
+        raise UnsupportedError("the categories and the operand are not both strings or numbers")
+    categories = class_labels(cx, cats_int64s, cats_strings)
+    whole = R.expand_dims(R.astype(x, "int64"), -1)
+    hits = R.astype(R.equal(whole, categories), "float32")
+    if zeros:
+        return hits
+    hits = cx.emit(hits)
+    found = cx.emit(cx.within(R.max(hits, axis=[-1], keepdims=True), "known categories", 1))
+    return R.multiply(hits, found)
+
+
+@converter("ArrayFeatureExtractor", domain=DOMAIN, strings=True)
+def array_feature_extractor(cx: Context, x: Expr, y: Expr) -> Expr:
+    found = R.take(x, R.reshape(y, (-1,)), axis=-1)
+    return R.reshape(found, (1, -1)) if rank_of(x) == 1 else found
+
+
+@converter("FeatureVectorizer", domain=DOMAIN)
+def feature_vectorizer(cx: Context, *x: Expr, inputdimensions: Sequence[int] = ()) -> Expr:
+    return R.concat(Tuple(tuple(rows_of(cx, part) for part in x)), 1)
+
+
+@converter("LabelEncoder", domain=DOMAIN, strings=True)
+def label_encoder(
+    cx: Context,
+    x: Expr,
+    *,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+    default_tensor: Array = None,
+    keys_floats: Sequence[float] = (),
+    keys_int64s: Sequence[int] = (),
+    keys_strings: Sequence[str] = (),
+    keys_tensor: Array = None,
+    values_floats: Sequence[float] = (),
+    values_int64s: Sequence[int] = (),
+    values_strings: Sequence[str] = (),
+    values_tensor: Array = None,
+) -> Expr:
+    given = keys_strings or keys_floats or keys_int64s
+    keys = np.asarray(keys_tensor if keys_tensor is not None else given)
+    if values_tensor is not None:
+        values = np.asarray(values_tensor)
+        unused = "_Unused" if values.dtype == object else -0.0 if values.dtype.kind == "f" else -1
+        default = np.asarray(unused if default_tensor is None else default_tensor).reshape(())
+    elif values_strings:
+        values, default = np.array(values_strings, object), np.array(default_string, object)
+    elif values_floats:
+        values, default = np.array(values_floats, np.float32), np.array(default_float)
+    else:
+        values, default = np.array(values_int64s, np.int64), np.array(default_int64)
+    if not keys.size:
+        raise UnsupportedError("it has no keys")
+    if (keys.dtype.kind in "OU") != cx.has_strings(x):
+        raise UnsupportedError("the keys and the operand are not both strings or both numbers")
+    place = _place_of(cx, x, keys.reshape(-1))
+    if values.dtype == object:
+        texts = [*values.reshape(-1).tolist(), default.item()]
+        return cx.strings(R.take(cx.importer.strings.constant(texts, [len(texts)]), place, 0))
+    return R.take(literal(np.append(values, default.astype(values.dtype))), place, 0)
+
+
+def _place_of(cx: Context, x: Expr, keys: Array) -> Expr:
+    """The place of each element among the keys, which is their number for all others."""
+    if cx.has_strings(x):
+        codes = cx.importer.strings.codes(keys.tolist())
+        places = np.full(max(codes) + 2, len(keys))
+        places[codes[::-1]] = np.arange(len(keys))[::-1]
+        beyond = const(len(places) - 1, "int64")
+        return cx.emit(R.take(literal(places), R.minimum(x, beyond), 0))
+    equal = R.equal(R.expand_dims(x, -1), literal(keys.astype(dtype_of(x))))
+    if is_float(x) and np.isnan(keys.astype(np.float64)).any():
+        nan = R.logical_and(R.isnan(R.expand_dims(x, -1)), literal(np.isnan(keys)))
+        equal = R.logical_or(equal, nan)
+    hit = cx.emit(R.astype(equal, "int32"))
+    first = R.argmax(hit, axis=-1)
+    none = R.full((), const(len(keys), "int64"), "int64")
+    return cx.emit(R.where(R.equal(R.max(hit, axis=[-1]), const(0, "int32")), none, first))
+
+
+@converter("CategoryMapper", domain=DOMAIN, strings=True)
+def category_mapper(
+    cx: Context,
+    x: Expr,
+    *,
+    cats_int64s: Sequence[int] = (),
+    cats_strings: Sequence[str] = (),
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Expr:
+    if cx.has_strings(x):
+        return label_encoder(
+            cx, x, keys_strings=cats_strings, values_int64s=cats_int64s, default_int64=default_int64
+        )
+    return label_encoder(
+        cx, x, keys_int64s=cats_int64s, values_strings=cats_strings, default_string=default_string
+    )
+
+
+def posttransformed(cx: Context, scores: Expr, transform: str) -> Expr:
+    match transform:
+        case "NONE":
+            return scores
+        case "LOGISTIC":
+            return R.sigmoid(scores)
+        case "SOFTMAX":
+            return R.nn.softmax(scores, -1)
+        case "SOFTMAX_ZERO":
+            some = R.astype(R.not_equal(scores, scalar(0, scores)), "float32")
+            parts = cx.emit(R.multiply(R.nn.softmax(scores, -1), some))
+            return R.divide(parts, R.sum(parts, axis=[-1], keepdims=True))
+        case "PROBIT":
+            return _probit(cx, scores)
+        case _:
+            raise UnsupportedError(f"post_transform {transform!r} is not imported")
+
+
+def _probit(cx: Context, p: Expr) -> Expr:
+    """The root of 2 times the inverse error function at 2 p - 1, by Winitzki's formula.
+
+    Its relative error is below 0.4 %; ONNX Runtime computes the same.
+    """
+    a = 0.147
+    above = cx.emit(R.subtract(R.multiply(scalar(2, p), p), scalar(1, p)))
+    log = cx.emit(R.log(R.subtract(scalar(1, p), R.multiply(above, above))))
+    half = cx.emit(R.add(scalar(2 / (math.pi * a), p), R.multiply(scalar(0.5, p), log)))
+    inner = R.sqrt(R.subtract(R.multiply(half, half), R.multiply(scalar(1 / a, p), log)))
+    root = R.sqrt(R.multiply(scalar(2, p), R.subtract(inner, half)))
+    return R.where(R.less(above, scalar(0, p)), R.negative(cx.emit(root)), root)
+
+
+@converter("ZipMap", domain=DOMAIN)
+def zip_map(
+    cx: Context,
+    x: Expr,
+    *,
+    classlabels_int64s: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
+) -> Expr:
+    """Relax has no maps: a packed function makes them, which only a result of the model can be."""
+    keys = json.dumps(list(classlabels_int64s or classlabels_strings))
+    return R.call_pure_packed(f"{PREFIX}maps", rows_of(cx, x), StringImm(keys), sinfo_args=[OBJECT])
+
+
+def by_features(values: Sequence[float], x: Expr, rows: int | None = None) -> Array:
+    """Numbers in rows with one for each feature of observations.
+
+    There are as many `rows` if the number of features is symbolic.
+
+    Errors:
+        UnsupportedError: neither number is known.
+    """
+    width = shape_of(x)[1]
+    if isinstance(width, int):
+        return np.array(values, np.float32).reshape(-1, width)
+    if rows is None:
+        raise UnsupportedError("the number of features is symbolic")
+    return np.array(values, np.float32).reshape(rows, -1)
+
+
+def products(x: Expr, weights: Array, intercepts: Sequence[float] = ()) -> Expr:
+    """The product of each observation and each row of weights, plus a number for each row."""
+    scores = R.matmul(x, literal(weights.T.copy()))
+    return R.add(scores, vector(intercepts)) if intercepts else scores
+
+
+def class_labels(cx: Context, numbers: Sequence[int], texts: Sequence[str]) -> Expr:
+    """The labels of classes, which are numbers or strings.
+
+    Errors:
+        UnsupportedError: there are none.
+    """
+    if not numbers and not texts:
+        raise UnsupportedError("it has no labels")
+    if texts:
+        return cx.importer.strings.constant(texts, [len(texts)])
+    return literal(np.array(numbers, np.int64))
+
+
+@converter("LinearRegressor", domain=DOMAIN)
+def linear_regressor(
+    cx: Context,
+    x: Expr,
+    *,
+    coefficients: Sequence[float],
+    intercepts: Sequence[float] = (),
+    post_transform: str = "NONE",
+    targets: int = 1,
+) -> Expr:
+    weights = np.array(coefficients, np.float32).reshape(targets, -1)
+    return posttransformed(cx, products(rows_of(cx, x), weights, intercepts), post_transform)
+
+
+def labels(
+    cx: Context,
+    names: Expr,
+    scores: Expr,
+    transform: str,
+    *,
+    margins: bool = False,
+    bound: float = 0,
+) -> list[Expr]:
+    """The labels of the greatest scores by the names of classes, and the scores.
+
+    A single score s stands for two classes, the second one above `bound`. LOGISTIC makes
+    probabilities of it; else the scores are 1 - s and s, or -s and s if they are `margins`.
+    """
+    count = shape_of(scores)[1]
+    if count == 1 and shape_of(names) == [2]:
+        is_second = R.squeeze(R.greater(scores, scalar(bound, scores)), [1])
+        score = cx.emit(R.sigmoid(scores) if transform == "LOGISTIC" else scores)
+        whole = scalar(0 if margins and transform != "LOGISTIC" else 1, score)
+        both = R.concat(Tuple((cx.emit(R.subtract(whole, score)), score)), 1)
+        label = R.take(names, R.astype(is_second, "int64"), 0)
+        return [cx.as_strings(label, names), both]
+    label = R.take(names, R.argmax(scores, axis=1), 0)
+    return [cx.as_strings(label, names), posttransformed(cx, scores, transform)]
+
+
+@converter("LinearClassifier", domain=DOMAIN, ignored=["multi_class"])
+def linear_classifier(
+    cx: Context,
+    x: Expr,
+    *,
+    classlabels_ints: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
+    coefficients: Sequence[float],
+    intercepts: Sequence[float] = (),
+    post_transform: str = "NONE",
+) -> list[Expr]:
+    names = class_labels(cx, classlabels_ints, classlabels_strings)
+    data = rows_of(cx, x)
+    rows = len(intercepts) or len(classlabels_strings or classlabels_ints)
+    weights = by_features(coefficients, data, rows)
+    scores = cx.emit(products(data, weights, intercepts))
+    return labels(cx, names, scores, post_transform)

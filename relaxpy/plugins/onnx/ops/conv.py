@@ -1,0 +1,174 @@
+"""Convolutions, transposed and deformable ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from typing_extensions import Unpack
+
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.plugins.importing.padding import padded
+from relaxpy.plugins.importing.regions import deformed
+from relaxpy.plugins.importing.tensors import Size, is_size, rank_of, reshaped, shape_of
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.importing.windows import (
+    LAYOUTS,
+    WindowAttributes,
+    Windows,
+    at_least,
+    simple,
+    spatial,
+    whole,
+)
+from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.registry import converter
+
+_CONVOLUTIONS = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
+_TRANSPOSED = {1: R.nn.conv1d_transpose, 2: R.nn.conv2d_transpose, 3: R.nn.conv3d_transpose}
+
+
+def with_bias(y: Expr, bias: Expr | None) -> Expr:
+    """The result plus a number for each channel."""
+    if bias is None:
+        return y
+    return R.add(y, reshaped(bias, (1, shape_of(bias)[0], *[1] * (rank_of(y) - 2))))
+
+
+def convolved(
+    cx: Context, x: Expr, w: Expr, windows: Windows, group: int, out_dtype: str | None = None
+) -> Expr:
+    """The convolution; padding that depends on sizes is added before."""
+    count = spatial(x)
+    if not windows.is_fixed:
+        x, windows = windows.padded(cx, x, 0)
+    layout = LAYOUTS[count]
+    result: Expr = _CONVOLUTIONS[count](
+        x,
+        w,
+        windows.strides,
+        windows.pads,
+        windows.dilations,
+        group,
+        layout,
+        layout.replace("NC", "OI"),
+        out_dtype=out_dtype,
+    )
+    return result
+
+
+def kernel_of(w: Expr, kernel_shape: Sequence[int] | None) -> Sequence[Size]:
+    """The sizes of a filter along its spatial axes.
+
+    Errors:
+        UnsupportedError: the attribute says others.
+    """
+    sizes = shape_of(w)[2:]
+    if kernel_shape and any(
+        isinstance(size, int) and size != stated
+        for size, stated in zip(sizes, kernel_shape, strict=False)
+    ):
+        raise UnsupportedError(f"kernel_shape is {list(kernel_shape)}, but the filter has {sizes}")
+    return kernel_shape or sizes
+
+
+@converter("Conv")
+def conv(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    b: Expr | None = None,
+    *,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    **spans: Unpack[WindowAttributes],
+) -> Expr:
+    windows = Windows.of(x, kernel_of(w, kernel_shape), **spans)
+    return with_bias(cx.emit(convolved(cx, x, w, windows, group)), b)
+
+
+def sizes_known_behind(w: Expr) -> list[int]:
+    """The sizes of a filter along its spatial axes, which are numbers.
+
+    Errors:
+        UnsupportedError: one is symbolic.
+    """
+    sizes = [size for size in shape_of(w)[2:] if isinstance(size, int)]
+    if len(sizes) != rank_of(w) - 2:
+        raise UnsupportedError("the sizes of the filter are symbolic")
+    return sizes
+
+
+@converter("ConvTranspose")
+def conv_transpose(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    b: Expr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+    pads: Sequence[Size] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Expr:
+    count = spatial(x)
+    kernel = kernel_of(w, kernel_shape)
+    explicit = auto_pad if auto_pad in ("NOTSET", "VALID") else "NOTSET"
+    windows = Windows.of(x, kernel, strides, dilations, pads, explicit)
+    for more, *least in zip(output_padding or (), windows.strides, windows.dilations, strict=False):
+        if more >= max(least):
+            raise UnsupportedError(
+                f"output_padding is {more}, expected less than strides or dilations, {least}"
+            )
+    before, after = list(windows.before), list(windows.after)
+    for k in range(count):
+        more = output_padding[k] if output_padding else 0
+        step = windows.strides[k]
+        wanted: Size | None = None
+        if output_shape:
+            wanted = list(output_shape)[-count:][k]
+        elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+            wanted = simple(windows.sizes[k] * step)
+        if wanted is None:
+            after[k] = simple(after[k] - more)
+            continue
+        full = (windows.sizes[k] - 1) * step + windows.span(k)
+        total = at_least(simple(full + more - wanted), 0)
+        half = simple(total // 2)
+        before[k] = half if auto_pad == "SAME_UPPER" else simple(total - half)
+        after[k] = simple(full - wanted - before[k])
+    removed = [*before, *after]
+    known = all(isinstance(width, int) for width in removed)
+    crops = [max(whole(width), 0) for width in removed] if known else [0] * 2 * count
+    y: Expr = _TRANSPOSED[count](x, w, windows.strides, crops, 0, windows.dilations, group)
+    added = [simple(crop - width) for crop, width in zip(crops, removed, strict=True)]
+    if not all(is_size(width, 0) for width in added):
+        widths = [0, 0, *added[:count], 0, 0, *added[count:]]
+        y = padded(cx, cx.emit(y), widths, "constant", None)
+    return with_bias(cx.emit(y), b)
+
+
+@converter("DeformConv")
+def deform_conv(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    offset: Expr,
+    b: Expr | None = None,
+    mask: Expr | None = None,
+    *,
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    offset_group: int = 1,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Expr:
+    kernel = kernel_shape or sizes_known_behind(w)
+    windows = Windows.of(x, kernel, strides, dilations, pads)
+    y = deformed(cx, x, w, offset, mask, windows, group, offset_group)
+    return with_bias(cx.emit(y), b)

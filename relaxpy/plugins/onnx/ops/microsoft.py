@@ -1,0 +1,494 @@
+"""Fused operators of the domain com.microsoft, which ONNX Runtime's optimiser writes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from typing_extensions import Unpack
+
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.plugins.importing.tensors import (
+    Size,
+    as_size,
+    dtype_of,
+    product,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+)
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.importing.windows import FilterAttributes, simple, whole
+from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.ops.attention import rotary_embedding
+from relaxpy.plugins.onnx.ops.conv import conv, conv_transpose
+from relaxpy.plugins.onnx.ops.creation import trilu as triangle
+from relaxpy.plugins.onnx.ops.linear import gemm
+from relaxpy.plugins.onnx.ops.movement import unsqueeze
+from relaxpy.plugins.onnx.registry import Value, converter, find
+
+DOMAIN = "com.microsoft"
+
+
+@converter("Gelu", domain=DOMAIN)
+def gelu(cx: Context, x: Expr) -> Expr:
+    return R.nn.gelu(x)
+
+
+@converter("BiasGelu", domain=DOMAIN)
+def bias_gelu(cx: Context, a: Expr, b: Expr) -> Expr:
+    return R.nn.gelu(R.add(a, b))
+
+
+@converter("FastGelu", domain=DOMAIN)
+def fast_gelu(cx: Context, x: Expr, bias: Expr | None = None) -> Expr:
+    return R.nn.gelu_tanh(x if bias is None else R.add(x, bias))
+
+
+@converter("QuickGelu", domain=DOMAIN)
+def quick_gelu(cx: Context, x: Expr, *, alpha: float = 1.702) -> Expr:
+    return R.multiply(x, R.sigmoid(R.multiply(x, scalar(alpha, x))))
+
+
+@converter("Trilu", domain=DOMAIN)
+def trilu(cx: Context, x: Expr, k: Value = None, *, upper: int = 1) -> Expr:
+    return triangle(cx, x, k, upper=upper)
+
+
+@converter("ExpandDims", domain=DOMAIN)
+def expand_dims(cx: Context, x: Expr, axis: Value) -> Expr:
+    if cx.array(axis) is not None:
+        return R.expand_dims(x, cx.numbers(axis, "axis"))
+    return unsqueeze(cx, x, cx.emit(R.reshape(cx.tensor(axis), (1,))))
+
+
+@converter("CDist", domain=DOMAIN, admitted={"metric": ("euclidean", "sqeuclidean")})
+def cdist(cx: Context, a: Expr, b: Expr, *, metric: str = "sqeuclidean") -> Expr:
+    """The distances of all rows of `a` from all rows of `b`."""
+    difference = cx.emit(R.subtract(R.expand_dims(a, 1), R.expand_dims(b, 0)))
+    squares = R.sum(R.multiply(difference, difference), 2)
+    return squares if metric == "sqeuclidean" else R.sqrt(squares)
+
+
+@converter("NGramRepeatBlock", domain=DOMAIN)
+def ngram_repeat_block(cx: Context, ids: Expr, scores: Expr, *, ngram_size: int) -> Expr:
+    """The scores, -inf for each token that would repeat `ngram_size` tokens in order."""
+    batch, length = shape_of(ids, 2)
+    count = simple(length - (ngram_size - 1))
+    if isinstance(count, int) and count <= 0:
+        return scores
+
+    def tokens(first: Size, size: Size) -> Expr:
+        return cx.emit(R.strided_slice(ids, [1], [first], [simple(first + size)]))
+
+    repeats = cx.emit(R.ones((batch, count), "bool"))
+    for k in range(ngram_size - 1):
+        same = R.equal(tokens(k, count), tokens(simple(count + k), 1))
+        repeats = cx.emit(R.logical_and(repeats, same))
+    none = R.zeros(tuple(map(as_size, shape_of(scores, 2))), "int8")
+    marks = R.astype(repeats, "int8")
+    blocked = R.scatter_elements(none, tokens(ngram_size - 1, count), marks, 1, "max")
+    return R.where(R.astype(blocked, "bool"), scalar(-math.inf, scores), scores)
+
+
+@converter("ConvTransposeWithDynamicPads", domain=DOMAIN)
+def conv_transpose_with_pads(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    pads: Value = None,
+    b: Expr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Expr:
+    return conv_transpose(
+        cx,
+        x,
+        w,
+        b,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        output_padding=output_padding,
+        pads=None if pads is None else cx.sizes(pads, "pad"),
+        strides=strides,
+    )
+
+
+@converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)
+def fused_matmul(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
+    transBatchA: int = 0,  # noqa: N803
+    transBatchB: int = 0,  # noqa: N803
+) -> Expr:
+    left = _transposed(a, transA, transBatchA)
+    result = R.matmul(left, _transposed(b, transB, transBatchB))
+    return result if alpha == 1.0 else R.multiply(result, scalar(alpha, a))
+
+
+def _transposed(x: Expr, matrices: int = 1, batch: int = 0) -> Expr:
+    """`x` with its last two axes exchanged, after its first axis has moved behind the batch."""
+    rank = rank_of(x)
+    if rank < 2 or not (matrices or batch):
+        return x
+    axes = [*range(1, rank - 1), 0, rank - 1] if batch else [*range(rank)]
+    if matrices:
+        axes[-2:] = axes[-1], axes[-2]
+    return R.permute_dims(x, axes)
+
+
+@converter("FusedGemm", domain=DOMAIN)
+def fused_gemm(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    c: Expr | None = None,
+    *,
+    activation: str = "",
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
+) -> Expr:
+    y = cx.emit(gemm(cx, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB))
+    parameters = (activation_alpha, activation_beta, activation_gamma)
+    return _activated(cx, y, activation, [x for x in parameters if x is not None])
+
+
+@converter("FusedConv", domain=DOMAIN)
+def fused_conv(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    b: Expr | None = None,
+    z: Expr | None = None,
+    *,
+    activation: str = "",
+    activation_params: Sequence[float] | None = None,
+    **filters: Unpack[FilterAttributes],
+) -> Expr:
+    result = conv(cx, x, w, b, **filters)
+    y = result if z is None else R.add(result, z)
+    return _activated(cx, cx.emit(y), activation, list(activation_params or []))
+
+
+def _activated(cx: Context, y: Expr, activation: str, parameters: Sequence[float]) -> Expr:
+    """An operator of one operand on `y`; `parameters` are its attributes in ONNX's order."""
+    if not activation:
+        return y
+    if activation == "Clip":
+        low, high = parameters
+        return R.clip(y, low, high)
+    entry = find("", activation, 13)
+    if entry is None or len(parameters) > len(entry.attributes):
+        raise UnsupportedError(f"the activation {activation!r} is not imported")
+    result: Expr = entry.function(cx, y, **dict(zip(entry.attributes, parameters, strict=False)))
+    return result
+
+
+# -- Normalisation ----------------------------------------------------------------------------
+
+
+def _rms(cx: Context, x: Expr, scale: Expr, epsilon: float) -> Expr:
+    return R.nn.rms_norm(x, scale, [-1], epsilon)
+
+
+@converter("SimplifiedLayerNormalization", domain=DOMAIN)
+@converter("SimplifiedLayerNormalization", ignored=["stash_type"])
+def simplified_layer_normalization(
+    cx: Context, x: Expr, scale: Expr, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Expr:
+    if axis not in (-1, rank_of(x) - 1):
+        raise UnsupportedError(f"axis {axis} is not the last one")
+    return _rms(cx, x, scale, epsilon)
+
+
+@converter("SkipSimplifiedLayerNormalization", domain=DOMAIN)
+def skip_simplified_layer_normalization(
+    cx: Context,
+    x: Expr,
+    skip: Expr,
+    gamma: Expr,
+    bias: Expr | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> list[Expr | None]:
+    total = R.add(x, skip)
+    total = cx.emit(total if bias is None else R.add(total, bias))
+    return [_rms(cx, total, gamma, epsilon), None, None, total]
+
+
+def _layer(cx: Context, x: Expr, gamma: Expr, beta: Expr | None, epsilon: float) -> Expr:
+    offset = R.zeros_like(gamma) if beta is None else beta
+    return R.nn.layer_norm(x, gamma, offset, [-1], epsilon)
+
+
+@converter("SkipLayerNormalization", domain=DOMAIN)
+def skip_layer_normalization(
+    cx: Context,
+    x: Expr,
+    skip: Expr,
+    gamma: Expr,
+    beta: Expr | None = None,
+    bias: Expr | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> list[Expr]:
+    total = R.add(x, skip)
+    total = cx.emit(total if bias is None else R.add(total, bias))
+    variance = R.variance(total, [-1], True)
+    deviation = R.rsqrt(R.add(variance, scalar(epsilon, variance)))
+    mean = R.mean(total, [-1], True)
+    return [_layer(cx, total, gamma, beta, epsilon), mean, deviation, total]
+
+
+@converter("EmbedLayerNormalization", domain=DOMAIN, ignored=["mask_index_type"])
+def embed_layer_normalization(
+    cx: Context,
+    input_ids: Expr,
+    segment_ids: Expr | None,
+    word_embedding: Expr,
+    position_embedding: Expr,
+    segment_embedding: Expr | None = None,
+    gamma: Expr | None = None,
+    beta: Expr | None = None,
+    mask: Expr | None = None,
+    position_ids: Expr | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> list[Expr]:
+    if gamma is None:
+        raise UnsupportedError("operand gamma is missing")
+    batch, length = shape_of(input_ids, 2)
+    total = R.take(word_embedding, input_ids, axis=0)
+    if position_ids is None:
+        positions = R.strided_slice(position_embedding, [0], [0], [length])
+    else:
+        positions = R.take(position_embedding, position_ids, axis=0)
+    total = R.add(total, positions)
+    if segment_ids is not None and segment_embedding is not None:
+        total = R.add(total, R.take(segment_embedding, segment_ids, axis=0))
+    total = cx.emit(total)
+    count = R.zeros((batch,), "int32") if mask is None else R.sum(R.astype(mask, "int32"), axis=[1])
+    return [_layer(cx, total, gamma, beta, epsilon), count, total]
+
+
+# -- Attention --------------------------------------------------------------------------------
+
+
+def heads_apart(cx: Context, x: Expr, heads: int) -> Expr:
+    """(batch, length, heads * size) as (batch, heads, length, size)."""
+    batch, length, width = shape_of(x, 3)
+    if not isinstance(width, int) or width % heads:
+        raise UnsupportedError(f"a width of {width} is no multiple of {heads} heads")
+    return R.permute_dims(reshaped(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
+
+
+def _seen(mask: Expr, batch: Size, keys: Size) -> Expr:
+    """Which keys a mask admits.
+
+    One of rank 1 has the number of keys of each sequence, or where they end and then where they
+    begin.
+    """
+    axes = {1: [1], 2: [1, 2], 3: [1], 4: []}.get(rank_of(mask))
+    if axes is None:
+        raise UnsupportedError(f"a mask of rank {rank_of(mask)} is not imported")
+    if rank_of(mask) == 1:
+        count = shape_of(mask)[0]
+        columns = R.arange(0, keys, 1, "int64")
+        bounds = R.expand_dims(R.astype(mask, "int64"), axes)
+        inside = R.less(columns, R.strided_slice(bounds, [0], [0], [batch]))
+        if prove_equal(as_size(count), as_size(batch * 2)):
+            starts = R.strided_slice(bounds, [0], [batch], [batch * 2])
+            inside = R.logical_and(inside, R.greater_equal(columns, starts))
+        elif not prove_equal(as_size(count), as_size(batch)):
+            raise UnsupportedError(f"a mask of {count} numbers for {batch} sequences")
+        return R.expand_dims(inside, [1, 2])
+    seen = R.astype(mask, "bool")
+    return R.expand_dims(seen, axes) if axes else seen
+
+
+def attended(
+    cx: Context,
+    q: Expr,
+    k: Expr,
+    v: Expr,
+    scale: float,
+    bias: Expr | None,
+    mask: Expr | None,
+    filter_value: float,
+    *,
+    causal: bool,
+) -> Expr:
+    """Attention of (batch, heads, length, size) in the layout (batch, length, heads * size)."""
+    q, k, v = cx.emit(q), cx.emit(k), cx.emit(v)
+    batch, heads, length, size = shape_of(q, 4)
+    width = shape_of(v)[3]
+    scores = R.matmul(q, _transposed(k))
+    scores = cx.emit(R.multiply(scores, scalar(scale or 1 / math.sqrt(float(size)), q)))  # type: ignore[arg-type]
+    if bias is not None:
+        scores = R.add(scores, bias)
+    if mask is not None:
+        seen = _seen(mask, batch, shape_of(k)[2])
+        scores = R.where(seen, scores, R.add(scores, scalar(filter_value, q)))
+    if causal:
+        every = shape_of(k)[2]
+        rows = R.arange(every - length, every, 1, "int64")
+        columns = R.arange(0, every, 1, "int64")
+        seen = R.greater_equal(R.expand_dims(rows, 1), columns)
+        scores = R.where(seen, scores, scalar(filter_value, q))
+    found = R.permute_dims(R.matmul(R.nn.softmax(scores, -1), v), [0, 2, 1, 3])
+    return reshaped(found, (batch, length, product([heads, width])))
+
+
+#: Attributes of attention that are imported with these values only.
+PLAIN = dict.fromkeys(("do_rotary", "past_present_share_buffer", "rotary_embedding_dim"), (0,))
+
+
+@converter("Attention", domain=DOMAIN, admitted=PLAIN)
+def attention(
+    cx: Context,
+    x: Expr,
+    weights: Expr,
+    bias: Expr | None = None,
+    mask_index: Expr | None = None,
+    past: Expr | None = None,
+    attention_bias: Expr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    qkv_hidden_sizes: Sequence[int] | None = None,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> list[Expr]:
+    every = R.matmul(x, weights)
+    every = cx.emit(every if bias is None else R.add(every, bias))
+    width = shape_of(every)[2]
+    if not isinstance(width, int):
+        raise UnsupportedError("the width of the weights is symbolic")
+    sizes = list(qkv_hidden_sizes or [width // 3] * 3)
+    ends = [0, sizes[0], sizes[0] + sizes[1], sum(sizes)]
+    q, k, v = (
+        heads_apart(cx, cx.emit(R.strided_slice(every, [2], [a], [b])), num_heads)
+        for a, b in itertools.pairwise(ends)
+    )
+    if past is not None:
+        before = [R.squeeze(R.strided_slice(past, [0], [n], [n + 1]), [0]) for n in (0, 1)]
+        k, v = (R.concat([old, new], axis=2) for old, new in zip(before, (k, v), strict=True))
+    k, v = cx.emit(k), cx.emit(v)
+    y = attended(
+        cx,
+        q,
+        k,
+        v,
+        scale,
+        attention_bias,
+        mask_index,
+        mask_filter_value,
+        causal=bool(unidirectional),
+    )
+    return [y] if shape_of(k)[3] != shape_of(v)[3] else [y, R.stack([k, v], axis=0)]
+
+
+@converter("RotaryEmbedding", domain=DOMAIN, ignored=["scale"])
+def rotary(
+    cx: Context,
+    x: Expr,
+    position_ids: Expr,
+    cos_cache: Expr,
+    sin_cache: Expr,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Expr:
+    if is_packed_batching:
+        raise UnsupportedError("sequences packed into one are not imported")
+    sizes = shape_of(x)
+    if len(sizes) == 3 and not num_heads:
+        hidden, half = sizes[2], shape_of(cos_cache)[1]
+        if not isinstance(hidden, int) or not isinstance(half, int):
+            raise UnsupportedError("the size of heads is symbolic")
+        num_heads = hidden // (2 * half)
+    if rank_of(position_ids) == 1:
+        steps = R.arange(0, sizes[-2], 1, dtype_of(position_ids))
+        position_ids = R.expand_dims(R.add(steps, position_ids), [0])
+    return rotary_embedding(
+        cx,
+        x,
+        cos_cache,
+        sin_cache,
+        cx.emit(position_ids),
+        interleaved=interleaved,
+        num_heads=num_heads,
+        rotary_embedding_dim=rotary_embedding_dim,
+    )
+
+
+def with_biases(cx: Context, parts: Sequence[Expr], bias: Expr | None) -> Sequence[Expr]:
+    """Projections plus their parts of the bias, one after the other."""
+    if bias is None:
+        return parts
+    begin = 0
+    shifted: list[Expr] = []
+    for part in parts:
+        end = begin + whole(shape_of(part)[-1])
+        shifted.append(cx.emit(R.add(part, R.strided_slice(bias, [0], [begin], [end]))))
+        begin = end
+    return shifted
+
+
+@converter("MultiHeadAttention", domain=DOMAIN)
+def multi_head_attention(
+    cx: Context,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    key_padding_mask: Expr | None = None,
+    attention_bias: Expr | None = None,
+    past_key: Expr | None = None,
+    past_value: Expr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> list[Expr]:
+    parts = with_biases(cx, [query, key, value], bias)
+    q, k, v = (x if rank_of(x) == 4 else cx.emit(heads_apart(cx, x, num_heads)) for x in parts)
+    if past_key is not None and past_value is not None:
+        k = cx.emit(R.concat([past_key, k], axis=2))
+        v = cx.emit(R.concat([past_value, v], axis=2))
+    y = attended(
+        cx,
+        q,
+        k,
+        v,
+        scale,
+        attention_bias,
+        key_padding_mask,
+        mask_filter_value,
+        causal=bool(unidirectional),
+    )
+    return [y, k, v]

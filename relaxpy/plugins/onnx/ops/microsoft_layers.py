@@ -1,0 +1,197 @@
+"""Operators of the domain com.microsoft of decoders, gates and matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.plugins.importing import matrices
+from relaxpy.plugins.importing.tensors import (
+    dtype_of,
+    normal_axis,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+)
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.importing.windows import simple, whole
+from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.ops.attention import rotary_embedding, written
+from relaxpy.plugins.onnx.ops.creation import unique
+from relaxpy.plugins.onnx.ops.microsoft import DOMAIN, attended, heads_apart, with_biases
+from relaxpy.plugins.onnx.registry import Value, converter
+
+
+@converter("Inverse", domain=DOMAIN)
+def inverse(cx: Context, x: Expr) -> Expr:
+    dtype = dtype_of(x)
+    wide = R.astype(x, "float32") if dtype == "float16" else x
+    return matrices.call("linalg_inv", [wide], [(0, shape_of(x), dtype, False)])
+
+
+@converter("MatMulInteger16", domain=DOMAIN)
+def matmul_integer_16(cx: Context, a: Expr, b: Expr) -> Expr:
+    return R.matmul(a, b, "int32" if dtype_of(a) == "int16" else "uint32")
+
+
+@converter("Unique", domain=DOMAIN)
+def unique_in_order(cx: Context, x: Expr) -> list[Expr]:
+    values, _, places, counts = unique(cx, x, sorted=0)
+    return [values, places, counts]
+
+
+@converter("UnfoldTensor", domain=DOMAIN)
+def unfold_tensor(cx: Context, x: Expr, *, size: int, dim: int = -1, step: int = 1) -> Expr:
+    """All slices of a size along an axis, each `step` behind the one before, in a last axis."""
+    rank = rank_of(x)
+    axis = normal_axis(dim, rank)
+    count = simple((shape_of(x)[axis] - size) // step + 1)
+    starts = R.multiply(R.arange(0, count, 1, "int64"), const(step, "int64"))
+    places = R.add(R.expand_dims(starts, 1), R.arange(0, size, 1, "int64"))
+    parts = cx.emit(R.take(x, cx.emit(places), axis))
+    order = [*range(rank + 1)]
+    order.append(order.pop(axis + 1))
+    return R.permute_dims(parts, order)
+
+
+# -- Gates ------------------------------------------------------------------------------------
+
+
+@converter("ScaledSiLU", domain=DOMAIN)
+def scaled_silu(cx: Context, x: Expr, scale: Expr | None = None, *, alpha: float = 1.0) -> Expr:
+    factor = scalar(alpha, x) if scale is None else R.astype(scale, dtype_of(x))
+    return R.nn.silu(R.multiply(x, factor))
+
+
+@converter("GatedAdd", domain=DOMAIN)
+def gated_add(cx: Context, x: Expr, y: Expr, gate: Expr) -> Expr:
+    return R.add(x, R.multiply(y, gate))
+
+
+@converter("GatedRMSNorm", domain=DOMAIN)
+def gated_rms_norm(
+    cx: Context,
+    x: Expr,
+    scale: Expr,
+    gate: Expr,
+    *,
+    activation: str = "silu",
+    epsilon: float = 1e-5,
+) -> Expr:
+    """The normalised groups of the last axis, each as long as `scale`, times the gate."""
+    if activation not in ("silu", "swish", "sigmoid"):
+        raise UnsupportedError(f"the activation {activation!r} is not imported")
+    *outer, width = shape_of(x)
+    length = shape_of(scale)[0]
+    wide, factors, opening = (R.astype(t, "float32") for t in (x, scale, gate))
+    groups = reshaped(wide, [*outer, simple(width // length), length])
+    normal = reshaped(R.nn.rms_norm(cx.emit(groups), factors, [-1], epsilon), [*outer, width])
+    opening = (R.sigmoid if activation == "sigmoid" else R.nn.silu)(opening)
+    return R.astype(R.multiply(normal, opening), dtype_of(x))
+
+
+@converter("LinearAttentionGate", domain=DOMAIN)
+def linear_attention_gate(
+    cx: Context, a: Expr, dt_bias: Expr, decay_scale: Expr, b: Expr | None = None
+) -> list[Expr]:
+    shifted = R.add(R.astype(a, "float32"), dt_bias)
+    decay = R.astype(R.multiply(decay_scale, R.nn.softplus(shifted)), dtype_of(a))
+    if b is None:
+        return [decay]
+    return [decay, R.astype(R.sigmoid(R.astype(b, "float32")), dtype_of(b))]
+
+
+# -- Decoders ---------------------------------------------------------------------------------
+
+
+@converter("DecoderMaskedMultiHeadAttention", domain=DOMAIN, admitted={"output_qk": (0,)})
+def decoder_attention(
+    cx: Context,
+    query: Expr,
+    key: Expr | None = None,
+    value: Expr | None = None,
+    mask_index: Expr | None = None,
+    attention_bias: Expr | None = None,
+    past_key: Expr | None = None,
+    past_value: Expr | None = None,
+    past_sequence_length: Value = None,
+    beam_width: Expr | None = None,
+    cache_indirection: Expr | None = None,
+    bias: Expr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    past_present_share_buffer: int = 0,
+    scale: float = 0.0,
+) -> list[Expr]:
+    """A step of a decoder: one query, behind `past_sequence_length` positions of the caches."""
+    if beam_width is not None or cache_indirection is not None:
+        raise UnsupportedError("caches of beams are not imported")
+    if key is None or value is None:
+        raise UnsupportedError("queries, keys and values packed into one are not imported")
+    options = scale, attention_bias, mask_index, mask_filter_value
+    if rank_of(key) == 4:  # the keys and values of an encoder
+        (query,) = with_biases(cx, [query], bias)
+        q = cx.emit(heads_apart(cx, query, num_heads))
+        return [attended(cx, q, key, value, *options, causal=False)]
+    parts = [heads_apart(cx, x, num_heads) for x in with_biases(cx, [query, key, value], bias)]
+    q, k, v = map(cx.emit, parts)
+    caches: list[Expr] = [k, v]
+    if past_key is not None and past_value is not None:
+        if not past_present_share_buffer or past_sequence_length is None:
+            raise UnsupportedError("caches are imported with past_present_share_buffer only")
+        past = cx.size_in(past_sequence_length)
+        starts = R.full((shape_of(q)[0],), cx.tensor(cx.contents([past], [], "int64")), "int64")
+        caches = [
+            written(cx, cache, new, cx.emit(starts), 2)
+            for cache, new in ((past_key, k), (past_value, v))
+        ]
+        end = simple(past + 1)
+        k, v = (cx.emit(R.strided_slice(cache, [2], [0], [end])) for cache in caches)
+    return [attended(cx, q, k, v, *options, causal=False), *caches]
+
+
+@converter(
+    "MRotaryEmbedding", domain=DOMAIN, ignored=["scale"], admitted={"is_packed_batching": (0,)}
+)
+def rotary_of_three(
+    cx: Context,
+    x: Expr,
+    position_ids: Expr,
+    cos_cache: Expr,
+    sin_cache: Expr,
+    *,
+    mrope_section: Sequence[int],
+    interleaved: int = 0,
+    mrope_layout: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Expr:
+    """Rotary embedding, where each angle has the position in time, in height or in width."""
+    half = whole(shape_of(cos_cache)[1])
+    if mrope_layout:
+        sections = np.zeros(half, np.int64)
+        for k in (1, 2):
+            sections[k : 3 * mrope_section[k] : 3] = k
+    else:
+        sections = np.repeat(np.arange(3), mrope_section)
+    tables = []
+    for cache in (cos_cache, sin_cache):
+        every = cx.emit(R.take(cache, position_ids, 0))
+        time, height, width = (
+            R.squeeze(R.strided_slice(every, [0], [k], [k + 1]), [0]) for k in range(3)
+        )
+        chosen = R.where(const(sections == 2), width, time)
+        tables.append(cx.emit(R.where(const(sections == 1), height, chosen)))
+    return rotary_embedding(
+        cx,
+        x,
+        *tables,
+        interleaved=interleaved,
+        num_heads=num_heads,
+        rotary_embedding_dim=rotary_embedding_dim,
+    )

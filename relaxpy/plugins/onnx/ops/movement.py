@@ -1,0 +1,544 @@
+"""Shapes and movement: reshaping, joining, slicing, gathering, scattering."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.prim_expr import PrimExpr
+from relaxpy.plugins.importing.contents import Contents, number
+from relaxpy.plugins.importing.tensors import (
+    Size,
+    as_dtype,
+    as_size,
+    dtype_of,
+    is_size,
+    length_known,
+    literal,
+    normal_axes,
+    normal_axis,
+    product,
+    rank_of,
+    require_count,
+    reshaped,
+    scalar,
+    shape_of,
+    tensor_info,
+)
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.importing.windows import simple
+from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.ops.branches import branches
+from relaxpy.plugins.onnx.registry import Value, converter
+
+_MAX_INT = (1 << 31) - 1
+_MOST_BYTES = 1 << 48
+"""The bytes that an address of a processor reaches: no array is larger."""
+
+
+@converter("Shape", strings=True)
+def shape(cx: Context, x: Value, *, start: int = 0, end: int | None = None) -> Value:
+    sizes = list(x.array.shape) if isinstance(x, Contents) else shape_of(cx.tensor(x))
+    part = sizes[start : len(sizes) if end is None else end]
+    if all(isinstance(size, int) for size in part):
+        return literal(np.array(part, np.int64))
+    return cx.contents(part, [len(part)], "int64")
+
+
+@converter("Size", strings=True)
+def size(cx: Context, x: Expr) -> Value:
+    total = product(shape_of(x))
+    if isinstance(total, int):
+        return literal(np.array(total, np.int64))
+    return cx.contents([total], [], "int64")
+
+
+def target_shape(cx: Context, x: Expr, wanted: Sequence[Size], allowzero: int) -> list[Size]:
+    """The sizes that a Reshape to `wanted` gives: 0 copies a size, and -1 is what is left."""
+    old = shape_of(x)
+    beyond = [k for k, size in enumerate(wanted) if is_size(size, 0) and k >= len(old)]
+    if beyond and not allowzero:
+        raise UnsupportedError(f"size {beyond[0]} is to be copied of {len(old)} sizes")
+    new: list[Any] = [
+        old[k] if isinstance(size, int) and size == 0 and not allowzero else size
+        for k, size in enumerate(wanted)
+    ]
+    if -1 in [size for size in new if isinstance(size, int)]:
+        at = next(k for k, size in enumerate(new) if isinstance(size, int) and size == -1)
+        rest = [size for k, size in enumerate(new) if k != at]
+        left = list(old)
+        for size in [*rest]:
+            for k, other in enumerate(left):
+                if size is other or (isinstance(size, int) and size == other):
+                    del left[k]
+                    rest.remove(size)
+                    break
+        above, below = product(left), product(rest)
+        if isinstance(above, int) and isinstance(below, int):
+            new[at] = above // below if below else 0
+        else:
+            new[at] = (
+                number(above // below) if not (isinstance(below, int) and below == 1) else above
+            )
+    return new
+
+
+@converter("Reshape", since=5, strings=True)
+def reshape(cx: Context, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
+    data = cx.tensor(x)
+    wanted = cx.integers(shape)
+    if wanted is not None:
+        return reshaped(data, tuple(target_shape(cx, data, wanted, allowzero)))
+    vector = cx.tensor(shape)
+    count = length_known(vector)
+    return reshaped(data, tuple(_run_time_shape(cx, data, vector, count, allowzero)))
+
+
+def _run_time_shape(
+    cx: Context, data: Expr, vector: Expr, count: int, allowzero: int
+) -> Sequence[Size]:
+    """Variables for a shape that is computed, after 0 and -1 in it have their meaning."""
+    old, given = shape_of(data), vector
+    vector = as_dtype(vector, "int64")
+    if not allowzero:
+        padded = [*old[:count], *[0] * (count - len(old))]
+        copied = cx.tensor(cx.contents(padded, [count], "int64"))
+        vector = R.where(R.equal(vector, const(0, "int64")), copied, vector)
+    total = cx.tensor(cx.contents([product(old)], [], "int64"))
+    known = R.prod(R.where(R.equal(vector, const(-1, "int64")), const(1, "int64"), vector))
+    rest = R.floor_divide(total, R.maximum(known, const(1, "int64")))
+    return cx.sizes_at_run_time(
+        R.where(R.equal(vector, const(-1, "int64")), rest, vector), count, "size", given
+    )
+
+
+@converter("Reshape", strings=True)
+def reshape_1(cx: Context, x: Expr, *, shape: Sequence[int]) -> Expr:
+    return reshaped(x, tuple(target_shape(cx, x, shape, 0)))
+
+
+@converter("Flatten", strings=True)
+def flatten(cx: Context, x: Expr, *, axis: int = 1) -> Expr:
+    sizes = shape_of(x)
+    at = len(sizes) if axis == len(sizes) else normal_axis(axis, len(sizes))
+    return reshaped(x, (product(sizes[:at]), product(sizes[at:])))
+
+
+@converter("Squeeze", strings=True)
+def squeeze_1(cx: Context, x: Expr, *, axes: Sequence[int] | None = None) -> Expr:
+    return _without_ones(cx, x) if axes is None else _squeezed(cx, x, axes)
+
+
+def _without_ones(cx: Context, x: Expr) -> Expr:
+    """`x` without the axes of size 1.
+
+    Whether sizes that are not known are 1 follows from the declared rank of the result, or else the
+    program tests the only such size. The declared rank also decides where some of them are 1.
+    """
+    sizes = shape_of(x)
+    ones = [axis for axis, size in enumerate(sizes) if is_size(size, 1)]
+    unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
+    left = len(sizes) - len(ones)
+    declared = cx.importer.model.ranks.get(cx.node.outputs[0])
+    if unknown and declared == left - len(unknown):
+        return _squeezed(cx, x, [*ones, *unknown])
+    if declared is not None and left - len(unknown) < declared < left:
+        lengths = cx.tensor(cx.contents(sizes, [len(sizes)], "int64"))
+        kept = R.nonzero(R.not_equal(lengths, literal(np.array(1))))
+        axes = R.reshape(cx.match(kept, [1, declared], "int64"), (declared,))
+        return reshaped(x, tuple(cx.sizes_at_run_time(R.take(lengths, axes, 0), declared, "size")))
+    if len(unknown) != 1 or declared == left:
+        return R.squeeze(x, ones)
+    cx.require_branches()
+    length = cx.tensor(cx.contents([sizes[unknown[0]]], (), "int64"))
+    ways = [
+        lambda: [cx.as_strings(_squeezed(cx, x, [*ones, *unknown]), x)],
+        lambda: [cx.as_strings(R.squeeze(x, ones), x)],
+    ]
+    test = cx.emit(R.equal(length, const(1, "int64")))
+    [result] = branches(cx, test, ways, rest_differs=cx.importer.may_split)
+    return cx.tensor(result)
+
+
+def _squeezed(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
+    """`x` without axes, whose sizes are 1, which the program checks if they are not known."""
+    sizes = list(shape_of(x))
+    normal = {normal_axis(axis, len(sizes)) for axis in axes}
+    if any(isinstance(sizes[axis], tir.PrimExpr) for axis in normal):
+        known = [1 if axis in normal else size for axis, size in enumerate(sizes)]
+        x = cx.match(x, known, dtype_of(x))
+    return R.squeeze(x, list(axes))
+
+
+@converter("Squeeze", since=13, strings=True)
+def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
+    if axes is None:
+        return _without_ones(cx, x)
+    if cx.array(axes) is not None:
+        return _squeezed(cx, x, cx.numbers(axes, "axes"))
+    among = axes_mask(cx, cx.tensor(axes), rank_of(x))
+    return reshaped(x, tuple(kept_sizes(cx, x, among, length_known(cx.tensor(axes)))))
+
+
+def axes_mask(cx: Context, axes: Expr, rank: int) -> Expr:
+    """Whether each of `rank` axes is among those of a vector, which is known at run time."""
+    whole = R.reshape(R.astype(cx.within(axes, "axes", -rank, rank - 1), "int64"), (-1, 1))
+    equal = R.equal(wrapped(whole, rank), literal(np.arange(rank)))
+    return cx.emit(R.astype(R.sum(R.astype(equal, "int32"), 0), "bool"), "among")
+
+
+def kept_sizes(cx: Context, x: Expr, among: Expr, count: int) -> list[Size]:
+    """The sizes of `x` without the `count` axes that are among the chosen ones."""
+    rank = rank_of(x)
+    order = R.argsort(R.astype(among, "int32"), 0, False, "int64")
+    kept = R.strided_slice(order, [0], [0], [rank - count])
+    sizes = R.take(cx.tensor(cx.contents(shape_of(x), [rank], "int64")), kept, 0)
+    return cx.sizes_at_run_time(sizes, rank - count, "size")
+
+
+@converter("Unsqueeze", strings=True)
+def unsqueeze_1(cx: Context, x: Expr, *, axes: Sequence[int]) -> Expr:
+    return R.expand_dims(x, list(axes))
+
+
+@converter("Unsqueeze", since=13, strings=True)
+def unsqueeze(cx: Context, x: Expr, axes: Value) -> Expr:
+    if cx.array(axes) is not None:
+        return R.expand_dims(x, cx.numbers(axes, "axes"))
+    rank = rank_of(x) + length_known(R.reshape(cx.tensor(axes), (-1,)))
+    among = axes_mask(cx, cx.tensor(axes), rank)
+    place = R.subtract(R.cumsum(R.where(among, integer(0), integer(1)), 0), integer(1))
+    sizes = cx.tensor(cx.contents([*shape_of(x), 1], [rank_of(x) + 1], "int64"))
+    old = R.take(sizes, R.maximum(place, integer(0)), 0)
+    return reshaped(x, tuple(cx.sizes_at_run_time(R.where(among, integer(1), old), rank, "size")))
+
+
+def integer(value: int) -> Expr:
+    """A constant of rank 0 in int64."""
+    return const(value, "int64")
+
+
+@converter("Transpose", strings=True)
+def transpose(cx: Context, x: Expr, *, perm: Sequence[int] | None = None) -> Expr:
+    return R.permute_dims(x, None if perm is None else list(perm))
+
+
+@converter("Expand", strings=True)
+def expand(cx: Context, x: Value, shape: Value) -> Expr:
+    data = cx.tensor(x)
+    wanted = cx.sizes(shape, "size")
+    old = shape_of(data)
+    rank = max(len(old), len(wanted))
+    before = [1] * (rank - len(old)) + old
+    after = [1] * (rank - len(wanted)) + list(wanted)
+    joint = [a if is_size(b, 1) else b for a, b in zip(before, after, strict=True)]
+    if all(
+        (isinstance(size, int) and size > 1) or is_size(old_size, 1) or size is old_size
+        for size, old_size in zip(joint, before, strict=True)
+    ):
+        return R.broadcast_to(data, tuple(joint))
+    return (
+        R.multiply(data, R.ones(tuple(after), dtype_of(data)))
+        if dtype_of(data) != "bool"
+        else (R.logical_and(data, R.ones(tuple(after), "bool")))
+    )
+
+
+@converter("Concat", strings=True)
+def concat_1(cx: Context, *inputs: Expr, axis: int = 1) -> Expr:
+    return concat(cx, *inputs, axis=axis)
+
+
+@converter("Concat", since=4, strings=True)
+def concat(cx: Context, *inputs: Expr, axis: int) -> Expr:
+    along = normal_axis(axis, rank_of(inputs[0]))
+    return R.concat(cx.unified(inputs, along), along)
+
+
+def with_parts(cx: Context, x: Expr, axis: int, parts: Sequence[Size]) -> Expr:
+    """`x`, whose size along an axis is the sum of its parts, checked at run time if not known.
+
+    Errors:
+        UnsupportedError: it is another, or a part is negative.
+    """
+    sizes, total = shape_of(x), simple(sum(parts))
+    is_sum = prove_equal(as_size(sizes[axis]), as_size(total))
+    if is_sum is False or any(isinstance(part, int) and part < 0 for part in parts):
+        shown = ", ".join(map(str, parts))
+        raise UnsupportedError(f"parts of ({shown}) elements, expected {sizes[axis]} in all")
+    if is_sum:
+        return x
+    return cx.match(x, [*sizes[:axis], total, *sizes[axis + 1 :]], dtype_of(x))
+
+
+def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: int) -> list[Expr]:
+    at = normal_axis(axis, rank_of(x))
+    if sizes is None:
+        total = shape_of(x)[at]
+        if isinstance(total, PrimExpr):
+            part = number((total + (count - 1)) // count)
+            bounds = [number(part * k) for k in range(count + 1)]
+            return [
+                R.strided_slice(x, [at], [bounds[k]], [total if k == count - 1 else bounds[k + 1]])
+                for k in range(count)
+            ]
+        part = -(-total // count)
+        if cx.opset < 18 and total % count:
+            raise UnsupportedError(f"{total} elements are not {count} equal parts")
+        sizes = [min(part, max(total - k * part, 0)) for k in range(count)]
+    require_count("split", sizes, count)
+    x = with_parts(cx, x, at, sizes)
+    if len(sizes) == 1:
+        return [x]
+    parts = cx.emit(R.split(x, [int(k) for k in np.cumsum(sizes)[:-1]], at), "parts")
+    return [TupleGetItem(parts, k) for k in range(len(sizes))]
+
+
+@converter("Split", strings=True)
+def split_1(
+    cx: Context, x: Expr, sizes: Value = None, *, axis: int = 0, split: Sequence[int] | None = None
+) -> list[Expr]:
+    given = split if sizes is None else cx.numbers(sizes, "split")
+    return _split(cx, x, given, axis, len(cx.node.outputs))
+
+
+@converter("Split", since=13, strings=True)
+def split_13(
+    cx: Context, x: Expr, split: Value = None, *, axis: int = 0, num_outputs: int | None = None
+) -> list[Expr]:
+    sizes = None if split is None else cx.integers(split)
+    numbers = [size for size in sizes or [] if isinstance(size, int)]
+    count = len(cx.node.outputs)
+    if split is not None and num_outputs is not None:
+        raise UnsupportedError("there are both split and num_outputs")
+    if num_outputs not in (None, count):
+        raise UnsupportedError(f"num_outputs is {num_outputs}, but the node has {count}")
+    if split is None or (sizes is not None and len(numbers) == len(sizes)):
+        return _split(cx, x, None if sizes is None else numbers, axis, count)
+    at = normal_axis(axis, rank_of(x))
+    if sizes is None:
+        sizes = cx.sizes_at_run_time(cx.within(cx.tensor(split), "split"), count, "part")
+    require_count("split", sizes, count)
+    x = with_parts(cx, x, at, sizes)
+    ends = [simple(sum(sizes[: k + 1])) for k in range(count)]
+    return [
+        R.strided_slice(x, [at], [begin], [end])
+        for begin, end in zip([0, *ends], ends, strict=False)
+    ]
+
+
+@converter("Slice", strings=True)
+def slice_1(
+    cx: Context,
+    x: Expr,
+    *,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None = None,
+) -> Expr:
+    return _sliced(x, starts, ends, axes, None)
+
+
+def _sliced(
+    x: Expr,
+    starts: Sequence[Size],
+    ends: Sequence[Size],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Expr:
+    chosen = normal_axes(range(len(starts)) if axes is None else axes, rank_of(x))
+    strides = [1] * len(starts) if steps is None else list(steps)
+    sizes = shape_of(x)
+    for name, values in (("ends", ends), ("axes", chosen), ("steps", strides)):
+        require_count(name, values, len(starts))
+    begin, end = [], []
+    for axis, start, stop, step in zip(chosen, starts, ends, strides, strict=True):
+        size = sizes[axis]
+        begin.append(_index(_clamped(start, size, step), size, step, last=False))
+        end.append(size if _is_beyond(stop, x) else _index(stop, size, step, last=True))
+    return R.strided_slice(x, chosen, begin, end, strides)
+
+
+def _is_beyond(stop: Size, x: Expr) -> bool:
+    """Whether no array of this form has so many rows. Exporters write 10**9 for the last one."""
+    row = math.prod(max(1, n) for n in shape_of(x) if isinstance(n, int))
+    dtype = tensor_info(x).dtype
+    row *= 1 if dtype is None else dtype.itemsize
+    return isinstance(stop, int) and stop * row > _MOST_BYTES
+
+
+def _clamped(start: Size, size: Size, step: int) -> Size:
+    """A start below the first element is that element, also where a slice goes backwards."""
+    if step > 0 or not isinstance(start, int) or start >= 0:
+        return start
+    if isinstance(size, int):
+        return max(start, -size)
+    return tir.Max(size + start, tir.IntImm("int64", 0))
+
+
+def _index(index: Size, size: Size, step: int, *, last: bool) -> Size:
+    """An index of Slice as one of strided_slice, whose numbers have their meaning in NumPy."""
+    if not isinstance(index, int):
+        return index
+    if index >= _MAX_INT:
+        return size
+    if index <= -_MAX_INT:
+        if isinstance(size, int):
+            return -size - 1
+        return number(-1 * size - 1) if last and step < 0 else 0  # type: ignore[return-value]
+    return index
+
+
+@converter("Slice", since=10, strings=True)
+def slice_10(
+    cx: Context, x: Expr, starts: Value, ends: Value, axes: Value = None, steps: Value = None
+) -> Expr:
+    chosen = None if axes is None else cx.array(axes)
+    begin, end = cx.integers(starts), cx.integers(ends)
+    strides = None if steps is None else cx.integers(steps)
+    numbers = [step for step in strides or [] if isinstance(step, int)]
+    known = axes is None or chosen is not None
+    known = known and (steps is None or len(numbers) == len(begin or ()))
+    if known and begin is not None and end is not None:
+        at = None if chosen is None else [int(axis) for axis in chosen.reshape(-1)]
+        return _sliced(x, begin, end, at, numbers or None)
+    return _dynamic_slice(cx, x, cx.tensor(starts), cx.tensor(ends), axes, steps)
+
+
+def _dynamic_slice(
+    cx: Context, x: Expr, starts: Expr, ends: Expr, axes: Value, steps: Value
+) -> Expr:
+    rank = rank_of(x)
+    count = length_known(starts)
+    chosen: Sequence[int] = range(count)
+    index: Expr = literal(np.arange(count))
+    if axes is not None:
+        array = cx.array(axes)
+        if array is None:
+            chosen = range(rank)
+            index = R.astype(cx.tensor(axes), "int64")
+        else:
+            chosen = normal_axes(array.reshape(-1).tolist(), rank)
+            index = literal(np.array(chosen, np.int64))
+    sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
+    first: Expr = literal(np.zeros(rank, np.int64))
+    strides: Expr = literal(np.ones(rank, np.int64))
+    begin = R.scatter_elements(first, index, R.astype(starts, "int64"))
+    end = R.scatter_elements(sizes, index, R.astype(ends, "int64"))
+    if steps is not None:
+        strides = R.scatter_elements(strides, index, R.astype(cx.tensor(steps), "int64"))
+    backwards = R.less(strides, integer(0))
+    below = R.less(begin, R.negative(sizes))
+    begin = R.where(R.logical_and(backwards, below), integer(0), begin)
+    sliced = cx.builder.emit(R.dynamic_strided_slice(x, begin, end, strides))
+    out = [
+        cx.new_size("length") if axis in chosen else size for axis, size in enumerate(shape_of(x))
+    ]
+    return cx.match(sliced, out, dtype_of(x))
+
+
+def wrapped(indices: Expr, size: Size) -> Expr:
+    """The indices, those below zero counted from the end.
+
+    Those that are outside stay as they are, so that errors name the index that was stated.
+    """
+    if isinstance(size, int):
+        length: Expr = scalar(size, indices)
+    else:
+        length = R.astype(R.reshape(R.shape_to_tensor(ShapeExpr((size,))), ()), dtype_of(indices))
+    return _counted(indices, length)
+
+
+def _counted(indices: Expr, length: Expr) -> Expr:
+    is_inside = R.greater_equal(indices, R.negative(length))
+    is_negative = R.less(indices, scalar(0, indices))
+    from_start = R.add(indices, length)
+    return R.where(R.logical_and(is_negative, is_inside), from_start, indices)
+
+
+def _positive(cx: Context, indices: Expr, size: Size) -> Expr:
+    """The indices as int64 without negative ones, folded if they are constant."""
+    array = cx.array(indices)
+    if array is not None and isinstance(size, int):
+        return literal(np.where(array < 0, array + size, array).astype(np.int64))
+    if array is not None and (array >= 0).all():
+        return const(array.astype(np.int64))
+    whole = as_dtype(indices, "int64")
+    return wrapped(whole, size)
+
+
+@converter("Gather", strings=True)
+def gather(cx: Context, x: Expr, indices: Value, *, axis: int = 0) -> Expr:
+    at = normal_axis(axis, rank_of(x))
+    return R.take(x, _positive(cx, cx.tensor(indices), shape_of(x)[at]), at)
+
+
+@converter("GatherElements", strings=True)
+def gather_elements(cx: Context, x: Expr, indices: Expr, *, axis: int = 0) -> Expr:
+    at = normal_axis(axis, rank_of(x))
+    return R.gather_elements(x, _positive(cx, indices, shape_of(x)[at]), at)
+
+
+@converter("GatherND", domain="com.microsoft")
+@converter("GatherND", strings=True)
+def gather_nd(cx: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Expr:
+    sizes = shape_of(x)[batch_dims : batch_dims + sizes_known_last(indices)]
+    return R.gather_nd(x, _tuples(cx, indices, sizes), batch_dims)
+
+
+def sizes_known_last(indices: Expr) -> int:
+    """The last size of a tensor of index tuples, a number."""
+    last = shape_of(indices)[-1]
+    if not isinstance(last, int):
+        raise UnsupportedError("the number of indices in a tuple is symbolic")
+    return last
+
+
+def _tuples(cx: Context, indices: Expr, sizes: Sequence[Size]) -> Expr:
+    """Tuples of indices, those below zero counted from the end."""
+    whole = as_dtype(indices, "int64")
+    array = cx.array(indices)
+    if array is not None and (array >= 0).all():
+        return whole
+    return _counted(whole, cx.tensor(cx.contents(list(sizes), [len(sizes)], "int64")))
+
+
+_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+_REDUCTION = {"reduction": _REDUCTIONS}
+
+
+def _require_plain(cx: Context, x: Expr, reduction: str) -> None:
+    """Check that strings are not reduced.
+
+    Errors:
+        UnsupportedError: they are.
+    """
+    if reduction != "none" and cx.has_strings(x):
+        raise UnsupportedError(f"reduction is {reduction!r}, expected 'none' for strings")
+
+
+@converter("ScatterElements", "Scatter", admitted=_REDUCTION, strings=True)
+def scatter_elements(
+    cx: Context, x: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none"
+) -> Expr:
+    _require_plain(cx, x, reduction)
+    at = normal_axis(axis, rank_of(x))
+    return R.scatter_elements(x, indices, updates, at, _REDUCTIONS[reduction])
+
+
+@converter("ScatterND", admitted=_REDUCTION, strings=True)
+def scatter_nd(
+    cx: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: str = "none"
+) -> Expr:
+    _require_plain(cx, x, reduction)
+    sizes_known_last(indices)
+    return R.scatter_nd(x, indices, updates, _REDUCTIONS[reduction])

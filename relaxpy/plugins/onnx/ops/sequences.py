@@ -1,0 +1,249 @@
+"""Sequences: tuples where their length is known, else objects on which packed functions compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnx import TensorProto
+
+from relaxpy.exec.runtime.onnx_sequences import PREFIX
+from relaxpy.ir.relax.nodes import (
+    Expr,
+    ObjectStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.plugins.importing.contents import LIMIT, Contents
+from relaxpy.plugins.importing.tensors import normal_axis, rank_of, shape_of, tensor_info, tensor_of
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.ops.movement import with_parts
+from relaxpy.plugins.onnx.registry import Value, converter
+from relaxpy.plugins.onnx.view import OptionalType, SequenceType, dtype_of as dtype_of_code
+
+OBJECT = ObjectStructInfo()
+
+
+def call(cx: Context, name: str, result: StructInfo, *args: Any) -> Var:
+    """A call of a packed function on sequences."""
+    return cx.emit(R.call_pure_packed(PREFIX + name, *args, sinfo_args=[result]))
+
+
+def parts_of(cx: Context, sequence: Expr) -> list[Expr] | None:
+    """The values of a sequence of known length, or None."""
+    if isinstance(sequence, Tuple):
+        return list(sequence.fields)
+    info = sequence.struct_info
+    if isinstance(info, TupleStructInfo):
+        items = [TupleGetItem(sequence, k) for k in range(len(info.fields))]
+        return [cx.as_strings(cx.emit(item), sequence) for item in items]
+    return None
+
+
+def as_object(cx: Context, sequence: Expr) -> Expr:
+    """A sequence as one of unknown length."""
+    parts = parts_of(cx, sequence)
+    if parts is None:
+        return sequence
+    packed = cx.as_strings(call(cx, "pack", OBJECT, *parts), sequence)
+    return _known(cx, packed, item_info(cx, sequence))
+
+
+def item_info(cx: Context, sequence: Expr) -> TensorStructInfo:
+    """The datatype and the rank, if it is known, of the values of a sequence."""
+    known = cx.importer.items.get(sequence)
+    if known is not None:
+        return known
+    parts = sequence.fields if isinstance(sequence, Tuple) else ()
+    return _joint([tensor_info(part) for part in parts]) if parts else tensor_of(None, "float32")
+
+
+def _joint(infos: Sequence[TensorStructInfo]) -> TensorStructInfo:
+    """The datatype of tensors, and their rank if it is the same."""
+    ranks = {info.ndim for info in infos}
+    return TensorStructInfo(None, infos[0].dtype, ndim=ranks.pop() if len(ranks) == 1 else -1)
+
+
+def _known(cx: Context, sequence: Expr, item: TensorStructInfo) -> Expr:
+    cx.importer.items[sequence] = item
+    return sequence
+
+
+def _tuple(cx: Context, parts: list[Expr], empty: TensorStructInfo) -> Expr:
+    """A sequence of known length; `empty` is what its values would be if there are none."""
+    found = _joint([tensor_info(part) for part in parts]) if parts else empty
+    return _known(cx, Tuple(tuple(parts)), found)
+
+
+def _position(cx: Context, position: Value, count: int, places: int) -> int | None:
+    """A position that is known, counted from the front, of so many places."""
+    known = None if position is None else cx.integers(position)
+    if known is None or not isinstance(known[0], int):
+        return None
+    place = known[0] + count if known[0] < 0 else known[0]
+    if not 0 <= place < places:
+        raise UnsupportedError(f"position {known[0]} is not in a sequence of {count}")
+    return place
+
+
+def _at_run_time(cx: Context, position: Value) -> list[Expr]:
+    return [] if position is None else [cx.tensor(position)]
+
+
+@converter("SequenceEmpty", strings=True)
+def sequence_empty(cx: Context, *, dtype: int = 1) -> Expr:
+    if dtype == TensorProto.STRING:
+        return cx.strings(_tuple(cx, [], tensor_of(None, "int64")))
+    return _tuple(cx, [], tensor_of(None, dtype_of_code(dtype)))
+
+
+@converter("SequenceConstruct", strings=True)
+def sequence_construct(cx: Context, *inputs: Expr) -> Expr:
+    parts = [cx.as_strings(cx.emit(x), x) for x in inputs]
+    return cx.as_strings(_tuple(cx, parts, tensor_info(inputs[0])), *parts)
+
+
+@converter("SequenceLength", strings=True)
+def sequence_length(cx: Context, sequence: Expr) -> Expr:
+    parts = parts_of(cx, sequence)
+    if parts is not None:
+        return const(len(parts), "int64")
+    return call(cx, "length", tensor_of((), "int64"), sequence)
+
+
+@converter("SequenceAt", strings=True)
+def sequence_at(cx: Context, sequence: Expr, position: Value) -> Expr:
+    parts = parts_of(cx, sequence)
+    if parts is not None:
+        place = _position(cx, position, len(parts), len(parts))
+        if place is not None:
+            return parts[place]
+    packed = as_object(cx, sequence)
+    found = call(cx, "at", item_info(cx, sequence), packed, *_at_run_time(cx, position))
+    return cx.as_strings(found, sequence)
+
+
+@converter("SequenceInsert", strings=True)
+def sequence_insert(cx: Context, sequence: Expr, tensor: Expr, position: Value = None) -> Expr:
+    info = tensor_info(tensor)
+    if cx.has_strings(sequence) != cx.has_strings(tensor):
+        raise UnsupportedError("the sequence and the tensor are not both of strings or of numbers")
+    parts = parts_of(cx, sequence)
+    if parts is not None:
+        count = len(parts)
+        place = count if position is None else _position(cx, position, count, count + 1)
+        if place is not None:
+            part = cx.as_strings(cx.emit(tensor), tensor)
+            return _tuple(cx, [*parts[:place], part, *parts[place:]], info)
+    packed = as_object(cx, sequence)
+    made = call(cx, "insert", OBJECT, packed, tensor, *_at_run_time(cx, position))
+    return _known(cx, made, _joint([item_info(cx, sequence), info]))
+
+
+@converter("SequenceErase", strings=True)
+def sequence_erase(cx: Context, sequence: Expr, position: Value = None) -> Expr:
+    info = item_info(cx, sequence)
+    parts = parts_of(cx, sequence)
+    if parts is not None:
+        last = const(-1, "int64") if position is None else position
+        place = _position(cx, last, len(parts), len(parts))
+        if place is not None:
+            return _tuple(cx, [*parts[:place], *parts[place + 1 :]], info)
+    packed = as_object(cx, sequence)
+    return _known(cx, call(cx, "erase", OBJECT, packed, *_at_run_time(cx, position)), info)
+
+
+@converter("ConcatFromSequence", strings=True)
+def concat_from_sequence(cx: Context, sequence: Expr, *, axis: int, new_axis: int = 0) -> Expr:
+    parts = parts_of(cx, sequence)
+    if parts:
+        fields = Tuple(tuple(parts))
+        joined = R.stack(fields, axis) if new_axis else R.concat(fields, axis)
+        return cx.as_strings(joined, sequence)
+    item = item_info(cx, sequence)
+    rank = item.ndim if item.ndim < 0 else item.ndim + new_axis
+    info = TensorStructInfo(None, item.dtype, ndim=rank)
+    return cx.as_strings(call(cx, "concat", info, sequence, axis, new_axis), sequence)
+
+
+@converter("SplitToSequence", strings=True)
+def split_to_sequence(
+    cx: Context, x: Expr, split: Value = None, *, axis: int = 0, keepdims: int = 1
+) -> Expr:
+    place = normal_axis(axis, rank_of(x))
+    whole = shape_of(x)[place]
+    sizes = [1] if split is None else cx.integers(split)
+    info = _joint([tensor_info(x)])
+    if split is None and not keepdims:
+        info = TensorStructInfo(None, info.dtype, ndim=info.ndim - 1)
+    if sizes is None or not isinstance(whole, int):
+        if info.ndim < rank_of(x):
+            return _known(cx, cx.as_strings(call(cx, "unstack", OBJECT, x, place), x), info)
+        wanted = const(1, "int64") if split is None else cx.tensor(split)
+        return _known(cx, cx.as_strings(call(cx, "split", OBJECT, x, wanted, place), x), info)
+    is_scalar = split is None or _rank(split) == 0
+    known = [size for size in sizes if isinstance(size, int)]
+    if is_scalar and (known[0] < 1 or whole // known[0] > LIMIT):
+        raise UnsupportedError(f"{whole} is split into parts of {known[0]}")
+    if is_scalar:
+        known = [min(known[0], whole - k) for k in range(0, whole, known[0])]
+    whole_x = with_parts(cx, x, place, known)
+    begin = 0
+    parts: list[Expr] = []
+    for size in known:
+        part = R.strided_slice(whole_x, [place], [begin], [begin + size])
+        begin += size
+        part = R.squeeze(part, [place]) if info.ndim < rank_of(x) else part
+        parts.append(cx.as_strings(cx.emit(part), x))
+    return cx.as_strings(_tuple(cx, parts, info), x)
+
+
+def _rank(value: Value) -> int:
+    if isinstance(value, Contents):
+        return int(value.array.ndim)
+    assert value is not None
+    return rank_of(value)
+
+
+@converter("Optional", strings=True)
+def optional(cx: Context, value: Value = None, *, type: Any = None) -> Value:
+    if value is not None:
+        return value
+    kind = type.item if isinstance(type, OptionalType) else type
+    if isinstance(kind, SequenceType):
+        kind = kind.item
+    dtype = getattr(kind, "dtype", "float32")
+    absent = cx.builder.emit(R.null_value())
+    if dtype == "string":
+        return _known(cx, cx.strings(absent), tensor_of(None, "int64"))
+    return _known(cx, absent, tensor_of(None, dtype))
+
+
+def _may_be_absent(value: Value) -> bool:
+    return isinstance(value, Expr) and isinstance(value.struct_info, ObjectStructInfo)
+
+
+@converter("OptionalHasElement", strings=True)
+def optional_has_element(cx: Context, value: Value = None) -> Expr:
+    if value is not None and _may_be_absent(value):
+        return call(cx, "has", tensor_of((), "bool"), value)
+    return const(value is not None)
+
+
+@converter("OptionalGetElement", strings=True)
+def optional_get_element(cx: Context, value: Value) -> Value:
+    if not _may_be_absent(value):
+        return value
+    assert isinstance(value, Expr)
+    kind = cx.importer.optionals.get(value)
+    if isinstance(kind, TensorStructInfo):
+        return cx.as_strings(call(cx, "get", kind, value), value)
+    found = cx.as_strings(call(cx, "get", OBJECT, value), value)
+    return _known(cx, found, item_info(cx, value))

@@ -1,0 +1,111 @@
+"""Optimizers of the domain ai.onnx.preview.training: one step for each of several tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.plugins.importing.tensors import dtype_of, scalar
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.registry import converter
+
+DOMAIN = "ai.onnx.preview.training"
+
+
+def _groups(tensors: tuple[Expr, ...], size: int) -> list[tuple[Any, ...]]:
+    """The tensors of each optimized one: all values come first, then all gradients, and so on."""
+    if not tensors or len(tensors) % size:
+        raise UnsupportedError(f"{len(tensors)} tensors are no groups of {size}")
+    count = len(tensors) // size
+    return [tuple(tensors[k::count]) for k in range(count)]
+
+
+def _with_norm(gradient: Expr, x: Expr, factor: float) -> Expr:
+    return R.add(R.multiply(x, scalar(factor, x)), gradient) if factor else gradient
+
+
+def _in_order(results: list[list[Expr]]) -> list[Expr]:
+    return [value for kind in zip(*results, strict=True) for value in kind]
+
+
+@converter("Adagrad", domain=DOMAIN)
+def adagrad(
+    cx: Context,
+    rate: Expr,
+    step: Expr,
+    *tensors: Expr,
+    decay_factor: float = 0.0,
+    epsilon: float = 1e-6,
+    norm_coefficient: float = 0.0,
+) -> list[Expr]:
+    results = []
+    for x, gradient, squares in _groups(tensors, 3):
+        steps = R.multiply(R.astype(step, dtype_of(x)), scalar(decay_factor, x))
+        now = R.divide(rate, R.add(scalar(1, x), steps))
+        g = cx.emit(_with_norm(gradient, x, norm_coefficient))
+        total = cx.emit(R.add(squares, R.multiply(g, g)))
+        scale = R.add(R.sqrt(total), scalar(epsilon, x))
+        results.append([R.subtract(x, R.divide(R.multiply(now, g), scale)), total])
+    return _in_order(results)
+
+
+@converter("Adam", domain=DOMAIN)
+def adam(
+    cx: Context,
+    rate: Expr,
+    step: Expr,
+    *tensors: Expr,
+    alpha: float = 0.9,
+    beta: float = 0.999,
+    epsilon: float = 1e-8,
+    norm_coefficient: float = 0.0,
+    norm_coefficient_post: float = 0.0,
+) -> list[Expr]:
+    results = []
+    for x, gradient, mean, square in _groups(tensors, 4):
+        g = cx.emit(_with_norm(gradient, x, norm_coefficient))
+        m = _blend(cx, mean, g, alpha)
+        v = _blend(cx, square, R.multiply(g, g), beta)
+        steps = R.astype(step, dtype_of(x))
+        one = scalar(1, x)
+        corrected = R.multiply(
+            rate,
+            R.divide(
+                R.sqrt(R.subtract(one, R.power(scalar(beta, x), steps))),
+                R.subtract(one, R.power(scalar(alpha, x), steps)),
+            ),
+        )
+        factor = R.where(R.greater(step, const(0, dtype_of(step))), corrected, rate)
+        moved = R.divide(R.multiply(factor, m), R.add(R.sqrt(v), scalar(epsilon, x)))
+        new = R.subtract(x, moved)
+        results.append([R.multiply(new, scalar(1 - norm_coefficient_post, x)), m, v])
+    return _in_order(results)
+
+
+def _blend(cx: Context, old: Expr, new: Expr, share: float) -> Expr:
+    kept = R.multiply(old, scalar(share, old))
+    return cx.emit(R.add(kept, R.multiply(new, scalar(1 - share, old))))
+
+
+@converter("Momentum", domain=DOMAIN, admitted={"mode": ("nesterov", "standard")})
+def momentum(
+    cx: Context,
+    rate: Expr,
+    step: Expr,
+    *tensors: Expr,
+    alpha: float,
+    beta: float,
+    mode: str,
+    norm_coefficient: float,
+) -> list[Expr]:
+    results = []
+    for x, gradient, velocity in _groups(tensors, 3):
+        g = cx.emit(_with_norm(gradient, x, norm_coefficient))
+        later = R.greater(step, const(0, dtype_of(step)))
+        share = R.where(later, scalar(beta, x), scalar(1, x))
+        v = cx.emit(R.add(R.multiply(velocity, scalar(alpha, x)), R.multiply(share, g)))
+        moved = R.add(g, R.multiply(v, scalar(alpha, x))) if mode == "nesterov" else v
+        results.append([R.subtract(x, R.multiply(rate, moved)), v])
+    return _in_order(results)

@@ -1,0 +1,316 @@
+"""Ensembles of decision trees of the domain ai.onnx.ml."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.plugins.importing.tensors import Array, as_dtype, dtype_of, literal, shape_of
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.ops.classical import (
+    DOMAIN,
+    class_labels,
+    labels,
+    posttransformed,
+    rows_of,
+)
+from relaxpy.plugins.onnx.registry import converter
+from relaxpy.support.dataclass import dataclass
+
+_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+_MEMBER = len(_MODES)
+
+
+@dataclass(frozen=True, eq=False)
+class _Forest:
+    """The nodes of all trees: a leaf is its own successor on both sides."""
+
+    feature: Array
+    limit: Array
+    mode: Array
+    yes: Array
+    no: Array
+    nan: Array
+    roots: Array
+    #: For each node the weights of what it votes for.
+    weights: Array
+    #: For each node the members of its set, NaN behind them.
+    members: Array | None = None
+
+    @property
+    def depth(self) -> int:
+        """The number of steps after which every walk is in a leaf.
+
+        Errors:
+            UnsupportedError: a walk never ends.
+        """
+        front, steps = set(self.roots.tolist()), 0
+        itself = np.arange(len(self.yes))
+        inner = (self.yes != itself) | (self.no != itself)
+        while any(inner[n] for n in front):
+            front = {m for n in front for m in (int(self.yes[n]), int(self.no[n]))}
+            steps += 1
+            if steps > len(self.yes):
+                raise UnsupportedError("the branches of a tree are cyclic")
+        return steps
+
+    def votes(self, cx: Context, x: Expr) -> Expr:
+        """The weights of the leaf of each tree: (observations, trees, votes)."""
+        rows = shape_of(x)[0]
+        node = R.broadcast_to(literal(self.roots), (rows, len(self.roots)))
+        tables = [literal(t) for t in (self.feature, self.limit, self.yes, self.no, self.nan)]
+        modes = sorted(set(self.mode.tolist()))
+        for _ in range(self.depth):
+            at = cx.emit(node)
+            feature, limit, yes, no, nan = (cx.emit(R.take(t, at, axis=0)) for t in tables)
+            value = cx.emit(R.gather_elements(x, feature, axis=1))
+            tests = [
+                self._is_member(cx, at, value) if m == _MEMBER else _test(_MODES[m], value, limit)
+                for m in modes
+            ]
+            goes = tests[0]
+            for m, test in zip(modes[1:], tests[1:], strict=True):
+                mode = R.take(literal(self.mode), at, axis=0)
+                goes = R.where(R.equal(mode, const(m, "int64")), test, goes)
+            if self.nan.any():
+                goes = R.logical_or(goes, R.logical_and(R.isnan(value), nan))
+            node = R.where(goes, yes, no)
+        return cx.emit(R.take(literal(self.weights), cx.emit(node), axis=0))
+
+    def _is_member(self, cx: Context, at: Expr, value: Expr) -> Expr:
+        assert self.members is not None
+        row = R.take(literal(self.members), at, axis=0)
+        hits = R.astype(R.equal(R.expand_dims(value, -1), row), "int32")
+        return R.greater(R.max(hits, axis=[-1]), const(0, "int32"))
+
+
+def _test(mode: str, value: Expr, limit: Expr) -> Expr:
+    compare = {
+        "BRANCH_LEQ": R.less_equal,
+        "BRANCH_LT": R.less,
+        "BRANCH_GTE": R.greater_equal,
+        "BRANCH_GT": R.greater,
+        "BRANCH_EQ": R.equal,
+        "BRANCH_NEQ": R.not_equal,
+    }
+    result: Expr = compare[mode](value, limit)
+    return result
+
+
+def _numbers(attributes: dict[str, Any], name: str, dtype: str) -> Array:
+    """The numbers of an attribute, which may be a tensor of another name."""
+    tensor = attributes.get(f"{name}_as_tensor")
+    numbers = attributes.get(name, ()) if tensor is None else tensor
+    return np.asarray(numbers, dtype).reshape(-1)
+
+
+def _forest(attributes: dict[str, Any], kind: str, outputs: int, dtype: str) -> _Forest:
+    """The trees of a regressor or classifier; the attributes of `kind` say what leaves vote for."""
+    trees, ids = attributes["nodes_treeids"], attributes["nodes_nodeids"]
+    places = {pair: k for k, pair in enumerate(zip(trees, ids, strict=True))}
+    modes = attributes["nodes_modes"]
+    unknown = [m for m in modes if m not in _MODES and m != "LEAF"]
+    if unknown:
+        raise UnsupportedError(f"nodes of the mode {unknown[0]!r} are not imported")
+    itself = list(range(len(ids)))
+
+    def next_of(name: str) -> list[int]:
+        after = attributes[name]
+        try:
+            return [k if modes[k] == "LEAF" else places[trees[k], after[k]] for k in itself]
+        except (KeyError, IndexError):
+            raise UnsupportedError(f"{name} names a node that there is not") from None
+
+    yes, no = next_of("nodes_truenodeids"), next_of("nodes_falsenodeids")
+    entered = {m for k, pair in enumerate(zip(yes, no, strict=True)) for m in pair if m != k}
+    weights = np.zeros((len(ids), outputs), dtype)
+    for tree, node, vote, weight in zip(
+        attributes[f"{kind}_treeids"],
+        attributes[f"{kind}_nodeids"],
+        attributes[f"{kind}_ids"],
+        _numbers(attributes, f"{kind}_weights", dtype),
+        strict=True,
+    ):
+        if (tree, node) not in places or not 0 <= vote < outputs:
+            raise UnsupportedError(f"{kind}_ids names a node or an output that there is not")
+        weights[places[tree, node], vote] += weight
+    nan = attributes.get("nodes_missing_value_tracks_true") or [0] * len(ids)
+    return _Forest(
+        np.array(attributes["nodes_featureids"], np.int64),
+        _numbers(attributes, "nodes_values", dtype),
+        np.array([0 if m == "LEAF" else _MODES.index(m) for m in modes], np.int64),
+        np.array(yes, np.int64),
+        np.array(no, np.int64),
+        np.array(nan, bool),
+        np.array([k for k in itself if k not in entered], np.int64),
+        weights,
+    )
+
+
+_NODES = (
+    "nodes_falsenodeids",
+    "nodes_featureids",
+    "nodes_missing_value_tracks_true",
+    "nodes_modes",
+    "nodes_nodeids",
+    "nodes_treeids",
+    "nodes_truenodeids",
+    "nodes_values",
+    "nodes_values_as_tensor",
+)
+_IGNORED = (*_NODES, "nodes_hitrates", "nodes_hitrates_as_tensor")
+
+
+_BASE = ("base_values", "base_values_as_tensor")
+
+
+def _votes_of(kind: str) -> list[str]:
+    names = ("ids", "nodeids", "treeids", "weights", "weights_as_tensor")
+    return [f"{kind}_{name}" for name in names]
+
+
+def _computed_in(x: Expr) -> str:
+    """The datatype of bounds and sums, which float32 would round if observations are float64."""
+    return "float64" if dtype_of(x) == "float64" else "float32"
+
+
+def _scores(cx: Context, scores: Expr, attributes: dict[str, Any]) -> Expr:
+    """The scores of trees and the base values."""
+    base = _numbers(attributes, "base_values", dtype_of(scores))
+    return R.add(scores, literal(base)) if base.size else scores
+
+
+_FOLDS = {"AVERAGE": R.mean, "SUM": R.sum, "MIN": R.min, "MAX": R.max}
+_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+@converter(
+    "TreeEnsembleRegressor",
+    domain=DOMAIN,
+    ignored=[*_IGNORED, *_BASE, *_votes_of("target")],
+    admitted={"aggregate_function": _FOLDS},
+)
+def tree_ensemble_regressor(
+    cx: Context,
+    x: Expr,
+    *,
+    aggregate_function: str = "SUM",
+    n_targets: int = 1,
+    post_transform: str = "NONE",
+) -> Expr:
+    attributes, dtype = dict(cx.node.attributes), _computed_in(x)
+    forest = _forest(attributes, "target", n_targets, dtype)
+    votes = forest.votes(cx, rows_of(cx, x, dtype))
+    scores = _scores(cx, cx.emit(_FOLDS[aggregate_function](votes, axis=[1])), attributes)
+    return posttransformed(cx, cx.emit(as_dtype(scores, "float32")), post_transform)
+
+
+@converter(
+    "TreeEnsembleClassifier", domain=DOMAIN, ignored=[*_IGNORED, *_BASE, *_votes_of("class")]
+)
+def tree_ensemble_classifier(
+    cx: Context,
+    x: Expr,
+    *,
+    classlabels_int64s: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
+    post_transform: str = "NONE",
+) -> list[Expr]:
+    names = class_labels(cx, classlabels_int64s, classlabels_strings)
+    classes = len(classlabels_strings or classlabels_int64s)
+    attributes, dtype = dict(cx.node.attributes), _computed_in(x)
+    single = classes == 2 and len(set(attributes["class_ids"])) == 1
+    if single:
+        attributes["class_ids"] = [0] * len(attributes["class_ids"])
+    forest = _forest(attributes, "class", 1 if single else classes, dtype)
+    votes = forest.votes(cx, rows_of(cx, x, dtype))
+    scores = _scores(cx, cx.emit(R.sum(votes, axis=[1])), attributes)
+    # One score is the sum of shares, of which none is negative, or of margins.
+    margins = bool(np.any(_numbers(attributes, "class_weights", dtype) < 0))
+    bound = 0.5 if single and not margins else 0
+    label, found = labels(cx, names, cx.emit(scores), post_transform, margins=margins, bound=bound)
+    return [label, as_dtype(found, "float32")]
+
+
+@converter("TreeEnsemble", domain=DOMAIN, since=5, ignored=["nodes_hitrates"])
+def tree_ensemble(
+    cx: Context,
+    x: Expr,
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: Sequence[int],
+    leaf_weights: Array,
+    membership_values: Array | None = None,
+    n_targets: int = 1,
+    nodes_falseleafs: Sequence[int],
+    nodes_falsenodeids: Sequence[int],
+    nodes_featureids: Sequence[int],
+    nodes_missing_value_tracks_true: Sequence[int] = (),
+    nodes_modes: Array,
+    nodes_splits: Array,
+    nodes_trueleafs: Sequence[int],
+    nodes_truenodeids: Sequence[int],
+    post_transform: int = 0,
+    tree_roots: Sequence[int],
+) -> Expr:
+    inner, leaves, dtype = len(nodes_featureids), len(leaf_targetids), dtype_of(x)
+    itself = np.arange(inner, inner + leaves)
+
+    def successors(is_leaf: Sequence[int], ids: Sequence[int]) -> Array:
+        after = np.array(ids) + np.where(np.array(is_leaf) != 0, inner, 0)
+        return np.concatenate([after, itself]).astype(np.int64)
+
+    def padded(values: Any, kind: str) -> Array:
+        return np.concatenate([np.asarray(values), np.zeros(leaves)]).astype(kind)
+
+    yes = successors(nodes_trueleafs, nodes_truenodeids)
+    no = successors(nodes_falseleafs, nodes_falsenodeids)
+    modes = padded(nodes_modes, "int64")
+    targets, roots = np.array(leaf_targetids), np.array(tree_roots, np.int64)
+    for name, values, bound in (
+        ("nodes_truenodeids", yes, inner + leaves),
+        ("nodes_falsenodeids", no, inner + leaves),
+        ("tree_roots", roots, inner),
+        ("leaf_targetids", targets, n_targets),
+        ("nodes_modes", modes, _MEMBER + 1),
+        ("aggregate_function", np.array([aggregate_function]), len(_FOLDS)),
+        ("post_transform", np.array([post_transform]), len(_TRANSFORMS)),
+    ):
+        if values.size and not 0 <= values.min() <= values.max() < bound:
+            raise UnsupportedError(f"{name} names what there is not: the bound is {bound}")
+    weights = np.zeros((inner + leaves, n_targets), dtype)
+    weights[itself, targets] = np.asarray(leaf_weights)
+    forest = _Forest(
+        padded(nodes_featureids, "int64"),
+        padded(nodes_splits, dtype),
+        modes,
+        yes,
+        no,
+        padded(nodes_missing_value_tracks_true or np.zeros(inner), "bool"),
+        roots,
+        weights,
+        _members(modes, membership_values, dtype),
+    )
+    fold = list(_FOLDS.values())[aggregate_function]
+    scores = cx.emit(fold(forest.votes(cx, x), axis=[1]))
+    return posttransformed(cx, scores, _TRANSFORMS[post_transform])
+
+
+def _members(modes: Array, values: Array | None, dtype: str) -> Array | None:
+    """The sets of the nodes that test whether a value is in one, a row for each node."""
+    nodes = np.flatnonzero(modes == _MEMBER)
+    if not nodes.size:
+        return None
+    every = np.zeros(0, dtype) if values is None else np.asarray(values)
+    sets = np.split(every, np.flatnonzero(np.isnan(every)))[: len(nodes)]
+    if len(sets) < len(nodes):
+        raise UnsupportedError(f"membership_values has {len(sets)} sets, expected {len(nodes)}")
+    result = np.full((len(modes), max(map(len, sets))), np.nan, dtype)
+    for node, members in zip(nodes, sets, strict=True):
+        result[node, : len(members)] = members
+    return result

@@ -1,0 +1,622 @@
+"""A typed view of ONNX files: graphs, nodes and attributes as Python values, tensors as arrays."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    helper,
+)
+
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.orders import postorder
+from relaxpy.plugins.importing.shapes import has_arrays
+from relaxpy.plugins.importing.unsupported import (
+    FrontendError,
+    FrontendTypeError,
+    UnsupportedError,
+    pointer_hint,
+)
+from relaxpy.plugins.onnx.wire import COPIED, model_bytes
+from relaxpy.support.dataclass import dataclass
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Attributes: TypeAlias = Mapping[str, Any]
+_DEFAULT_DOMAINS = ("", "ai.onnx")
+_OLDEST_IR = 3
+#: No version of a domain is as large: schemas of ONNX have theirs in 32 bits.
+_OPSET_LIMIT = 1 << 31
+#: How many graphs may stand within each other.
+_MAX_DEPTH = 64
+#: The elements of the largest tensor that a file may state by few of them.
+_MOST_ELEMENTS = 1 << 27
+#: Types of ONNX that have another name in Relax.
+_DTYPES = {
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "FLOAT16": "float16",
+    "BFLOAT16": "bfloat16",
+    **{
+        f"{sign}INT{bits}": f"{sign.lower()}int{bits}"
+        for sign in ("", "U")
+        for bits in (8, 16, 32, 64)
+    },
+    "BOOL": "bool",
+    "FLOAT8E4M3FN": "float8_e4m3fn",
+    "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
+    "FLOAT8E5M2": "float8_e5m2",
+    "FLOAT8E5M2FNUZ": "float8_e5m2fnuz",
+    "FLOAT8E8M0": "float8_e8m0fnu",
+    "FLOAT4E2M1": "float4_e2m1fn",
+    "FLOAT6E2M3": "float6_e2m3fn",
+    "FLOAT6E3M2": "float6_e3m2fn",
+}
+
+
+#: Types of less than a byte, whose elements are in bytes: the number of bits, and the type then.
+NARROW: Mapping[int, tuple[int, str]] = {
+    TensorProto.INT4: (4, "int8"),
+    TensorProto.UINT4: (4, "uint8"),
+    TensorProto.INT2: (2, "int8"),
+    TensorProto.UINT2: (2, "uint8"),
+}
+#: The codes of these types, by the datatypes that arrays of them have in this view.
+NARROW_CODES: Mapping[str, int] = {
+    np.dtype(helper.tensor_dtype_to_np_dtype(code)).name: code for code in NARROW
+}
+
+
+def dtype_of(code: int) -> str:
+    """The name in Relax of an element type of ONNX.
+
+    Errors:
+        UnsupportedError: Relax has no such type (strings, complex numbers).
+        FrontendError: there is no such code.
+    """
+    try:
+        name = TensorProto.DataType.Name(code)
+    except ValueError:
+        raise FrontendError(f"ONNX has no element type {code}") from None
+    if code in NARROW:
+        return NARROW[code][1]
+    if name not in _DTYPES:
+        raise UnsupportedError(f"Relax has no tensors of {name}")
+    return _DTYPES[name]
+
+
+def code_of(dtype: str) -> int:
+    """The element type of ONNX for a datatype of Relax."""
+    names = {name: code for code, name in _DTYPES.items()}
+    return int(TensorProto.DataType.Value(names[dtype]))
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """The type of a tensor: its datatype, and sizes if the rank is known (None: not known)."""
+
+    dtype: str
+    sizes: tuple[int | str | None, ...] | None
+    code: int
+
+
+@dataclass(frozen=True)
+class SequenceType:
+    """The type of a sequence; `item` is the type of each of its values."""
+
+    item: ValueType
+
+
+@dataclass(frozen=True)
+class OptionalType:
+    """The type of a value that may be absent."""
+
+    item: ValueType
+
+
+@dataclass(frozen=True)
+class MapType:
+    """The type of a dictionary, whose keys and values are numbers or strings."""
+
+    key: str
+    value: str
+
+
+ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType | None
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A node: an operator, the names of what it reads and defines ("" for what is left out)."""
+
+    name: str
+    index: int
+    op: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Attributes
+    proto: NodeProto
+
+    @property
+    def where(self) -> str:
+        """The node's name, or its number in the graph."""
+        return f"node {self.name!r}" if self.name else f"node {self.index}"
+
+    def names_read(self) -> set[str]:
+        """The names that the node reads, those that its bodies capture included."""
+        names = set(self.inputs)
+        for body in self.attributes.values():
+            if isinstance(body, Graph):
+                names |= body.captured_names()
+        return names
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A graph: inputs with their types, initialisers, nodes, names of the outputs."""
+
+    name: str
+    inputs: Mapping[str, ValueType]
+    initializers: Mapping[str, Initializer]
+    nodes: Sequence[Node]
+    outputs: Sequence[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", _in_order(self.nodes))
+
+    def captured_names(self) -> set[str]:
+        """The names that are read in the graph and defined outside."""
+        read = {*self.outputs}.union(*(node.names_read() for node in self.nodes))
+        defined = {*self.inputs, *self.initializers}
+        return read.difference(defined, *(node.outputs for node in self.nodes))
+
+    def require_distinct_names(self) -> None:
+        """Check that no two values have one name.
+
+        Errors:
+            FrontendError: a node defines a name for the second time.
+        """
+        known = {*self.inputs, *self.initializers}
+        for node in self.nodes:
+            for name in filter(None, node.outputs):
+                if name in known:
+                    raise FrontendError(f"{node.where} defines {name!r} for the second time")
+                known.add(name)
+
+    def unused_nodes(self) -> set[Node]:
+        """The nodes on which no output depends."""
+        needed, unused = set(self.outputs), set()
+        for node in reversed(self.nodes):
+            if needed.isdisjoint(filter(None, node.outputs)):
+                unused.add(node)
+            else:
+                needed.update(node.names_read())
+        return unused
+
+
+def _in_order(nodes: Sequence[Node]) -> Sequence[Node]:
+    """The nodes, each after those that define what it reads, unless these depend on it.
+
+    ONNX says that they stand so, but tools append nodes, and ONNX Runtime runs such files.
+    """
+    writers = {name: node for node in nodes for name in node.outputs if name}
+
+    def needed(node: Node) -> list[Node]:
+        return [writers[name] for name in sorted(node.names_read()) if name in writers]
+
+    return list(postorder(nodes, needed))
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFunction:
+    """A function of the model: `nodes` read attributes of the call where they refer to them."""
+
+    proto: onnx.FunctionProto
+    opsets: Mapping[str, int]
+
+    def instance(self, attributes: Attributes) -> Graph:
+        """The body for a call with these attributes."""
+        proto = self.proto
+        known = {a.name: attribute_value(a, Path(), 0) for a in proto.attribute_proto}
+        given = {**known, **attributes}
+        return Graph(
+            proto.name,
+            dict.fromkeys(proto.input),
+            {},
+            [node_view(k, node, Path(), 0, given) for k, node in enumerate(proto.node)],
+            tuple(proto.output),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model: its graph, the version of each domain, the functions that it defines."""
+
+    graph: Graph
+    opsets: Mapping[str, int]
+    functions: Mapping[tuple[str, str], LocalFunction]
+    proto: ModelProto
+
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """The ranks that the model states of values that nodes of its graph define."""
+        values = (*self.proto.graph.value_info, *self.proto.graph.output)
+        return {
+            text_of(value.name): len(value.type.tensor_type.shape.dim)
+            for value in values
+            if value.type.tensor_type.HasField("shape")
+        }
+
+
+class Initializer:
+    """A tensor of a file, read when it is asked for; that of a separate file is mapped."""
+
+    def __init__(self, proto: TensorProto | SparseTensorProto, folder: Path | None) -> None:
+        self._proto = proto
+        self._folder = folder
+
+    @cached_property
+    def array(self) -> Array:
+        """The elements."""
+        return read_array(self._proto, self._folder)
+
+
+def read_array(proto: TensorProto | SparseTensorProto, folder: Path | None) -> Array:
+    """The elements of a tensor; those that a sparse one leaves out are 0.
+
+    Errors:
+        FrontendError: the tensor is damaged, or its data is not below `folder`.
+        UnsupportedError: its elements are none of Relax.
+    """
+    if isinstance(proto, TensorProto):
+        return tensor_array(proto, folder)
+    values = tensor_array(proto.values, folder)
+    places = tensor_array(proto.indices, folder)
+    sizes = tuple(proto.dims)
+    name = f"the sparse tensor {proto.values.name!r}"
+    if min(sizes, default=0) < 0 or math.prod(sizes) > _MOST_ELEMENTS:
+        raise FrontendError(
+            f"{name} has the shape {sizes}, expected one of at most {_MOST_ELEMENTS} elements"
+        )
+    if places.shape not in (values.shape, (values.size, len(sizes))) or values.ndim != 1:
+        raise FrontendError(f"{name} has {values.size} elements and {places.shape} indices")
+    try:
+        flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), sizes)
+        dense = np.zeros(sizes, values.dtype)
+        if flat.size and not 0 <= flat.min() <= flat.max() < dense.size:
+            raise ValueError("an index is outside the shape")
+    except (ValueError, TypeError) as error:
+        raise FrontendError(f"{name} is damaged: {error}") from None
+    dense.reshape(-1)[flat] = values
+    return dense
+
+
+def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
+    """The elements of a tensor.
+
+    Errors:
+        FrontendError: the tensor is damaged, or its data is not below `folder`.
+        UnsupportedError: its elements are none of Relax.
+    """
+    name = f"tensor {proto.name!r}" if proto.name else "a tensor"
+    count = math.prod(proto.dims)
+    if not has_arrays(proto.dims, np.dtype(np.complex128)):
+        raise FrontendError(f"{name} has the shape {tuple(proto.dims)}")
+    if proto.data_type == TensorProto.STRING:
+        if len(proto.string_data) != count:
+            raise FrontendError(f"{name} has {len(proto.string_data)} strings, expected {count}")
+        texts = [text.decode("utf-8", "replace") for text in proto.string_data]
+        return np.array(texts, object).reshape(tuple(proto.dims))
+    dtype = dtype_of(proto.data_type)
+    if proto.data_location == TensorProto.EXTERNAL:
+        return _external_array(proto, name, dtype, count, folder)
+    size = _byte_count(proto.data_type, dtype, count)
+    if proto.HasField("raw_data"):
+        if len(proto.raw_data) != size:
+            raise FrontendError(
+                f"{name} of {count} x {dtype} has {len(proto.raw_data)} bytes, expected {size}"
+            )
+        if _is_plain(proto.data_type, dtype):
+            return _read_only(np.frombuffer(proto.raw_data, _numpy(dtype)), proto)
+    elif (
+        count
+        > sum(len(getattr(proto, f.name)) for f, _ in proto.ListFields() if "_data" in f.name) * 8
+    ):
+        raise FrontendError(f"{name} of shape {tuple(proto.dims)} has fewer elements than that")
+    try:
+        return _unpacked(proto)
+    except (ValueError, TypeError) as error:
+        raise FrontendError(f"{name} is damaged: {error}") from None
+
+
+def _is_plain(code: int, dtype: str) -> bool:
+    """Whether the elements lie in files as in arrays."""
+    return code not in NARROW and "float4" not in dtype and "float6" not in dtype
+
+
+def _byte_count(code: int, dtype: str, count: int) -> int:
+    bits = 4 if "float4" in dtype else NARROW[code][0] if code in NARROW else None
+    return count * _numpy(dtype).itemsize if bits is None else -(-count * bits // 8)
+
+
+def _numpy(dtype: str) -> np.dtype[Any]:
+    return DataType(dtype).numpy()
+
+
+def _read_only(flat: Array, proto: TensorProto) -> Array:
+    result = flat.reshape(tuple(proto.dims))
+    result.flags.writeable = False
+    return result
+
+
+def _external_array(
+    proto: TensorProto, name: str, dtype: str, count: int, folder: Path | None
+) -> Array:
+    """The elements of a tensor in a file of its own, mapped, or in that of the model, read."""
+    places = {entry.key: entry.value for entry in proto.external_data}
+    if folder is None:
+        raise FrontendError(
+            f"the data of {name} is in the file {places.get('location', '')!r}",
+            hint="pass the path of the model, or load it by onnx.load(path)",
+        )
+    path = folder / places.get("location", "")
+    inside = path.resolve().is_relative_to(folder.resolve()) and path.is_file()
+    if not inside or path.is_symlink():
+        raise FrontendError(f"the data of {name} is no file in the model's folder: {str(path)!r}")
+    size = _byte_count(proto.data_type, dtype, count)
+    try:
+        offset, length = int(places.get("offset", 0)), int(places.get("length", size))
+    except ValueError:
+        raise FrontendError(f"{name} has no numbers for its place in {str(path)!r}") from None
+    if offset < 0 or length != size or offset + size > path.stat().st_size:
+        raise FrontendError(
+            f"{name} needs {size} bytes from {offset} of {str(path)!r}, which has "
+            f"{path.stat().st_size}; the model says {length}"
+        )
+    if count and _is_plain(proto.data_type, dtype):
+        if COPIED in places:
+            elements = np.fromfile(path, np.uint8, size, offset=offset)
+        else:
+            elements = np.memmap(path, np.uint8, "r", offset, (size,))
+        if elements.size != size:
+            raise FrontendError(f"{str(path)!r} has changed since it was read")
+        elements.flags.writeable = False
+        return _read_only(elements.view(_numpy(dtype)), proto)
+    with path.open("rb") as file:
+        file.seek(offset)
+        inner = TensorProto(dims=proto.dims, data_type=proto.data_type, raw_data=file.read(size))
+    return _unpacked(inner)
+
+
+def _unpacked(proto: TensorProto) -> Array:
+    """The elements of a tensor; those of less than a byte keep their type."""
+    code = proto.data_type
+    dtype = helper.tensor_dtype_to_np_dtype(code) if code in NARROW else _numpy(dtype_of(code))
+    return np.asarray(onnx.numpy_helper.to_array(proto)).astype(dtype, copy=False)
+
+
+def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | None) -> Model:
+    """The view of a model, of its bytes, or of the file with this path.
+
+    Errors:
+        FrontendError: it is not a model of ONNX, or a damaged one.
+    """
+    folder = None
+    match model:
+        case ModelProto():
+            proto = model
+        case bytes():
+            proto = _parsed(model, "the bytes")
+        case str() | os.PathLike():
+            path = Path(model)
+            folder = path.parent
+            try:
+                data = model_bytes(path)
+            except OSError as error:
+                raise FrontendError(f"{path}: {error.strerror}") from None
+            proto = _parsed(data, str(path))
+        case _:
+            raise FrontendTypeError(
+                f"from_onnx takes a ModelProto of onnx, a path, or bytes, found {model!r:.60}"
+            )
+    if proto.ir_version < _OLDEST_IR:
+        raise FrontendError(
+            f"the model has IR version {proto.ir_version}, expected {_OLDEST_IR} or later"
+        )
+    opsets = opset_versions(proto.opset_import)
+    if opset is not None:
+        opsets[""] = opset
+    opsets.setdefault("", 1)
+    try:
+        graph = graph_view(proto.graph, folder, 0)
+    except UnsupportedError as error:
+        raise FrontendError(f"the graph cannot be imported: {error}") from None
+    return Model(
+        graph,
+        opsets,
+        {
+            (domain_of(f.domain), f.name): LocalFunction(f, opset_versions(f.opset_import))
+            for f in proto.functions
+        },
+        proto,
+    )
+
+
+def _parsed(data: bytes, source: str) -> ModelProto:
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise FrontendError(
+            f"{source}: not a model of ONNX, or a damaged one: {error}", hint=pointer_hint(data)
+        ) from None
+    if not proto.HasField("graph"):
+        reason = "it has no graph" if data else "it is empty"
+        raise FrontendError(f"{source}: not a model of ONNX: {reason}", hint=pointer_hint(data))
+    return proto
+
+
+def domain_of(domain: str) -> str:
+    """The domain, "" for the default one."""
+    return "" if domain in _DEFAULT_DOMAINS else domain
+
+
+def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """The version of each domain.
+
+    Errors:
+        FrontendError: one is no version that a domain can have.
+    """
+    result = {domain_of(text_of(item.domain)): item.version for item in imports}
+    for domain, version in result.items():
+        if not 0 < version < _OPSET_LIMIT:
+            raise FrontendError(
+                f"the model imports version {version} of the domain {domain or 'ai.onnx'!r}, "
+                f"expected a number from 1 to {_OPSET_LIMIT - 1}"
+            )
+    return result
+
+
+def graph_view(graph: GraphProto, folder: Path | None, depth: int) -> Graph:
+    """The view of a graph."""
+    if depth > _MAX_DEPTH:
+        raise FrontendError(f"more than {_MAX_DEPTH} graphs stand within each other")
+    initializers: dict[str, Initializer] = {}
+    sparse = [(tensor.values.name, tensor) for tensor in graph.sparse_initializer]
+    for given, tensor in (*((t.name, t) for t in graph.initializer), *sparse):
+        name = text_of(given)
+        if name in initializers:
+            raise FrontendError(f"the graph has two initializers {name!r}")
+        initializers[name] = Initializer(tensor, folder)
+    inputs: dict[str, ValueType] = {}
+    for value in graph.input:
+        name = text_of(value.name)
+        if name in inputs:
+            raise FrontendError(f"the graph has two inputs {name!r}")
+        if name not in initializers:
+            inputs[name] = type_view(value.type)
+    nodes = [node_view(k, node, folder, depth) for k, node in enumerate(graph.node)]
+    outputs = [text_of(value.name) for value in graph.output]
+    return Graph(text_of(graph.name), inputs, initializers, nodes, outputs)
+
+
+def text_of(name: str | bytes) -> str:
+    """A name of a file; one that is not text in UTF-8 comes as bytes."""
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+
+
+def type_view(proto: TypeProto) -> ValueType:
+    """The view of a type; None where it is not stated."""
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            tensor = proto.tensor_type
+            sizes = None
+            if tensor.HasField("shape"):
+                sizes = tuple(_size(dim) for dim in tensor.shape.dim)
+            return (
+                TensorType(_input_dtype(tensor.elem_type), sizes, tensor.elem_type)
+                if tensor.elem_type
+                else None
+            )
+        case "sequence_type":
+            return SequenceType(type_view(proto.sequence_type.elem_type))
+        case "optional_type":
+            return OptionalType(type_view(proto.optional_type.elem_type))
+        case "map_type":
+            value = type_view(proto.map_type.value_type)
+            if not isinstance(value, TensorType):
+                raise FrontendError("a map has values that are not tensors")
+            return MapType(_input_dtype(proto.map_type.key_type), value.dtype)
+        case None:
+            return None
+        case other:
+            raise FrontendError(f"Relax has no values of the type {other}")
+
+
+def _input_dtype(code: int) -> str:
+    """The datatype of a tensor, "string" for one of strings."""
+    return "string" if code == TensorProto.STRING else dtype_of(code)
+
+
+def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    if dim.HasField("dim_value"):
+        if dim.dim_value < 0:
+            return None
+        return dim.dim_value
+    return text_of(dim.dim_param) or None
+
+
+def node_view(
+    index: int, node: NodeProto, folder: Path | None, depth: int, given: Attributes | None = None
+) -> Node:
+    """The view of a node; `given` are the attributes of the call whose function has the node."""
+    attributes = {}
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if given is None or attribute.ref_attr_name not in given:
+                continue
+            attributes[attribute.name] = given[attribute.ref_attr_name]
+        else:
+            attributes[attribute.name] = attribute_value(attribute, folder, depth, given)
+    return Node(
+        text_of(node.name),
+        index,
+        text_of(node.op_type),
+        domain_of(text_of(node.domain)),
+        tuple(map(text_of, node.input)),
+        tuple(map(text_of, node.output)),
+        attributes,
+        node,
+    )
+
+
+def attribute_value(
+    attribute: AttributeProto, folder: Path | None, depth: int, given: Attributes | None = None
+) -> Any:
+    """The value of an attribute: a number, a text, an array, a graph, or a list of these."""
+    kinds = AttributeProto
+    match attribute.type:
+        case kinds.TENSOR:
+            return tensor_array(attribute.t, folder)
+        case kinds.TENSORS:
+            return [tensor_array(tensor, folder) for tensor in attribute.tensors]
+        case kinds.SPARSE_TENSOR:
+            return read_array(attribute.sparse_tensor, folder)
+        case kinds.GRAPH:
+            return _graph_with(attribute.g, folder, depth + 1, given)
+        case kinds.STRING:
+            return attribute.s.decode("utf-8", "replace")
+        case kinds.STRINGS:
+            return [text.decode("utf-8", "replace") for text in attribute.strings]
+        case kinds.FLOAT | kinds.INT | kinds.FLOATS | kinds.INTS:
+            value = helper.get_attribute_value(attribute)
+            return list(value) if attribute.type in (kinds.FLOATS, kinds.INTS) else value
+        case kinds.TYPE_PROTO:
+            return type_view(attribute.tp)
+        case _:
+            raise FrontendError(f"the attribute {attribute.name!r} has a type that Relax lacks")
+
+
+def _graph_with(
+    graph: GraphProto, folder: Path | None, depth: int, given: Attributes | None
+) -> Graph:
+    view = graph_view(graph, folder, depth)
+    if given is None:
+        return view
+    nodes = [node_view(k, node, folder, depth, given) for k, node in enumerate(graph.node)]
+    return Graph(view.name, view.inputs, view.initializers, nodes, view.outputs)

@@ -1,0 +1,367 @@
+"""The picture of a module: an item for each binding, and a use for each operand."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from relaxpy.errors import Diagnostic, RelaxpyError
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.function import BaseFunc
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.plugins.pictures.kernels import add_blocks, innermost_blocks
+from relaxpy.plugins.pictures.labels import (
+    MAX_ABOUT,
+    attributes_text,
+    literal_text,
+    operator_text,
+    printable,
+    sinfo_text,
+)
+from relaxpy.plugins.pictures.model import MODULE, Item, Kind, Picture
+
+#: A sequence of bindings is left out if the picture would have more items. Branches inside of the
+#: last ones that are drawn come on top.
+MAX_ITEMS: Final = 10_000
+#: Groups deeper inside others are left out.
+MAX_DEPTH: Final = 24
+MAX_PROGRAM_LINES: Final = 60
+_FUSED: Final = ("Primitive", "Composite", "Codegen")
+
+
+def picture_of(mod: IRModule) -> Picture:
+    """The picture of all functions of a module."""
+    builder = _Builder(mod)
+    builder.build()
+    return builder.picture
+
+
+_Scoped: TypeAlias = tuple[object, int]
+"""A value, and the function, or the call of a fused function, in which it stands."""
+
+
+class _Builder:
+    """Adds the items of a module; functions within functions wait until those outside are drawn."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.functions = mod.functions_by_name
+        self.picture = Picture()
+        self.picture.add("module", "module")
+        self.depths = {MODULE: 0}
+        self.planned = 0
+        self.values: dict[_Scoped, int] = {}
+        self.uses: list[tuple[rx.Expr, int, int]] = []
+        self.nested: list[tuple[rx.Expr, int]] = []
+        self.waiting: deque[Callable[[], None]] = deque()
+        self.programs: dict[str, str] = {}
+
+    def build(self) -> None:
+        called = {name for func in self.functions.values() for name in mentioned_globals(func)}
+        for name, func in self.functions.items():
+            if isinstance(func, rx.Function) and not (name in called and is_fused(func)):
+                self.function("function", name, func, MODULE, name)
+            elif name not in called:
+                self.kernel(name, func)
+            if self.is_full:
+                self.add("global", f"and others of {len(self.functions)} functions", MODULE)
+                break
+        while self.waiting:
+            self.waiting.popleft()()
+            while self.nested:
+                expr, group = self.nested.pop()
+                key = expr, self.scope(group)
+                if key not in self.values and self.is_full:
+                    self.picture.items[group].omitted += 1
+                    self.values[key] = group
+                elif key not in self.values:
+                    self.values[key] = self.expression(expr, group).number
+        for value, user, scope in self.uses:
+            self.picture.use(self.source(value, scope), user)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more items are added but those that were planned."""
+        return len(self.picture.items) + self.planned > MAX_ITEMS
+
+    def kernel(self, name: str, func: BaseFunc) -> None:
+        """Add a kernel that no function calls: its blocks, or its text if it has none."""
+        item = self.add("kernel", name, MODULE, about=name, span=func.span)
+        item.name = name
+        blocks = innermost_blocks(func) if isinstance(func, PrimFunc) else []
+        if isinstance(func, PrimFunc) and 0 < len(blocks) < MAX_ITEMS and not self.is_full:
+            add_blocks(self.picture, item.number, func, blocks)
+        else:
+            item.program = self.program(name)
+
+    def add(self, kind: Kind, label: str, parent: int, **fields: object) -> Item:
+        item = self.picture.add(kind, printable(label), parent, **fields)
+        self.depths[item.number] = self.depths[parent] + 1
+        return item
+
+    def function(self, kind: Kind, label: str, func: rx.Function, parent: int, name: str) -> Item:
+        """The group of a function, with its parameters."""
+        params = ", ".join(param.name_hint for param in func.params)
+        about = f"{name}({params}) -> {func.ret_struct_info}"
+        item = self.add(kind, label, parent, about=printable(about, MAX_ABOUT), span=func.span)
+        item.name = name
+        self.enter(item, func.body, func.params)
+        return item
+
+    def enter(self, item: Item, body: rx.Expr, params: Sequence[rx.Var] = ()) -> Sequence[int]:
+        """Draw parameters now and a body later, unless they are too many or too deep.
+
+        Returns the numbers of the parameters; if they are not drawn, the item has a count.
+        """
+        count = 1 + _length(body)
+        full = len(self.picture.items) + self.planned + len(params) + count > MAX_ITEMS
+        if full or self.depths[item.number] >= MAX_DEPTH:
+            item.omitted = len(params) + count
+            return ()
+        self.planned += count
+        numbers = [self.value("parameter", param, item.number) for param in params]
+        scope = self.scope(item.number)
+        self.values |= {
+            (param, scope): number for param, number in zip(params, numbers, strict=True)
+        }
+        self.waiting.append(lambda: self.sequence(body, item.number, count))
+        return numbers
+
+    def value(self, kind: Kind, var: rx.Var | rx.GlobalVar, parent: int) -> int:
+        about = printable(f"{var.name_hint}: {var.struct_info}", MAX_ABOUT)
+        detail = printable(sinfo_text(var.struct_info))
+        item = self.add(kind, var.name_hint, parent, detail=detail, about=about, span=var.span)
+        item.name = var.name_hint
+        return item.number
+
+    def sequence(self, body: rx.Expr, group: int, planned: int) -> None:
+        """Add the bindings and the result of a body, which were planned, to a group."""
+        self.planned -= planned
+        if not isinstance(body, rx.SeqExpr):
+            self.result(body, group)
+            return
+        blocks = [block for block in body.blocks if block.bindings]
+        for block in blocks:
+            parent = group
+            if isinstance(block, rx.DataflowBlock) and len(blocks) > 1:
+                parent = self.add("block", "dataflow", group, span=block.span).number
+            for binding in block.bindings:
+                self.binding(binding, parent)
+        self.result(body.body, group)
+
+    def result(self, expr: rx.Expr | Op, group: int) -> None:
+        """Add the item of a returned value."""
+        kind = self.picture.items[group].kind
+        label = "result" if kind in ("branch", "if") else "return"
+        detail = printable(sinfo_text(getattr(expr, "struct_info", None)))
+        about = printable(f"{label} {detail}", MAX_ABOUT)
+        item = self.add("result", label, group, detail=detail, about=about)
+        item.span = getattr(expr, "span", None)
+        self.operand(expr, item.number, group)
+
+    def binding(self, binding: rx.Binding, group: int) -> None:
+        """Add the item of a binding."""
+        if isinstance(binding, rx.MatchCast):
+            about = f"R.match_cast(…, {binding.struct_info})"
+            item = self.add("cast", "match_cast", group, about=about)
+            item.detail = printable(sinfo_text(binding.struct_info))
+            self.operand(binding.value, item.number, group)
+        else:
+            item = self.expression(binding.value, group, binding.var)
+        var = binding.var
+        item.span = binding.value.span or binding.span or item.span
+        if var is not None:
+            item.name = var.name_hint
+            sinfo = var.struct_info or getattr(binding.value, "struct_info", None)
+            short = "" if isinstance(sinfo, rx.FuncStructInfo) else sinfo_text(sinfo)
+            if short:
+                item.detail = printable(f"{var.name_hint}: {short}")
+            item.about = printable(f"{item.name}: {sinfo} = {item.about}", MAX_ABOUT)
+            self.values[var, self.scope(group)] = item.number
+
+    def expression(self, expr: rx.Expr, group: int, var: rx.Var | None = None) -> Item:
+        """The item of an operation."""
+        match expr:
+            case rx.Call():
+                return self.call(expr, group)
+            case rx.Function():
+                return self.local_function(expr, group, var)
+            case rx.If():
+                return self.conditional(expr, group)
+            case rx.SeqExpr():
+                item = self.add("branch", "sequence", group, span=expr.span)
+                self.enter(item, expr)
+                return item
+            case rx.TupleGetItem(tuple_value=value, index=index):
+                item = self.add("tuple", f"[{index}]", group, about=f"field {index}")
+                self.operand(value, item.number, group)
+                return item
+            case rx.Tuple():
+                item = self.add("tuple", f"tuple of {len(expr.fields)}", group, about="tuple")
+                self.operand(expr, item.number, group)
+                return item
+            case _:
+                text = literal_text(expr)
+                kind: Kind = "alias" if text is None else "constant"
+                item = self.add(kind, "=" if text is None else text, group, about=text or "=")
+                self.operand(expr, item.number, group)
+                return item
+
+    def local_function(self, func: rx.Function, group: int, var: rx.Var | None) -> Item:
+        """The group of a local function, which is a loop if it mentions itself."""
+        name = "function" if var is None else var.name_hint
+        recursive = var is not None and any(node is var for node in walk(func))
+        kind: Kind = "loop" if recursive else "local"
+        return self.function(kind, f"{'loop' if recursive else 'local'} {name}", func, group, name)
+
+    def conditional(self, expr: rx.If, group: int) -> Item:
+        """The group of the two branches, which uses the condition."""
+        item = self.add("if", "if", group, about="if", span=expr.span)
+        self.operand(expr.cond, item.number, group)
+        for label, body in (("then", expr.true_branch), ("else", expr.false_branch)):
+            branch = self.add("branch", label, item.number, about=label, span=body.span)
+            self.enter(branch, body)
+        return item
+
+    def call(self, call: rx.Call, group: int) -> Item:
+        """The item of a call; that of a fused function contains this function."""
+        kind: Kind = "operator"
+        callee, args = call.op, call.args
+        first = args[0] if args and isinstance(callee, Op) else callee
+        func = self.functions.get(first.name_hint) if isinstance(first, rx.GlobalVar) else None
+        if isinstance(first, rx.ExternFunc) or isinstance(func, PrimFunc):
+            kind = "kernel" if func is not None else "packed"
+            args = args[1:] if isinstance(callee, Op) else args
+            callee = first
+        elif isinstance(callee, rx.GlobalVar) and func is not None:
+            kind = "fused" if is_fused(func) else "call"
+        label = operator_text(callee)
+        literals = [text for arg in args if (text := literal_text(arg)) is not None]
+        if written := ", ".join([*literals, *filter(None, [attributes_text(call)])]):
+            label = f"{label}({written})"
+        item = self.add(kind, label, group, about=about_call(call), span=call.span)
+        params: Sequence[int] = ()
+        if isinstance(func, PrimFunc) and isinstance(first, rx.GlobalVar):
+            item.program = self.program(first.name_hint)
+        elif kind == "fused" and isinstance(func, rx.Function):
+            params = self.enter(item, func.body, func.params)
+        elif func is None and not isinstance(callee, (Op, rx.ExternFunc)):
+            self.operand(callee, item.number, group)
+        for index, arg in enumerate(args):
+            self.operand(arg, params[index] if index < len(params) else item.number, group)
+        return item
+
+    def operand(self, expr: rx.Expr | Op, user: int, group: int) -> None:
+        """Record that an item uses the values in an operand."""
+        stack: list[rx.Expr | Op] = [expr]
+        while stack:
+            value = stack.pop()
+            match value:
+                case rx.Tuple(fields=fields):
+                    stack += reversed(fields)
+                case rx.Var() | rx.GlobalVar():
+                    self.uses.append((value, user, self.scope(group)))
+                case rx.Constant() if value.size != 1:
+                    self.uses.append((value, user, self.scope(group)))
+                case rx.Call() | rx.TupleGetItem() | rx.If() | rx.SeqExpr() | rx.Function():
+                    self.nested.append((value, group))
+                    self.uses.append((value, user, self.scope(group)))
+                case _:
+                    pass  # a literal, which the label of its user contains
+
+    def scope(self, group: int) -> int:
+        """The function of the module, or the call of a fused function, that contains a group."""
+        for number in self.picture.enclosing(group):
+            if self.picture.items[number].kind in ("function", "fused"):
+                return number
+        return group
+
+    def source(self, value: rx.Expr, scope: int) -> int:
+        """The item of a value; one that nothing binds has an item of its own."""
+        key = value, scope
+        if key not in self.values and self.is_full:
+            self.picture.items[scope].omitted += 1
+            return scope
+        if key not in self.values:
+            match value:
+                case rx.Var() | rx.GlobalVar():
+                    kind: Kind = "unbound" if isinstance(value, rx.Var) else "global"
+                    self.values[key] = self.value(kind, value, scope)
+                case _:
+                    text = printable(sinfo_text(value.struct_info))
+                    item = self.add("constant", "constant", scope, detail=text, span=value.span)
+                    item.about = printable(f"constant: {value.struct_info}", MAX_ABOUT)
+                    self.values[key] = item.number
+        return self.values[key]
+
+    def program(self, name: str) -> str:
+        """The text of a function, without its imports."""
+        if name not in self.programs:
+            func: BaseFunc = self.functions[name]
+            try:
+                lines = func.script(name=name).splitlines()
+            except RelaxpyError as error:  # it is too large, or ill-formed
+                lines = [error.diagnostic.message]
+            lines = [line for line in lines if line and not line.startswith("# from ")]
+            if rest := lines[MAX_PROGRAM_LINES:]:
+                lines = [*lines[:MAX_PROGRAM_LINES], f"… ({len(rest)} more lines)"]
+            self.programs[name] = "\n".join(printable(line, 110) for line in lines)
+        return self.programs[name]
+
+
+def is_fused(func: BaseFunc) -> bool:
+    """Whether a function is a group of operators that FuseOps or a pattern has formed."""
+    return isinstance(func, rx.Function) and any(name in func.attrs for name in _FUSED)
+
+
+def _length(body: rx.Expr) -> int:
+    """The number of bindings in a body, without those inside them."""
+    blocks = body.blocks if isinstance(body, rx.SeqExpr) else ()
+    return sum(len(block.bindings) for block in blocks)
+
+
+def about_call(call: rx.Call) -> str:
+    """The call as it is written, without operands inside operands."""
+    operands = [literal_text(arg) or getattr(arg, "name_hint", "…") for arg in call.args[:20]]
+    more = [text] if (text := attributes_text(call)) else []
+    return printable(f"{operator_text(call.op)}({', '.join([*operands, *more])})", MAX_ABOUT)
+
+
+def mark_faults(picture: Picture, found: Sequence[Diagnostic]) -> None:
+    """Mark the items that diagnostics are about; what is about none has an item of its own.
+
+    A diagnostic is about the smallest item at its position, or else about the first one that its
+    message names.
+    """
+    by_name: dict[str, Item] = {}
+    by_line: dict[tuple[str, int], list[Item]] = {}
+    for item in picture.items:
+        by_name.setdefault(item.name, item)
+        if item.span is not None and item.span.end_line - item.span.line < _MAX_LINES:
+            for line in range(item.span.line, item.span.end_line + 1):
+                by_line.setdefault((item.span.file, line), []).append(item)
+    for diagnostic in found:
+        span = diagnostic.span
+        near = [] if span is None else by_line.get((span.file, span.line), [])
+        about = [item for item in near if item.span and span and item.span.covers(span)]
+        about.sort(key=lambda item: item.span.end_line - item.span.line if item.span else 0)
+        words = _WORD.findall(diagnostic.message)
+        near.sort(key=lambda item: item.name not in words)
+        candidates = [*about, *near, *(by_name[word] for word in words if word in by_name)]
+        if candidates and not candidates[0].fault:
+            item = candidates[0]
+        else:
+            parent = candidates[0].parent if candidates else MODULE
+            item = picture.add("fault", diagnostic.rule or "error", parent)
+            item.detail = printable(diagnostic.message)
+        item.fault = (diagnostic.rule or "error", printable(str(diagnostic), MAX_ABOUT))
+
+
+_WORD: Final = re.compile(r"\w+")
+_MAX_LINES: Final = 200

@@ -1,0 +1,152 @@
+"""Visitors and mutators of Relay expressions and types, for user code to derive from.
+
+They recurse on Python's stack, as deep as the expression. Shared expressions are visited once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, check_type
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, map_children
+from relaxpy.plugins.relay import expr as rl, ty
+from relaxpy.plugins.relay.op.registry import Op
+from relaxpy.support.dataclass import replace
+
+_METHODS: dict[type[Node], str] = {
+    rl.Function: "visit_function",
+    rl.Call: "visit_call",
+    rl.Let: "visit_let",
+    rl.Var: "visit_var",
+    rl.GlobalVar: "visit_global_var",
+    rl.If: "visit_if",
+    rl.Tuple: "visit_tuple",
+    rl.TupleGetItem: "visit_tuple_getitem",
+    rl.Constant: "visit_constant",
+    rl.RefCreate: "visit_ref_create",
+    rl.RefRead: "visit_ref_read",
+    rl.RefWrite: "visit_ref_write",
+    rl.Constructor: "visit_constructor",
+    rl.Match: "visit_match",
+    Op: "visit_op",
+    ty.TypeVar: "visit_type_var",
+    ty.IncompleteType: "visit_incomplete_type",
+    ty.TensorType: "visit_tensor_type",
+    ty.FuncType: "visit_func_type",
+    ty.TupleType: "visit_tuple_type",
+    ty.TypeRelation: "visit_type_relation",
+    ty.RefType: "visit_ref_type",
+    ty.GlobalTypeVar: "visit_global_type_var",
+    ty.TypeCall: "visit_type_call",
+    ty.TypeData: "visit_type_data",
+}
+
+
+class _Functor:
+    """Calls the method `visit_...` for the kind of a node, or else `visit_default`."""
+
+    def __init__(self) -> None:
+        self.memo_map: dict[Node, Any] = {}
+
+    def visit(self, node: Any) -> Any:
+        """Return the result for a node, which is computed once."""
+        check_type(node, Node, "expected a node of Relay")
+        if node not in self.memo_map:
+            method = getattr(self, _METHODS.get(type(node), "visit_default"))
+            self.memo_map[node] = method(node)
+        return self.memo_map[node]
+
+    def visit_default(self, node: Any) -> Any:
+        """Return the result for the kinds without a method.
+
+        Errors:
+            MisuseError (also TypeError): the class does not define it either.
+        """
+        name = _METHODS.get(type(node))
+        raise MisuseError(
+            f"{type(self).__name__} does not define {name or 'visit_default'}", about=node
+        )
+
+    def _visit(self, node: Any) -> Any:
+        """Return the result for a kind whose method is not overridden."""
+        return self.visit_default(node)
+
+    visit_function = visit_call = visit_let = visit_var = visit_global_var = visit_if = _visit
+    visit_tuple = visit_tuple_getitem = visit_constant = visit_ref_create = _visit
+    visit_ref_read = visit_ref_write = visit_constructor = visit_match = visit_op = _visit
+    visit_type_var = visit_incomplete_type = visit_tensor_type = visit_func_type = _visit
+    visit_tuple_type = visit_type_relation = visit_ref_type = _visit
+    visit_global_type_var = visit_type_call = visit_type_data = _visit
+
+
+class ExprFunctor(_Functor):
+    """A function on expressions, with a method for each kind: `visit_call`, `visit_let`..."""
+
+
+class TypeFunctor(_Functor):
+    """A function on types, with a method for each kind: `visit_tensor_type`..."""
+
+
+class ExprVisitor(ExprFunctor):
+    """Visits the operands of each expression, in order, but neither types nor binders.
+
+    A method that is overridden visits the operands with `super()`.
+    """
+
+    @override
+    def visit_default(self, node: Any) -> Any:
+        """Visit the operands of an expression."""
+        for child in children(node):
+            if isinstance(child, rl.Clause):
+                self.visit(child.rhs)
+            elif isinstance(child, rl.RelayExpr):
+                self.visit(child)
+
+
+class ExprMutator(ExprFunctor):
+    """Rebuilds expressions whose operands change; the others stay the same objects.
+
+    A method that is overridden rebuilds the operands with `super()`. The result has no types,
+    which `relay.transform.InferType` finds.
+    """
+
+    @override
+    def visit_default(self, node: Any) -> Any:
+        """Return an expression with its operands visited."""
+        return map_children(self._operand, node)
+
+    def _operand(self, child: Node) -> Node:
+        match child:
+            case rl.Clause(rhs=rhs):
+                new = self.visit(rhs)
+                return child if new is rhs else replace(child, rhs=new)
+            case rl.RelayExpr():
+                visited: Node = self.visit(child)
+                return visited
+            case _:
+                return child
+
+
+class TypeVisitor(TypeFunctor):
+    """Visits the types inside each type, in order."""
+
+    @override
+    def visit_default(self, node: Any) -> Any:
+        """Visit the types in a type."""
+        for child in children(node):
+            if isinstance(child, ty.Type):
+                self.visit(child)
+
+
+class TypeMutator(TypeFunctor):
+    """Rebuilds types in which a type changes; the others stay the same objects."""
+
+    @override
+    def visit_default(self, node: Any) -> Any:
+        """Return a type with the types in it visited."""
+        return map_children(
+            lambda child: self.visit(child) if isinstance(child, ty.Type) else child, node
+        )

@@ -1,0 +1,186 @@
+"""Relations that follow from the struct info of the Relax operators that compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.tir import expr as tir
+from relaxpy.plugins.relay.op.registry import OpRecord
+from relaxpy.plugins.relay.op.relations import Relation, RelationError, Solver
+from relaxpy.plugins.relay.op.translate import translated
+from relaxpy.plugins.relay.ty import (
+    ANY,
+    IncompleteType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    UnknownDim,
+)
+
+_UNKNOWN = DataType("")
+#: What Python raises in a translation of operands and attributes that it does not fit.
+_UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+
+
+def struct_info_relation(record: OpRecord) -> Relation:
+    """Return the relation of an operator that is defined by its Relax expression."""
+
+    def relation(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+        operands: list[Type] = []
+        for arg in args[:-1]:
+            known = _known(solver, arg)
+            if known is None:
+                return False
+            operands.append(known)
+        names = Names()
+        variables = [
+            rx.Var(name, names.struct_info(ty))
+            for name, ty in zip(record.operands, operands, strict=True)
+        ]
+        builder = BlockBuilder()
+        try:
+            with builder.testing_scope(_shape_vars(variables)):
+                expr = builder.normalize(translated(builder, record, tuple(variables), attrs, None))
+        except RelaxpyError as error:
+            raise RelationError(error.diagnostic.message) from None
+        except _UNFIT:
+            raise RelationError(
+                "the operator does not take operands of these ranks with these attributes"
+            ) from None
+        if expr.struct_info is None:
+            raise RelationError("the type of the result is not known")
+        result = names.type(expr.struct_info)
+        if record.known_dims is not None:
+            result = names.with_dims(result, record.known_dims(tuple(variables), attrs))
+        solver.unify(args[-1], result)
+        return True
+
+    return relation
+
+
+def _known(solver: Solver, ty: Type) -> Type | None:
+    """Return a type without holes, or None if it has some."""
+    ty = solver.resolve(ty)
+    match ty:
+        case IncompleteType():
+            return None
+        case TupleType(fields=fields):
+            known = [_known(solver, field) for field in fields]
+            return None if any(k is None for k in known) else TupleType(known)  # type: ignore[arg-type]
+        case TensorType():
+            shape: Any = solver.resolve(ty.shape)  # type: ignore[arg-type]
+            dtype: Any = solver.resolve(ty.dtype)  # type: ignore[arg-type]
+            if isinstance(shape, tuple):
+                shape = tuple(map(solver.resolve, shape))
+            parts = (*shape, dtype) if isinstance(shape, tuple) else (shape, dtype)
+            if any(isinstance(part, IncompleteType) for part in parts):
+                return None
+            return TensorType(shape, dtype)
+        case _:
+            raise RelationError(f"expected a tensor, found {ty}")
+
+
+def _shape_vars(variables: list[rx.Var]) -> list[tir.Var]:
+    """Return the shape variables in the struct info of variables."""
+    found: dict[tir.Var, None] = {}
+    stack: list[Any] = [v.struct_info for v in variables]
+    while stack:
+        sinfo = stack.pop()
+        if isinstance(sinfo, rx.TupleStructInfo):
+            stack += sinfo.fields
+        elif isinstance(sinfo, rx.TensorStructInfo):
+            found.update(
+                dict.fromkeys(d for d in sinfo.get_shape() or () if isinstance(d, tir.Var))
+            )
+    return list(found)
+
+
+class Names:
+    """The shape variables that stand for the dimensions of Relay types."""
+
+    def __init__(self) -> None:
+        self.variables: dict[TypeVar, tir.Var] = {}
+        self.dtypes: list[TypeVar] = []
+        self.unknown = 0
+
+    def struct_info(self, ty: Type) -> rx.StructInfo:
+        """Return the struct info of a type without holes.
+
+        Errors:
+            RelationError: it is neither a tensor nor a tuple of tensors.
+        """
+        match ty:
+            case TupleType(fields=fields):
+                return rx.TupleStructInfo([self.struct_info(field) for field in fields])  # type: ignore[arg-type]
+            case TensorType(shape=shape, dtype=dtype):
+                if isinstance(dtype, TypeVar):
+                    self.dtypes.append(dtype)
+                known: Any = dtype if isinstance(dtype, DataType) else _UNKNOWN
+                if isinstance(shape, tuple):
+                    dims = [self._dim(dim) for dim in shape]
+                    return rx.TensorStructInfo(dims, known)  # type: ignore[arg-type]
+                return rx.TensorStructInfo(dtype=known)
+            case _:
+                raise RelationError(f"expected a tensor, found {ty}")
+
+    def _dim(self, dim: object) -> tir.PrimExpr:
+        if isinstance(dim, UnknownDim):
+            self.unknown += 1
+            return tir.Var(f"d{self.unknown}", "int64")
+        if isinstance(dim, TypeVar):
+            if dim not in self.variables:
+                self.variables[dim] = tir.Var(dim.name_hint, "int64")
+            return self.variables[dim]
+        assert isinstance(dim, int)
+        return tir.IntImm("int64", dim)
+
+    def type(self, sinfo: rx.StructInfo) -> Type:
+        """Return the type of a result; a dimension that Relay cannot express is `?`.
+
+        Errors:
+            RelationError: the rank or the datatype is not known.
+        """
+        match sinfo:
+            case rx.TupleStructInfo(fields=fields):
+                return TupleType([self.type(field) for field in fields])  # type: ignore[arg-type]
+            case rx.TensorStructInfo():
+                shape: Any = sinfo.get_shape()
+                if shape is None and sinfo.ndim >= 0:
+                    shape = (None,) * sinfo.ndim
+                if shape is None:
+                    raise RelationError("the rank of the result is not known")
+                params = {variable: param for param, variable in self.variables.items()}
+                dims = [_as_dim(dim, params) for dim in shape]
+                dtype: Any = sinfo.dtype
+                if not dtype and len(set(self.dtypes)) == 1:
+                    dtype = self.dtypes[0]
+                if not dtype:
+                    raise RelationError("the datatype of the result is not known")
+                return TensorType(dims, dtype)  # type: ignore[arg-type]
+            case _:
+                raise RelationError(f"the result is {sinfo}, which is not a tensor")
+
+    def with_dims(self, ty: Type, known: Sequence[Sequence[object]]) -> Type:
+        """Return the type of a tensor, or of a tuple of them, with these dimensions for `?`."""
+        if isinstance(ty, TupleType):
+            fields = zip(ty.fields, known, strict=True)
+            return TupleType([self.with_dims(field, [dims]) for field, dims in fields])  # type: ignore[arg-type]
+        assert isinstance(ty, TensorType)
+        assert isinstance(ty.shape, tuple)
+        params = {variable: param for param, variable in self.variables.items()}
+        pairs = zip(ty.shape, known[0], strict=True)
+        dims = [_as_dim(dim, params) if old is ANY else old for old, dim in pairs]
+        return TensorType(dims, ty.dtype)  # type: ignore[arg-type]
+
+
+def _as_dim(dim: object, params: dict[tir.Var, TypeVar]) -> object:
+    if isinstance(dim, tir.IntImm):
+        return dim.value
+    return params.get(dim, ANY) if isinstance(dim, tir.Var) else ANY

@@ -1,0 +1,162 @@
+"""Passes over Relay modules: their base class, and passes made of functions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, TransformError, unexpected
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
+from relaxpy.plugins.relay.expr import Function, RelayExpr, TempExpr
+from relaxpy.plugins.relay.infer.module import infer_module
+from relaxpy.plugins.relay.module import RelayModule
+from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
+
+
+class RelayPass(Pass):
+    """The base class of passes over Relay modules; their results have types.
+
+    Relax has passes of the same names, so that these are not found by name.
+    """
+
+    module_kind: ClassVar[type[Node]] = RelayModule
+
+    @override
+    def __init_subclass__(cls) -> None:
+        """Leave the table of names to the passes of Relax."""
+
+    @property
+    @override
+    def info(self) -> PassInfo:
+        cls = type(self)
+        full_name = f"{cls.__module__}.{cls.__qualname__}"
+        return PassInfo(cls.__name__, self.opt_level, self.required, full_name=full_name)
+
+    @override
+    def transform(self, mod: Any, ctx: PassContext) -> Any:
+        result = self.apply(mod)
+        if result is mod:
+            return mod
+        leftovers = [
+            node
+            for function in result.functions.values()
+            for node in walk(function)
+            if isinstance(node, TempExpr)
+        ]
+        if leftovers:
+            raise TransformError(
+                f"pass {self.info.name} left {type(leftovers[0]).__name__} in the program",
+                rule="RLY-57",
+                hint="replace each TempExpr by what its realize() returns",
+            )
+        return infer_module(result)
+
+    @abstractmethod
+    def apply(self, mod: RelayModule) -> RelayModule:
+        """Return the module after the pass, with or without types; `mod` if nothing changed."""
+
+    @override
+    def verify(self, mod: Any) -> None:
+        """Check that the result is well-typed."""
+        infer_module(mod)
+
+
+def map_functions(mod: RelayModule, transform: Callable[[Function], RelayExpr]) -> RelayModule:
+    """Return a module whose functions are transformed; the module itself if none changed."""
+    result = mod
+    for var, function in mod.functions.items():
+        new = transform(function)
+        if new is not function:
+            result = result.clone() if result is mod else result
+            result[var] = new
+    return result
+
+
+def map_typed(mod: RelayModule, transform: Callable[[Function], RelayExpr]) -> RelayModule:
+    """Return a module whose functions, with types, are transformed; itself if none changed."""
+    typed = infer_module(mod)
+    result = map_functions(typed, transform)
+    return mod if result is typed else result
+
+
+@dataclass(frozen=True)
+class InferType(RelayPass):
+    """Give every expression its type, and fill in the annotations that are missing (RLY-101)."""
+
+    @override
+    def transform(self, mod: Any, ctx: PassContext) -> Any:
+        return self.apply(mod)
+
+    @override
+    def apply(self, mod: RelayModule) -> RelayModule:
+        return infer_module(mod)
+
+
+@dataclass(frozen=True)
+class _FunctionPass(RelayPass):
+    """A pass that applies a Python function to each function of a module."""
+
+    function: Callable[[Function, RelayModule, PassContext], Function]
+    opt_level: int = 0  # type: ignore[misc]
+    name: str = ""
+    required: Sequence[Any] = ()  # type: ignore[misc,assignment]
+
+    @property
+    @override
+    def info(self) -> PassInfo:
+        return PassInfo(self.name, self.opt_level, tuple(self.required))
+
+    @override
+    def apply(self, mod: RelayModule) -> RelayModule:
+        context = PassContext.current()
+
+        def transformed(function: Function) -> Function:
+            new = self.function(function, mod, context)
+            if not isinstance(new, Function):
+                raise TransformError(
+                    f"pass {self.name} returned {type(new).__name__}, not a Function"
+                )
+            return new
+
+        return map_functions(mod, transformed)
+
+
+@user_facing
+def function_pass(
+    pass_func: Callable[..., Any] | type | None = None,
+    opt_level: int = 0,
+    name: str | None = None,
+    required: Sequence[Any] | None = None,
+) -> Any:
+    """Return a pass of a function `(function, module, context) -> function`, or a decorator.
+
+    A class has the method `transform_function`; the result is then a function that takes the
+    arguments of its constructor and returns the pass.
+
+    Errors:
+        MisuseError (also TypeError): `pass_func` is neither a function nor such a class.
+    """
+    if pass_func is None:
+        return lambda function: function_pass(function, opt_level, name, required)
+    title = str(name or getattr(pass_func, "__name__", "function_pass"))
+    if isinstance(pass_func, type):
+        method = getattr(pass_func, "transform_function", None)
+        if method is None:
+            raise MisuseError(f"{title} has no method transform_function", about=pass_func)
+
+        def create(*args: Any, **kwargs: Any) -> RelayPass:
+            subject = pass_func(*args, **kwargs)
+            return _FunctionPass(
+                subject.transform_function, opt_level, title, tuple(required or ())
+            )
+
+        return create
+    if not callable(pass_func):
+        raise unexpected(pass_func, "expected a function")
+    return _FunctionPass(pass_func, opt_level, title, tuple(required or ()))

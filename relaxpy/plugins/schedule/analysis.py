@@ -1,0 +1,112 @@
+"""What a program asks before it schedules: which blocks there are, and which layout loops want."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.arith.tvm.iter_expr import IterSplitExpr, IterSumExpr
+from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.rewrite.state import domains_of
+from relaxpy.ir.tir.stmt import For
+from relaxpy.plugins.schedule import relations
+from relaxpy.plugins.schedule.scheduled import ScheduledKernels
+from relaxpy.plugins.schedule.trace import BlockRV
+from relaxpy.support.entry import user_facing
+
+
+@user_facing
+def has_block(sch: ScheduledKernels, block_name: str) -> bool:
+    """Whether there is a block with a name."""
+    return any(block.name_hint == block_name for block in sch._state(None).blocks())
+
+
+@user_facing
+def is_output_block(sch: ScheduledKernels, block: BlockRV | str) -> bool:
+    """Whether a block writes a buffer that is not allocated in its scope.
+
+    Errors:
+        ScheduleError: there is no such block, or it is the root.
+    """
+    state, node = sch._block(block)
+    return node in relations.outputs(state, state.scope(node))
+
+
+@user_facing
+def suggest_index_map(
+    buffer: Buffer, indices: Sequence[ExprLike], loops: Sequence[For], predicate: ExprLike = True
+) -> IndexMap | None:
+    """The map to a layout in which `loops`, outermost first, visit the elements one by one.
+
+    The position of an element is read as digits, each of them digits of one loop variable. They
+    are the axes of the new layout, in the order of the loops. None if the loops do not visit all
+    elements, or a position is not made of digits.
+
+    Errors:
+        MisuseError (also ValueError): the number of indices is not the rank of the buffer.
+    """
+    values = ops.convert_all(indices)
+    if len(values) != len(buffer.shape):
+        raise MisuseError(
+            f"{buffer.name} has {len(buffer.shape)} axes, found {len(values)} indices"
+        )
+    domains = domains_of(loops)
+    digits = _digits(_position(values, buffer), domains, predicate)
+    if digits is None:
+        return None
+    variables = [Var(f"i{axis}", value.dtype) for axis, value in enumerate(values)]
+    sizes = zip(variables, buffer.shape, strict=True)
+    analyzer = analyzer_of({var: Range(ops.cast_to(size, var.dtype)) for var, size in sizes})
+    rest = _position(variables, buffer)
+    axes: list[tuple[tuple[int, int], PrimExpr]] = []
+    for var, lower_factor, extent in reversed(digits):
+        key = list(domains).index(var), -lower_factor
+        axes.append((key, analyzer.simplify(ops.floormod(rest, extent))))
+        rest = analyzer.simplify(ops.floordiv(rest, extent))
+    axes.sort(key=lambda axis: axis[0])
+    return IndexMap(tuple(variables), tuple(axis for _, axis in axes))
+
+
+def _position(indices: Sequence[PrimExpr], buffer: Buffer) -> PrimExpr:
+    """The number of an element in the order of its axes."""
+    position: PrimExpr = IntImm("int32", 0)
+    for index, size in zip(indices, buffer.shape, strict=True):
+        position = ops.add(ops.mul(position, ops.cast_to(size, index.dtype)), index)
+    return position
+
+
+def _digits(
+    position: PrimExpr, domains: Mapping[Var, Range], predicate: ExprLike
+) -> list[tuple[Var, int, int]] | None:
+    """The digits of a position, the most significant first: a loop variable, a factor, an extent.
+
+    A digit is `variable // factor % extent`.
+    """
+    found = detect_iter_map([position], domains, predicate, simplify_trivial_iterators=False)
+    if not found.indices:
+        return None
+    digits = []
+    for split in _splits(found.indices[0]):
+        match split:
+            case IterSplitExpr(source, IntImm(value=factor), IntImm(value=extent)) if isinstance(
+                source.source, Var
+            ):
+                digits.append((source.source, factor, extent))
+            case _:
+                return None
+    return digits
+
+
+def _splits(total: IterSumExpr) -> Sequence[IterSplitExpr]:
+    """The splits of a sum, or of the sum that is its only iterator."""
+    match total.args:
+        case [IterSplitExpr(source=mark)] if isinstance(mark.source, IterSumExpr):
+            return _splits(mark.source)
+        case _:
+            return total.args

@@ -1,0 +1,317 @@
+"""transform_layout and transform_block_layout: other indices of buffers, other iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import map_children, occurrences
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.analysis.regions import with_regions
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
+from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.ir.tir.rewrite.inline import check_loads_only
+from relaxpy.ir.tir.rewrite.nests import serial_nest, spatial_block
+from relaxpy.ir.tir.rewrite.stages import (
+    Stage,
+    check_commutes,
+    check_only_content,
+    check_own_variables,
+    check_pure_stage,
+    stage_in_scope,
+)
+from relaxpy.ir.tir.rewrite.state import (
+    State,
+    domains_of,
+    iter_domains,
+    refreshed,
+    refused,
+    substituted,
+)
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
+from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.plugins.schedule.cache import Site, buffer_of
+from relaxpy.support.dataclass import replace
+
+BufferName: TypeAlias = "tuple[str, int] | str | Buffer"
+Map: TypeAlias = "IndexMap | Callable[..., Any]"
+MapOf: TypeAlias = Callable[[Map, int, DataType], IndexMap]
+"""Returns the map that a function of so many indices of a datatype is."""
+
+
+def accessed_buffer(stage: Stage, which: BufferName) -> tuple[Buffer, bool]:
+    """Return the buffer that a block accesses, and whether it is meant as one that it writes."""
+    match which:
+        case ("read" | "write" as kind, index):
+            regions = stage.block.reads if kind == "read" else stage.block.writes
+            return buffer_of(stage, index, regions, f"{kind}s"), kind == "write"
+        case str() | Buffer():
+            regions = (*stage.block.writes, *stage.block.reads)
+            buffer = buffer_of(stage, which, regions, "accesses")
+            return buffer, any(region.buffer is buffer for region in stage.block.writes)
+        case _:
+            raise unexpected(
+                which, "a buffer is ('read', number), ('write', number), a name or the buffer"
+            )
+
+
+def transform_layout(
+    state: State,
+    block: Block,
+    which: BufferName,
+    index_map: Map,
+    pad_value: Any,
+    map_of: MapOf,
+    *,
+    assume_injective: bool,
+) -> None:
+    """Store the elements of a buffer at other indices, in all of the kernel."""
+    _, stage = stage_in_scope(state, block)
+    old, _ = accessed_buffer(stage, which)
+    check_loads_only(state, old)
+    if old.strides or not isinstance(old.elem_offset, IntImm) or old.elem_offset.value:
+        raise refused(f"{old.name} is not compact: it has strides or an offset", block)
+    index_map = map_of(index_map, old.ndim, _index_dtype(old.shape))
+    inverse, padding = injective(index_map, old.shape, assume=assume_injective)
+    new = decl_buffer(
+        [
+            ops.cast_to(Analyzer().simplify(size), _index_dtype(old.shape))
+            for size in index_map.map_shape(old.shape)
+        ],
+        old.dtype,
+        old.name,
+        scope=old.scope(),
+    )
+    rewriter = Relayout(old, new, index_map)
+    body = rewriter.visit(state.func.body)
+    assert isinstance(body, Stmt)
+    params = tuple(new if b is old else b for b in state.func.buffer_map_items)
+    is_input = old in params_of(state) and not any(
+        region.buffer is old for b in state.blocks() for region in b.writes
+    )
+    fill = None
+    if pad_value is not None:
+        value = _padding_value(pad_value, new, map_of)
+        if inverse is None or padding is None:
+            raise refused("a map that is assumed to be injective has no known padding", block)
+        if not is_input and not Analyzer().can_prove(ops.logical_not(padding)):
+            fill = _fill(new, value, inverse.initial_indices, padding)
+    state.become(state.func.with_fields(body=body, buffer_map_items=params), rewriter.renewed)
+    if fill is not None:
+        owner = next((b for b in state.blocks() if new in b.alloc_buffers), state.root)
+        Site(owner, 0).insert(state, fill)
+
+
+def params_of(state: State) -> set[Buffer]:
+    """Return the buffers that are parameters."""
+    return set(state.func.buffer_map.values())
+
+
+def _index_dtype(values: Sequence[PrimExpr]) -> DataType:
+    return values[0].dtype if values else ops.const(0).dtype
+
+
+def injective(
+    index_map: IndexMap, shape: Sequence[PrimExpr] | Sequence[Range], *, assume: bool
+) -> tuple[IndexMap | None, PrimExpr | None]:
+    """Return the inverse of a map, and what is true for padding.
+
+    Errors:
+        ScheduleError: the map is not injective, and not assumed to be so.
+    """
+    if len(index_map.initial_indices) != len(shape):
+        raise MisuseError(
+            f"the map takes {len(index_map.initial_indices)} indices, the buffer has {len(shape)}",
+            about=index_map,
+        )
+    try:
+        return index_map.non_surjective_inverse(shape)
+    except MisuseError as error:
+        if assume:
+            return None, None
+        raise refused(f"the map is not known to be injective: {error}") from None
+
+
+class Relayout:
+    """Replaces accesses to one buffer by those of another one at mapped indices."""
+
+    def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
+        self.old, self.new, self.index_map = old, new, index_map
+        self.analyzer = Analyzer()
+        self.renewed: dict[Block, Block] = {}
+
+    def visit(self, item: Node) -> Node:
+        """Return `item` with the accesses below it replaced."""
+        if item._variable:
+            return item
+        bound = domains_of([item]) if isinstance(item, For) else {}
+        bound = iter_domains(item) if isinstance(item, Block) else bound
+        for var, domain in bound.items():
+            self.analyzer.bind(var, domain, allow_override=True)
+        new = map_children(self.visit, item)
+        if isinstance(new, BufferStore) and new.buffer is self.old:
+            return replace(new, buffer=self.new, indices=self._mapped(new.indices))
+        if isinstance(new, BufferLoad) and new.buffer is self.old:
+            return BufferLoad(self.new, self._mapped(new.indices), new.predicate)
+        if isinstance(item, Block) and isinstance(new, Block):
+            return self._block(item, new)
+        return new
+
+    def _mapped(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        if any(index.dtype.lanes > 1 for index in indices):
+            raise refused(f"{self.old.name} is accessed as vectors")
+        found = self.index_map.map_indices(indices)
+        simple = (
+            index if any(index.same_as(old) for old in indices) else self.analyzer.simplify(index)
+            for index in found
+        )
+        return tuple(ops.cast_to(i, n.dtype) for i, n in zip(simple, self.new.shape, strict=True))
+
+    def _block(self, item: Block, new: Block) -> Block:
+        declared = any(region.buffer is self.old for region in (*item.reads, *item.writes))
+        if self.old in new.alloc_buffers:
+            buffers = tuple(self.new if b is self.old else b for b in new.alloc_buffers)
+            new = replace(new, alloc_buffers=buffers)
+        if declared or (new is not item and new.body is not item.body):
+            new = with_regions(new) if declared else refreshed(new)
+        if new is not item:
+            self.renewed[item] = new
+        return new
+
+
+def _padding_value(
+    value: Any, buffer: Buffer, map_of: MapOf
+) -> Callable[[Sequence[Var]], PrimExpr]:
+    """Return a function from indices of padding to its value."""
+    match value:
+        case bool() | int() | float():
+            constant = ops.const(value, buffer.dtype)
+            return lambda _: constant
+        case PrimExpr():
+            expr = value
+        case _:
+            made = map_of(value, buffer.ndim, _index_dtype(buffer.shape))
+            if len(made.final_indices) != 1:
+                raise MisuseError(f"the map of pad_value has one result, found {made}", about=value)
+            (expr,) = made.final_indices
+    if expr.dtype != buffer.dtype:
+        raise MisuseError(
+            f"pad_value is {expr.dtype}, and {buffer.name} is {buffer.dtype}", about=value
+        )
+    if next(occurrences(expr, BufferLoad), None) is not None:
+        raise refused("pad_value reads a buffer")
+    if isinstance(value, PrimExpr):
+        return lambda _: expr
+    return lambda axes: substitute(expr, dict(zip(made.initial_indices, axes, strict=True)))
+
+
+def _fill(
+    buffer: Buffer,
+    value: Callable[[Sequence[Var]], PrimExpr],
+    axes: Sequence[Var],
+    padding: PrimExpr,
+) -> Stmt:
+    """Return loops that store a value in all elements of padding."""
+    loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(buffer.shape)}
+    at = {axis: ops.cast_to(var, axis.dtype) for axis, var in zip(axes, loops, strict=True)}
+    block = spatial_block(
+        f"{buffer.name}_padding",
+        buffer.shape,
+        lambda variables: BufferStore(buffer, value(variables), tuple(variables)),
+    )
+    realize = BlockRealize(tuple(loops), substitute(padding, at), block)
+    return serial_nest(loops.items(), realize)
+
+
+# --- iterations
+
+
+def check_trivial_loops(stage: Stage) -> None:
+    """Errors: ScheduleError if the loops of a block are not one for each of its variables.
+
+    They have to have its domains, nothing else in them, and no condition.
+    """
+    name, realize = stage.name, stage.realize
+    if not stage.loops:
+        raise refused(f"there is no loop around block {name}", stage.block)
+    check_only_content(stage, stage.loops, (ForKind.SERIAL,))
+    analyzer = Analyzer()
+    is_plain = len(stage.loops) == len(realize.iter_values) and all(
+        value is loop.loop_var
+        and it.dom is not None
+        and analyzer.can_prove_equal(loop.min, 0)
+        and analyzer.can_prove_equal(it.dom.min, 0)
+        and analyzer.can_prove_equal(loop.extent, it.dom.extent)
+        for value, loop, it in zip(
+            realize.iter_values, stage.loops, stage.block.iter_vars, strict=False
+        )
+    )
+    if not is_plain:
+        raise refused(
+            f"the variables of block {name} are not one for each of its loops, in their order",
+            stage.block,
+        )
+    if not (isinstance(realize.predicate, IntImm) and realize.predicate.value):
+        raise refused(f"block {name} has the condition {realize.predicate}", stage.block)
+    check_own_variables(stage)
+
+
+def transform_block_layout(state: State, block: Block, index_map: Map, map_of: MapOf) -> None:
+    """Let a block run through other loops, whose variables are those of a map."""
+    stages, stage = stage_in_scope(state, block)
+    check_trivial_loops(stage)
+    check_pure_stage(stage, stages)
+    if stage.iters(IterVarKind.CommReduce):
+        check_commutes(stage)
+    extents = [loop.extent for loop in stage.loops]
+    dtype = block.iter_vars[0].var.dtype
+    index_map = map_of(index_map, len(extents), dtype)
+    if len(index_map.initial_indices) != len(extents):
+        raise MisuseError(
+            f"the map takes {len(index_map.initial_indices)} indices, block {stage.name} has "
+            f"{len(extents)} variables",
+            about=index_map,
+        )
+    try:
+        inverse = index_map.inverse(extents)
+        sizes = index_map.map_shape(extents)
+    except MisuseError as error:
+        raise refused(f"the map is not known to be bijective: {error}", block) from None
+    kinds = [_kind(index_map, index, block) for index in index_map.final_indices]
+    domains = [Range(ops.cast_to(size, dtype)) for size in sizes]
+    loops = [(Var(f"ax{k}", dtype), domain) for k, domain in enumerate(domains)]
+    iters = [
+        IterVar(domain, Var(f"v{k}", dtype), kind)
+        for k, (domain, kind) in enumerate(zip(domains, kinds, strict=True))
+    ]
+    analyzer = analyzer_of({it.var: dom for it, dom in zip(iters, domains, strict=True)})
+    found = inverse.map_indices([it.var for it in iters])
+    values = {
+        it.var: ops.cast_to(analyzer.simplify(value), it.var.dtype)
+        for it, value in zip(block.iter_vars, found, strict=True)
+    }
+    renewed: dict[Block, Block] = {}
+    inner = substituted(replace(block, iter_vars=tuple(iters)), values, renewed)
+    assert isinstance(inner, Block)
+    new = with_regions(inner)
+    realize = BlockRealize(tuple(var for var, _ in loops), stage.realize.predicate, new)
+    nest = serial_nest(loops, realize)
+    state.replace({stage.loops[0]: nest}, renewed | {block: new})
+
+
+def _kind(index_map: IndexMap, index: PrimExpr, block: Block) -> IterVarKind:
+    kinds = {
+        it.iter_type
+        for var, it in zip(index_map.initial_indices, block.iter_vars, strict=True)
+        if mentions(index, (var,))
+    }
+    if len(kinds) > 1:
+        raise refused(f"the index {index} is of spatial and of reduction variables", block)
+    return kinds.pop() if kinds else IterVarKind.DataPar

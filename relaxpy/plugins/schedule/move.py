@@ -1,0 +1,392 @@
+"""compute_at and reverse_compute_at: a block moves into a loop of its consumers or producers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.regions import Interval
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.rewrite.nests import is_inside, is_shared, open_tests, serial_nest
+from relaxpy.ir.tir.rewrite.stages import (
+    Bodies,
+    Stage,
+    check_commutes,
+    check_pure_stage,
+    check_stable_inputs,
+    condition_outside,
+    covers_domain,
+    stage_in_scope,
+    written_box,
+)
+from relaxpy.ir.tir.rewrite.state import State, domains_of, iter_domains, refused
+from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
+from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.plugins.schedule.cache import Site, member_index
+from relaxpy.support.dataclass import replace
+
+LAST, FIRST = -1, -2
+"""The last and the first possible position among the statements of a loop."""
+
+
+def compute_at(
+    state: State, block: Block, loop: For, index: int, *, preserve_unit_loops: bool
+) -> None:
+    """Compute in each iteration of `loop` what its blocks read of what `block` writes."""
+    stage, others, _, _ = _prepared(state, block, loop)
+    check_stable_inputs(state, stage, [stage, *others])
+    scope = state.scope(block)
+    readers = [other for other in others if not stage.writes.keys().isdisjoint(other.reads)]
+    for buffer in stage.writes:
+        if buffer not in scope.alloc_buffers:
+            raise refused(f"{buffer.name} is not allocated in the scope of block {stage.name}")
+    if not readers:
+        raise refused(f"no block reads what block {stage.name} writes", block)
+    for reader in readers:
+        for buffer in reader.deciding & stage.writes.keys():
+            raise refused(f"{buffer.name} decides how block {reader.name} runs", reader.block)
+        if loop not in reader.loops:
+            raise refused(
+                f"block {reader.name} reads what block {stage.name} writes, and is not inside of "
+                f"loop {loop.loop_var.name}",
+                reader.block,
+            )
+    writers = [other for other in others if not other.writes.keys().isdisjoint(stage.reads)]
+    ranges = _required(state, stage, loop)
+    at = _site(state, loop, [w for w in writers if loop in w.loops], readers, index, stage)
+    condition = condition_outside(stage, stage.loops)
+    nest = _nest(state, stage, loop, ranges, condition, preserve_unit_loops=preserve_unit_loops)
+    _check_inputs_there(state, stage, loop, nest, writers)
+    _move(state, stage, loop, at, nest)
+
+
+def reverse_compute_at(
+    state: State, block: Block, loop: For, index: int, *, preserve_unit_loops: bool
+) -> None:
+    """Run `block` in each iteration of `loop` for what the blocks there have written."""
+    stage, others, shared, new_loops = _prepared(state, block, loop)
+    old = state.position(block)
+    for other in others:
+        early = state.position(other.block) < old
+        touched = stage.writes.keys() & (other.reads.keys() | other.writes.keys())
+        if touched and (early or any(new in other.loops for new in new_loops)):
+            raise refused(
+                f"block {other.name} uses {next(iter(touched)).name}, which block {stage.name} "
+                "would write too early",
+                other.block,
+            )
+    writers = [other for other in others if not other.writes.keys().isdisjoint(stage.reads)]
+    producers = [writer for writer in writers if loop in writer.loops]
+    if len(producers) != 1:
+        raise refused(
+            f"{len(producers)} blocks inside of loop {loop.loop_var.name} write what block "
+            f"{stage.name} reads, expected one",
+            block,
+        )
+    (producer,) = producers
+    for writer in writers:
+        if writer is not producer and (
+            state.position(writer.block) > state.position(loop)
+            or any(new in writer.loops for new in new_loops)
+        ):
+            raise refused(
+                f"block {writer.name} writes what block {stage.name} reads, and may do so after "
+                f"loop {loop.loop_var.name}",
+                writer.block,
+            )
+    check_pure_stage(producer, [stage, *others])
+    outside = producer.loops[: producer.loops.index(loop) + 1]
+    for around in outside:
+        if around in producer.reduction_loops():
+            raise refused(
+                f"block {producer.name} reduces over loop {around.loop_var.name}, so it is not "
+                "complete there",
+                producer.block,
+            )
+    ranges = _written(stage, producer, shared, new_loops)
+    at = _site(state, loop, [producer], [], index, stage)
+    inside = producer.loops[producer.loops.index(loop) + 1 :]
+    own = [one for one in stage.loops if one not in shared]
+    written = ops.all_of(condition_outside(producer, inside), condition_outside(stage, own))
+    nest = _nest(state, stage, loop, ranges, written, preserve_unit_loops=preserve_unit_loops)
+    _move(state, stage, loop, at, nest)
+
+
+def _prepared(
+    state: State, block: Block, loop: For
+) -> tuple[Stage, list[Stage], list[For], list[For]]:
+    """Return the stage, the others of its scope, and the loops where it will be.
+
+    Those that it is inside of already come first, the new ones are the last result.
+    """
+    scope = state.scope(block)
+    if state.scope(loop) is not scope:
+        raise refused(
+            f"loop {loop.loop_var.name} is not in the scope of block {block.name_hint}", loop
+        )
+    stages, stage = stage_in_scope(state, block)
+    if loop in stage.loops:
+        raise refused(f"block {stage.name} is inside of loop {loop.loop_var.name} already", block)
+    check_pure_stage(stage, stages)
+    if len(stage.iters(IterVarKind.CommReduce)) > 1:
+        check_commutes(stage)
+    if not covers_domain(stage):
+        raise refused(f"the loops of block {stage.name} do not cover its variables", block)
+    around = [*state.loops(loop), loop]
+    for one in around:
+        if one.kind in (ForKind.PARALLEL, ForKind.VECTORIZED) and one not in stage.loops:
+            raise refused(
+                f"loop {one.loop_var.name} is {one.kind.name.lower()}: move the block before", one
+            )
+    shared = [one for one in around if one in stage.loops]
+    return stage, [s for s in stages if s is not stage], shared, around[len(shared) :]
+
+
+def _site(
+    state: State,
+    loop: For,
+    before: Sequence[Stage],
+    after: Sequence[Stage],
+    index: int,
+    stage: Stage,
+) -> int:
+    """Return the position in the body of `loop` that is after and before some stages."""
+    site = Site(loop, 0)
+    first = max((member_index(state, site, s.block) + 1 for s in before), default=0)
+    end = len(site.members())
+    last = min((member_index(state, site, s.block) for s in after), default=end)
+    at = {LAST: last, FIRST: first}.get(index, index)
+    if not first <= at <= last:
+        raise refused(
+            f"block {stage.name} can be at the positions {first} to {last} of loop "
+            f"{loop.loop_var.name}, not {index}"
+            if first <= last
+            else f"no position in loop {loop.loop_var.name} is after all writes that block "
+            f"{stage.name} reads and before all reads of its own",
+            loop,
+        )
+    return at
+
+
+def _required(state: State, stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
+    """Return what the block variables are for the elements that are read in `loop`.
+
+    Of memory that threads share, those are the elements that any of them reads.
+    """
+    around = [*state.loops(loop), loop]
+    reads: dict[Buffer, Sequence[Interval]] = {}
+    for buffer in stage.writes:
+        body = loop.body
+        for one in reversed(around):
+            body = replace(one, body=body) if is_shared(buffer, one) else body
+        accesses = Bodies(())
+        accesses.statement(body)
+        reads[buffer] = accesses.reads[buffer]
+    simplify = analyzer_of(domains_of([*stage.loops, loop])).simplify
+    spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
+    found: dict[Var, list[Interval]] = {}
+    for store, indices, inner in stage.stores():
+        if store.buffer not in stage.writes:
+            continue  # the block allocates it
+        for index, covered in zip(indices, reads[store.buffer], strict=True):
+            for var in set(occurrences(index, Var)) & spatial:
+                step = _step(index, var, inner)
+                value = None
+                if covered is not None and step is not None:
+                    low, high = (simplify(ops.floordiv(end, step)) for end in covered)
+                    value = covered if index is var else (low, high)
+                found.setdefault(var, []).append(value)
+    return {
+        var: interval
+        for var, (interval, *more) in found.items()
+        if interval is not None and all(other == interval for other in more)
+    }
+
+
+def _step(index: PrimExpr, var: Var, inner: Mapping[Var, Range]) -> int | None:
+    """Return c if an index is var * c + r, with r in [0, c) that depends on `inner` alone."""
+    if index is var:
+        return 1
+    analyzer = analyzer_of(inner)
+    nearby = substitute(index, {var: ops.add(var, 1)})
+    step = analyzer.simplify(ops.sub(nearby, index))
+    if not isinstance(step, IntImm) or step.value < 1:
+        return None
+    rest = analyzer.simplify(substitute(index, {var: ops.const(0, var.dtype)}))
+    known = analyzer.const_int_bound(rest)
+    return step.value if known.min_value >= 0 and known.max_value < step.value else None
+
+
+def _written(
+    stage: Stage, producer: Stage, shared: Sequence[For], new_loops: Sequence[For]
+) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
+    """Return what the block variables are for the elements written in an iteration.
+
+    Errors:
+        ScheduleError: iterations of the block may need what is written in several ones, or nowhere.
+    """
+    outer = {one.loop_var for one in shared}
+    inner = {one.loop_var for one in stage.loops} - outer
+    decided = {var: value for var, value in stage.values().items() if mentions(value, outer)}
+    found = {var: (v, v) for var, v in decided.items() if not mentions(v, inner)}
+    simplify = Analyzer().simplify
+    spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
+    for buffer in stage.reads.keys() & producer.writes.keys():
+        loads = {load for load in occurrences(stage.block, BufferLoad) if load.buffer is buffer}
+        places = {tuple(load.indices) for load in loads}
+        inside = producer.loops[producer.loops.index(new_loops[-1]) + 1 :]
+        box = written_box(producer, buffer, inside)
+        if box is None or len(places) != 1:
+            raise refused(
+                f"block {stage.name} is not known to read {buffer.name} where an iteration writes "
+                "it",
+                stage.block,
+            )
+        (place,) = places
+        _check_written_somewhere(stage, producer, buffer, place, shared, new_loops)
+        for index, rng in zip(place, box, strict=True):
+            if isinstance(index, Var) and index in spatial and index not in found:
+                last = ops.sub(ops.add(rng.min, rng.extent), 1)
+                found[index] = simplify(rng.min), simplify(last)
+                continue
+            if _is_inside(stage, shared, new_loops, (index,), [rng]):
+                continue
+            raise refused(
+                f"block {stage.name} reads {buffer.name} at {index}, which other iterations of "
+                f"loop {new_loops[-1].loop_var.name} may write",
+                stage.block,
+            )
+    for var in decided:
+        if var not in found or var not in spatial:
+            raise refused(
+                f"variable {var.name} of block {stage.name} depends on loops that the block shares "
+                "with its new place",
+                stage.block,
+            )
+    return found
+
+
+def _check_written_somewhere(
+    stage: Stage,
+    producer: Stage,
+    buffer: Buffer,
+    place: tuple[PrimExpr, ...],
+    shared: Sequence[For],
+    new_loops: Sequence[For],
+) -> None:
+    """Errors: ScheduleError if the block has iterations for which nothing is written."""
+    inside = producer.loops[producer.loops.index(new_loops[0]) :]
+    box = written_box(producer, buffer, inside)
+    always = Analyzer().can_prove(condition_outside(producer, inside))
+    if box is None or not always or not _is_inside(stage, shared, new_loops, place, box):
+        raise refused(
+            f"block {stage.name} has iterations for which block {producer.name} is not known to "
+            f"write {buffer.name}",
+            stage.block,
+        )
+
+
+def _is_inside(
+    stage: Stage,
+    shared: Sequence[For],
+    new_loops: Sequence[For],
+    indices: Sequence[PrimExpr],
+    box: Sequence[Range],
+) -> bool:
+    """Whether indices of the block are in a box for all iterations that it has now.
+
+    Those are all of its domain, or where it shares loops with its new place, those of its loops.
+    """
+    if shared:
+        values = stage.values()
+        indices = [substitute(index, values) for index in indices]
+        bound = domains_of(stage.loops)
+    else:
+        bound = iter_domains(stage.block)
+    return is_inside(analyzer_of(bound | domains_of(new_loops)), indices, box)
+
+
+def _nest(
+    state: State,
+    stage: Stage,
+    loop: For,
+    ranges: Mapping[Var, tuple[PrimExpr, PrimExpr]],
+    condition: PrimExpr | bool = True,
+    *,
+    preserve_unit_loops: bool,
+) -> Stmt:
+    """Return loops in which the block runs for `ranges`, and else for all of its domains.
+
+    It runs where `condition` holds.
+    """
+    analyzer = analyzer_of(domains_of([*state.loops(loop), loop]))
+    values: list[PrimExpr] = []
+    tests: list[PrimExpr] = []
+    loops: list[tuple[Var, Range]] = []
+    for it in stage.block.iter_vars:
+        assert it.dom is not None
+        dtype = it.var.dtype
+        first, last = ranges.get(it.var, (it.dom.min, ops.sub(it.dom.stop, 1)))
+        first = analyzer.simplify(ops.cast_to(first, dtype))
+        extent = analyzer.simplify(ops.add(ops.sub(ops.cast_to(last, dtype), first), 1))
+        value = first
+        if preserve_unit_loops or not (isinstance(extent, IntImm) and extent.value == 1):
+            var = Var(f"ax{len(loops)}", dtype)
+            loops.append((var, Range(extent)))
+            value = ops.add(first, var)
+            analyzer.bind(*loops[-1])
+        values.append(value)
+        tests += open_tests(analyzer, value, it.dom)
+    realize = BlockRealize(tuple(values), ops.all_of(condition, *tests), stage.block)
+    return serial_nest(loops, realize)
+
+
+def _check_inputs_there(
+    state: State, stage: Stage, loop: For, nest: Stmt, writers: Sequence[Stage]
+) -> None:
+    """Errors: ScheduleError if the block would read what an iteration has not written yet."""
+    around = [*state.loops(loop), loop]
+    analyzer = analyzer_of(domains_of(around))
+    accesses = Bodies(())
+    accesses.statement(nest)
+    for writer in writers:
+        shared = [one for one in around if one in writer.loops]
+        if not shared:
+            continue
+        inside = [one for one in writer.loops if one not in shared]
+        for buffer in writer.writes.keys() & stage.reads.keys():
+            box = written_box(writer, buffer, inside)
+            needed = accesses.reads.get(buffer)
+            reduced = any(one in writer.reduction_loops() for one in shared)
+            always = analyzer.can_prove(condition_outside(writer, inside))
+            if (
+                box is None
+                or needed is None
+                or reduced
+                or not always
+                or not _covers(analyzer, box, needed)
+            ):
+                raise refused(
+                    f"block {stage.name} is not known to read only what block {writer.name} has "
+                    f"written to {buffer.name} in the same iteration",
+                    writer.block,
+                )
+
+
+def _covers(analyzer: Analyzer, box: Sequence[Range], needed: Sequence[Interval]) -> bool:
+    """Whether a box has all of some intervals."""
+    ends = zip(*(interval for interval in needed if interval is not None), strict=True)
+    return None not in needed and all(is_inside(analyzer, end, box) for end in ends)
+
+
+def _move(state: State, stage: Stage, loop: For, at: int, nest: Stmt) -> None:
+    """Remove the block with the loops that are empty then, and put `nest` into `loop`."""
+    state.replace({stage.realize: None})
+    target = state.loop(loop.loop_var)
+    assert target is not None
+    Site(target, at).insert(state, nest)

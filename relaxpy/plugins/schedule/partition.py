@@ -1,0 +1,244 @@
+"""loop_partition and merge: one loop as several after each other, and two loops as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+
+from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
+from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.core.dtype import BOOL
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import map_children, occurrences
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import BufferRegion
+from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.ir.tir.rewrite.stages import stages_in
+from relaxpy.ir.tir.rewrite.state import State, child_blocks, domains_of, refused, substituted
+from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, stmt_seq
+from relaxpy.ir.tir.substitution import substitute
+from relaxpy.plugins.schedule.conditions import check_no_carried, check_parallel
+from relaxpy.plugins.schedule.loops import check_plain
+from relaxpy.support.dataclass import replace
+
+_LIMIT = 2**31 - 1
+
+
+def merge(state: State, loops: Sequence[For]) -> For:
+    """Replace loops after each other, with those around them, by one nest."""
+    for loop in loops:
+        check_plain(loop)
+    if len(loops) < 2:
+        raise refused("merge takes at least two loops", *loops)
+    chains = [[*state.loops(loop), loop] for loop in loops]
+    if len({id(state.scope(loop)) for loop in loops}) > 1:
+        raise refused("the loops are in different blocks", loops[1])
+    shared = 0
+    while all(len(chain) > shared and chain[shared] is chains[0][shared] for chain in chains):
+        shared += 1
+    own = [chain[shared:] for chain in chains]
+    if len({len(chain) for chain in own}) > 1 or not own[0]:
+        raise refused("the loops are not at the same level", loops[1])
+    analyzer = Analyzer()
+    for level in zip(*own, strict=True):
+        for outer in level:
+            check_plain(outer)
+            if not analyzer.can_prove_equal(outer.extent, level[0].extent):
+                raise refused(
+                    f"loops {level[0].loop_var.name} and {outer.loop_var.name} have different "
+                    "extents",
+                    outer,
+                )
+    for chain in own:
+        for outer, inner in pairwise(chain):
+            if outer.body is not inner:
+                raise refused(
+                    f"loop {inner.loop_var.name} is not the only content of loop "
+                    f"{outer.loop_var.name}",
+                    inner,
+                )
+    parent = state.parent(own[0][0])
+    if not isinstance(parent, SeqStmt) or any(state.parent(c[0]) is not parent for c in own):
+        raise refused("the loops are not after each other", loops[1])
+    places = [next(k for k, s in enumerate(parent.seq) if s is c[0]) for c in own]
+    if places != list(range(places[0], places[0] + len(places))):
+        raise refused("there are other statements between the loops", loops[1])
+    new_vars = [at.loop_var.renamed(f"{at.loop_var.name}_m") for at in own[0]]
+    numbers = [k for k, chain in enumerate(own) for _ in child_blocks(chain[-1])]
+    renewed: dict[Block, Block] = {}
+    bodies = []
+    for chain in own:
+        names: dict[Var, PrimExpr] = {
+            at.loop_var: ops.cast_to(var, at.loop_var.dtype)
+            for at, var in zip(chain, new_vars, strict=True)
+        }
+        bodies.append(substituted(chain[-1].body, names, renewed))
+    nest: Stmt = stmt_seq(*bodies)
+    for at, var in reversed(list(zip(own[0], new_vars, strict=True))):
+        nest = For(var, at.min, at.extent, ForKind.SERIAL, nest)
+    state.replace({own[0][0]: nest, **{chain[0]: None for chain in own[1:]}}, renewed)
+    merged = state.loop(new_vars[-1])
+    outermost = state.loop(new_vars[0])
+    assert merged is not None
+    assert outermost is not None
+    check_parallel(state, outermost, reductions=True)
+    whole = [*state.loops(merged), merged][shared:]
+    members = zip(numbers, stages_in(state, merged), strict=True)
+    for (first, a), (second, b) in combinations(members, 2):
+        if first != second:
+            check_no_carried(a, b, whole)
+    return merged
+
+
+def loop_partition(state: State, loop: For, factors: Sequence[ExprLike | None]) -> list[For]:
+    """Replace a loop by one for each factor, after each other, each in a block of its own."""
+    check_plain(loop)
+    dtype = loop.loop_var.dtype
+    ends = _ends(loop, factors)
+    domains = domains_of(state.loops(loop))
+    names = [f"{loop.loop_var.name}{k}" for k in range(len(ends))]
+    blocks: list[Stmt] = []
+    renewed: dict[Block, Block] = {}
+    title = _title(loop)
+    start: PrimExpr = ops.const(0, dtype)
+    new_loops: list[For] = []
+    for name, end in zip(names, ends, strict=True):
+        var = Var(name, dtype)
+        extent = Analyzer().simplify(ops.sub(end, start))
+        known = domains | {var: Range.from_min_extent(start, extent)}
+        later = None if not new_loops else var
+        body = _Copied(loop.loop_var, var, name, known, later).visit(loop.body)
+        assert isinstance(body, Stmt)
+        new_loops.append(For(var, start, extent, ForKind.SERIAL, body))
+        blocks.append(_opaque(f"{title}_{name}_partition", new_loops[-1]))
+        start = end
+    whole = _opaque(f"{title}_{loop.loop_var.name}_common", stmt_seq(*blocks))
+    state.replace({loop: whole}, renewed)
+    found = [state.loop(new.loop_var) for new in new_loops]
+    return [at for at in found if at is not None]
+
+
+def _opaque(name: str, body: Stmt) -> BlockRealize:
+    return BlockRealize((), ops.const(True, BOOL), Block((), (), (), name, body))
+
+
+def _title(loop: For) -> str:
+    block = next(occurrences(loop.body, Block), None)
+    return loop.loop_var.name if block is None else block.name_hint
+
+
+def _ends(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
+    """Return where the iterations of each factor end; a last one has the rest."""
+    dtype = loop.loop_var.dtype
+    simplify = Analyzer().simplify
+    given = [None if f is None else ops.cast_to(ops.convert(f), dtype) for f in factors]
+    if given.count(None) > 1:
+        raise refused("at most one of the factors is None", loop)
+    for factor in given:
+        if isinstance(factor, IntImm) and factor.value <= 0:
+            raise refused(f"a factor is positive, found {factor.value}", loop)
+    total: PrimExpr = ops.const(0, dtype)
+    for factor in given:
+        total = total if factor is None else ops.add(total, factor)
+    rest = simplify(ops.sub(loop.extent, total))
+    analyzer = Analyzer()
+    if not analyzer.can_prove(rest > 0 if None in given else rest >= 0):
+        raise refused(f"the factors exceed the extent {loop.extent} of the loop", loop)
+    if None not in given and not analyzer.can_prove_equal(rest, 0):
+        given.append(None)
+    ends: list[PrimExpr] = []
+    end: PrimExpr = ops.const(0, dtype)
+    for factor in given:
+        end = simplify(ops.add(end, rest if factor is None else factor))
+        ends.append(end)
+    return ends
+
+
+def _is_finite(*bounds: ConstIntBound) -> bool:
+    """Whether both ends of all bounds are known, and not those of a datatype."""
+    return all(-_LIMIT < bound.min_value <= bound.max_value < _LIMIT for bound in bounds)
+
+
+class _Copied:
+    """Copies statements for a part of the iterations of a loop, with variables of their own.
+
+    `later` is the new variable if the part is not the first one: a reduction over it goes on there,
+    without an init.
+    """
+
+    def __init__(
+        self, old: Var, new: Var, suffix: str, domains: dict[Var, Range], later: Var | None
+    ) -> None:
+        self.names: dict[Var, PrimExpr] = {old: new}
+        self.suffix = suffix
+        self.domains = domains
+        self.later = later
+
+    def visit(self, item: Node) -> Node:
+        """Return the copy of `item`."""
+        if isinstance(item, Var):
+            return self.names.get(item, item)
+        if item._variable:
+            return item
+        match item:
+            case For(loop_var=var):
+                copy = self.names[var] = var.renamed(var.name)
+                self.domains[copy] = Range.from_min_extent(item.min, item.extent)
+                return replace(map_children(self.visit, item), loop_var=copy)
+            case BlockRealize(block=block):
+                values = tuple(self._expr(value) for value in item.iter_values)
+                predicate = self._expr(item.predicate)
+                return replace(
+                    item, iter_values=values, predicate=predicate, block=self._block(block, values)
+                )
+            case _:
+                return map_children(self.visit, item)
+
+    def _expr(self, expr: PrimExpr) -> PrimExpr:
+        new = self.visit(expr)
+        assert isinstance(new, PrimExpr)
+        return new
+
+    def _block(self, block: Block, values: Sequence[PrimExpr]) -> Block:
+        own = {it.var: it.var.renamed(it.var.name) for it in block.iter_vars}
+        self.names |= own
+        iters = tuple(
+            IterVar(self.domains.get(value, it.dom), own[it.var], it.iter_type)  # type: ignore[call-overload]
+            for it, value in zip(block.iter_vars, values, strict=True)
+        )
+        goes_on = self.later is not None and any(
+            value is self.later and it.iter_type == IterVarKind.CommReduce
+            for it, value in zip(block.iter_vars, values, strict=True)
+        )
+        init = None if goes_on else block.init
+        new = map_children(self.visit, replace(block, iter_vars=(), init=init))
+        assert isinstance(new, Block)
+        return replace(
+            new,
+            iter_vars=iters,
+            name_hint=f"{block.name_hint}_{self.suffix}",
+            reads=tuple(self._region(region, own, values) for region in new.reads),
+            writes=tuple(self._region(region, own, values) for region in new.writes),
+        )
+
+    def _region(
+        self, region: BufferRegion, own: dict[Var, Var], values: Sequence[PrimExpr]
+    ) -> BufferRegion:
+        """Return a region with the bounds that it has in all of these iterations."""
+        if not own:
+            return region
+        bound = dict(zip(own.values(), values, strict=True))
+        analyzer = analyzer_of(self.domains)
+        ranges = []
+        for rng in region.region:
+            first = substitute(rng.min, bound)
+            low = analyzer.const_int_bound(first)
+            high = analyzer.const_int_bound(ops.add(first, ops.sub(rng.extent, 1)))
+            size = high.max_value - low.min_value + 1
+            if not _is_finite(low, high) or size > _LIMIT:
+                return region
+            dtype = rng.min.dtype
+            ends = ops.const(low.min_value, dtype), ops.const(size, dtype)
+            ranges.append(Range.from_min_extent(*ends))
+        return BufferRegion(region.buffer, tuple(ranges))

@@ -1,0 +1,153 @@
+"""Programs compared on all targets with an oracle, for random arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import FunctionType
+from typing import Any, Final
+
+import numpy as np
+
+from relaxpy.errors import MisuseError, RelaxpyError, counted, unexpected
+from relaxpy.exec.as_module import as_module
+from relaxpy.exec.compile import compile
+from relaxpy.exec.executable import Executable
+from relaxpy.exec.random_rounding import Tolerance, copied
+from relaxpy.exec.runtime.random_inputs import random_inputs
+from relaxpy.exec.runtime.values import Value
+from relaxpy.ir import hooks
+from relaxpy.ir.function import BaseFunc
+from relaxpy.ir.module import IRModule
+from relaxpy.support.entry import user_facing
+
+REFERENCE: Final = "reference"
+TARGETS: Final = ("native", "numpy", REFERENCE)
+#: The reference evaluates the program as it is written.
+_PIPELINES: Final = {REFERENCE: None}
+
+
+def available_targets() -> tuple[str, ...]:
+    """The targets that programs run on here, from the fastest to the slowest."""
+    lacks_native = hooks.call("native_obstacle") is not None
+    return TARGETS[1:] if lacks_native else TARGETS
+
+
+@user_facing
+def check_targets(
+    mod: IRModule | BaseFunc,
+    *args: Value,
+    oracle: Callable[..., Any] | str = REFERENCE,
+    function: str | None = None,
+    targets: Iterable[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    runs: int = 3,
+    rtol: float | None = None,
+) -> None:
+    """Assert that a function computes what an oracle does, on every target.
+
+    The function is `main`, or the only one. Without arguments, there are `runs` calls with random
+    ones, from `seed` on, with dimensions as `random_inputs` draws them. The oracle is a Python
+    function on arrays, or the name of a target. Where it is a target and fails, the others have to
+    raise an error of the same class. Floats may differ by `rtol` times the largest element; by
+    default, by 32 roundings to the narrowest datatype of the program, or by what random errors of
+    4 roundings in each step of the program change, as the reference evaluator measures it.
+
+    Errors:
+        AssertionError: a target computes something else.
+        MisuseError (also TypeError, ValueError): there are no random values for a parameter, or an
+            option is wrong.
+        As `relaxpy.compile`.
+    """
+    __tracebackhide__ = True
+    module = as_module(mod, "check_targets")
+    chosen = available_targets() if targets is None else tuple(targets)
+    executables = {target: compile(module, target) for target in chosen if target != oracle}
+    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
+        raise unexpected(runs, "expected a positive number of runs")
+    judge: Any = oracle
+    if isinstance(oracle, str):
+        judged = compile(module, oracle, relax_pipeline=_PIPELINES.get(oracle, "default"))
+        judge = judged[_name(judged, function)]
+    elif not callable(oracle):
+        raise unexpected(oracle, "expected a function or a target")
+    tolerance = Tolerance(rtol, module)
+    for draw in range(1 if args else runs):
+        for target, executable in executables.items():
+            name = _name(executable, function)
+            entry = executable[name]
+            source = module.functions_by_name.get(name, entry)
+            values = args or random_inputs(source, sizes, seed + draw)
+            _check_takes(judge, values)
+            expected = _outcome(judge, values, RelaxpyError if isinstance(oracle, str) else ())
+            actual = _outcome(entry, values, RelaxpyError)
+            if problem := _problem(actual, expected, partial(tolerance.difference, name, values)):
+                origin = "" if args else f", random inputs of seed {seed + draw}"
+                shapes = ", ".join(map(_about, values))
+                raise AssertionError(
+                    f"{entry.signature.name} on {target}{origin}: {problem}\ninputs: {shapes}"
+                )
+
+
+def _name(executable: Executable, function: str | None) -> str:
+    """The function, or `main`, or the only one."""
+    return function or (next(iter(executable)) if len(executable) == 1 else "main")
+
+
+def _check_takes(oracle: Callable[..., Any], values: tuple[Value, ...]) -> None:
+    """Errors: MisuseError if a Python function does not take this number of arguments."""
+    if not isinstance(oracle, FunctionType):
+        return
+    signature = inspect.signature(oracle)
+    try:
+        signature.bind(*values)
+    except TypeError:
+        raise MisuseError(
+            f"the oracle takes {signature}, found {counted(len(values), 'argument')}", about=oracle
+        ) from None
+
+
+def _outcome(
+    function: Callable[..., Any], values: tuple[Value, ...], errors: type[RelaxpyError] | tuple[()]
+) -> Any:
+    """What a function returns for copies of the values, or its error."""
+    try:
+        return function(*map(copied, values))
+    except errors as error:
+        return error
+
+
+def _problem(actual: Any, expected: Any, difference: Callable[[Value, Value], str]) -> str:
+    """How two outcomes differ, values as `difference` says; empty if they do not."""
+    if isinstance(expected, RelaxpyError):
+        if type(actual) is type(expected):
+            return ""
+        found = "a result" if not isinstance(actual, RelaxpyError) else type(actual).__name__
+        return f"found {found}, expected {type(expected).__name__}: {expected}"
+    if isinstance(actual, RelaxpyError):
+        return f"it raises {type(actual).__name__}: {actual}"
+    if isinstance(actual, np.ndarray) and isinstance(expected, (list, tuple)):
+        return f"the result is an array, but the oracle returned a {type(expected).__name__}"
+    return difference(actual, _like(expected, actual))
+
+
+def _like(expected: Any, actual: Any) -> Any:
+    """The result of an oracle with the datatypes of another, if it computes in wider ones."""
+    if isinstance(expected, (tuple, list)):
+        if not isinstance(actual, tuple) or len(expected) != len(actual):
+            return tuple(expected)
+        return tuple(_like(e, a) for e, a in zip(expected, actual, strict=True))
+    if isinstance(actual, np.ndarray):
+        array = np.asarray(expected)
+        same = array.dtype.kind == actual.dtype.kind or "V" in (array.dtype.kind, actual.dtype.kind)
+        return array.astype(actual.dtype) if same and array.dtype != actual.dtype else array
+    return expected
+
+
+def _about(value: Value) -> str:
+    """The datatype and shape of an array, or a value in short."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    return f"{value!r:.60}"

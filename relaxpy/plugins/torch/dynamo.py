@@ -1,0 +1,318 @@
+"""`torch.compile` with relaxpy, and the graphs that it captures as a module."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from relaxpy.errors import MisuseError, RelaxpyError, unexpected
+from relaxpy.exec.compile import compile as compile_module
+from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
+from relaxpy.ir.module import IRModule
+from relaxpy.plugins.torch.aliases import Aliases, memory_order, unrelated
+from relaxpy.plugins.torch.api import import_exported
+from relaxpy.plugins.torch.arrays import complex_view, real_view
+from relaxpy.plugins.torch.decompose import table_for_graphs
+from relaxpy.plugins.torch.freezing import Freezer, static_inputs
+from relaxpy.plugins.torch.importer import Options, imported
+from relaxpy.plugins.torch.program import of_graph
+from relaxpy.support.entry import user_facing
+
+_TOKEN = np.zeros(0, np.float32)
+Backend = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+
+
+@user_facing
+def relax_dynamo(
+    pipeline: str | Callable[[IRModule], IRModule] | None = None,
+    *,
+    target: Any = None,
+    freezing: bool = False,
+) -> Backend:
+    """A backend for `torch.compile` that compiles with a pipeline, for a target.
+
+    The pipeline is a pass, the name of one, or None for the default one. Forward and backward
+    graphs are compiled, sizes that PyTorch treats as dynamic are shape variables.
+
+    With `freezing`, the weights of graphs without gradients are constants, as those of exported
+    programs: they are packed once. What changes a weight is seen, and has the graph compiled again,
+    unless it does so where PyTorch does not count changes: through `weight.data` or an array of
+    NumPy.
+
+    Errors, when a graph is compiled:
+        OpNotImplemented (also NotImplementedError): nodes cannot be imported.
+    """
+    # It loads TorchDynamo and Inductor, which no other importer needs.
+    from torch._dynamo.backends.common import aot_autograd
+
+    def compiled(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        with unset_fake_temporarily():  # PyTorch calls this where tensors have no elements
+            return _Graph(module, pipeline or "default", target)
+
+    def forward(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        count = returned_count()
+        with unset_fake_temporarily():
+            return _Graph(module, pipeline or "default", target, count)
+
+    def frozen(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        count, fixed = returned_count(), static_inputs()
+        with unset_fake_temporarily():
+            return _Graph(module, pipeline or "default", target, count, fixed)
+
+    compiler = aot_autograd(
+        fw_compiler=forward,
+        bw_compiler=compiled,
+        inference_compiler=frozen if freezing else forward,
+        decompositions=table_for_graphs,
+    )
+
+    def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        for node in module.graph.nodes:
+            if node.target in _ONE_HOT:
+                node.target = _one_hot
+        module.recompile()
+        return compiler(module, example_inputs)  # type: ignore[no-any-return]
+
+    return backend
+
+
+_ONE_HOT: Final = (torch.nn.functional.one_hot, torch.ops.aten.one_hot.default)
+
+
+def _one_hot(x: Any, num_classes: int = -1) -> Any:
+    """What PyTorch computes when it traces has zeros for classes that its kernel refuses."""
+    if num_classes == -1:
+        return torch.nn.functional.one_hot(x)
+    zeros = torch.zeros([*x.shape, num_classes], dtype=torch.int64, device=x.device)
+    return zeros.scatter(-1, x.unsqueeze(-1), 1)
+
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def relaxpy_backend(
+    module: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """The backend that `torch.compile(model, backend="relaxpy")` finds.
+
+    `options` has `pipeline`, `target` and `freezing`, as for `relax_dynamo`. Every `mode` of
+    PyTorch is the same here: nothing is tuned by measuring, and there is no overhead of devices to
+    reduce.
+
+    Errors:
+        MisuseError (also ValueError): PyTorch has no such mode.
+    """
+    if mode is not None and mode not in _MODES:
+        raise unexpected(mode, f"expected one of the modes {', '.join(_MODES)}")
+    return relax_dynamo(**(options or {}))(module, example_inputs)
+
+
+class _Graph:
+    """A compiled graph, called with a list of tensors and sizes, which it empties.
+
+    The first `count` results have the strides that PyTorch says. The inputs at the places `fixed`
+    are constants, as long as they are what they were.
+    """
+
+    def __init__(
+        self, module: Any, pipeline: Any, target: Any, count: int = 0, fixed: Set[int] = frozenset()
+    ) -> None:
+        self._boxed_call = True
+        graph = of_graph(module)
+        items = _items(graph.output.args[0])
+        self._aliases = Aliases(graph, items, count)
+        computed = [None if k in self._aliases.views else item for k, item in enumerate(items)]
+        self._count = len(items)
+        items = [*computed, *self._aliases.bases]
+        graph.output.args = (tuple(items),)
+        orders = arrange(graph.graph, [*range(count), *range(self._count, len(items))])
+        importer, mod = imported(graph, Options(unit_tuple=False), "main")
+
+        def compiled(module: IRModule) -> Callable[..., Any]:
+            return compile_module(module, target, relax_pipeline=pipeline)["main"]
+
+        #: The position of each parameter, and its place among the inputs.
+        self._all = [*enumerate(importer.input_places())]
+        self._free = [(k, place) for k, place in self._all if place not in fixed]
+        self._fixed = [place for _, place in self._all if place in fixed]
+        positions = [k for k, place in self._all if place in fixed]
+        self._freezer = Freezer(mod, positions, compiled) if positions else None
+        self._compiled = functools.cache(functools.partial(compiled, mod))
+        if self._freezer is None:
+            self._compiled()
+        #: For each result: how to make it of a result of the executable, or what it is.
+        self._results = [_result(item, orders.get(k)) for k, item in enumerate(items)]
+        self._is_run = any(make is not None for make, _ in self._results) or any(
+            node.op == "call_function" and node.is_impure() for node in graph.graph.nodes
+        )
+        self._arrays: list[tuple[Any, int, Any] | None] = [None] * len(self._all)
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        run, used = None, self._free
+        if self._freezer is not None:
+            run = self._freezer.run([args[place] for place in self._fixed])
+        if run is None:
+            run, used = self._compiled(), self._all
+        # Where memory begins that results must not be in; empty ones, at 0, could not grow there.
+        memory = {0}
+        arrays = [self._array(k, args[place], memory) for k, place in used]
+        views = self._aliases.views
+        numbers = self._aliases.numbers(args) if views else {}
+        bases = {k: args[view.index] for k, view in views.items() if view.of_argument}
+        args.clear()
+        try:
+            results = run(*arrays) if self._is_run else ()
+        except RelaxpyError as error:  # PyTorch calls this, so no frame of the user's is near
+            error.hide_internal_frames()
+            raise
+        made = iter(results if isinstance(results, tuple) else (results,))
+        values = [
+            value if make is None else make(next(made), memory) for make, value in self._results
+        ]
+        for k, view in views.items():
+            base = bases[k] if view.of_argument else values[view.index]
+            values[k] = view.made(base, numbers)
+        return values[: self._count]
+
+    def _array(self, k: int, value: Any, memory: set[int]) -> Any:
+        """The array over the memory of an argument; those of parameters are kept."""
+        if value is None:  # a token, which stands for the order of effects
+            return _TOKEN
+        if not isinstance(value, torch.Tensor):
+            return ShapeTuple((value,))
+        kept, place = self._arrays[k], value.data_ptr()
+        memory.add(place)
+        if kept is not None and kept[0] is value and kept[1] == place:
+            return kept[2]
+        array = value.numpy() if _is_plain(value) else as_numpy(real_view(value))
+        if isinstance(value, torch.nn.Parameter):
+            self._arrays[k] = (value, place, array)
+        return array
+
+
+_PLAIN: Final = frozenset((torch.float32, torch.float64, torch.int32, torch.int64, torch.bool))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether NumPy reads the memory of a tensor as it is; `as_numpy` takes longer to find out."""
+    is_plain = type(value) is torch.Tensor and value.dtype in _PLAIN and value.is_cpu
+    return is_plain and not (value.requires_grad or value.is_neg())
+
+
+def _items(output: Any) -> list[Any]:
+    return list(output) if isinstance(output, (tuple, list)) else [output]
+
+
+def _result(
+    item: Any, order: Sequence[int] | None
+) -> tuple[Callable[[Any, set[int]], Any] | None, Any]:
+    if not isinstance(item, torch.fx.Node):
+        return (None, item) if item is None else (_number, None)
+    meta = item.meta.get("val")
+    if isinstance(meta, torch.Tensor):
+        convert = _complex if meta.is_complex() else as_torch
+
+        def tensor(value: Any, memory: set[int]) -> Any:
+            result = _apart(convert(value), memory)
+            return result if order is None else unrelated(result.permute(order))
+
+        return tensor, None
+    return _number, None
+
+
+def _apart(result: Any, memory: set[int]) -> Any:
+    """A result in memory of its own: one that is a copy for PyTorch is its operand in Relax."""
+    place = result.data_ptr()
+    if place in memory:
+        return result.clone(memory_format=torch.contiguous_format)
+    memory.add(place)
+    return result
+
+
+def _complex(pair: Any) -> Any:
+    return unrelated(complex_view(as_torch(pair)))
+
+
+def _number(value: Any, memory: set[int]) -> Any:
+    return value.item()
+
+
+@user_facing
+def dynamo_capture_subgraphs(
+    model: Callable[..., Any], *params: Any, keep_params_as_input: bool = False, **kwargs: Any
+) -> IRModule:
+    """The graphs that `torch.compile` captures in a call, as `subgraph_0`, `subgraph_1`, ….
+
+    `params` and other keyword arguments are those of the call.
+
+    Errors:
+        OpNotImplemented (also NotImplementedError): nodes cannot be imported.
+    """
+    if not callable(model):
+        raise MisuseError(
+            f"expected a module or a function, found {type(model).__name__}", about=model
+        )
+    captured: list[tuple[Any, Sequence[Any]]] = []
+
+    def backend(module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        captured.append((module, list(example_inputs)))
+        return module.forward  # type: ignore[no-any-return]
+
+    torch._dynamo.reset()
+    torch.compile(model, backend=backend)(*params, **kwargs)
+    mod = IRModule()
+    for k, (module, inputs) in enumerate(captured):
+        options = Options(
+            keep_params_as_input, input_prefix="inp_", bound=_of_model(module, inputs)
+        )
+        exported = torch.export.export(module, tuple(inputs))
+        mod = import_exported(exported, options, f"subgraph_{k}", mod)
+    return mod
+
+
+def _of_model(module: Any, inputs: Sequence[Any]) -> dict[int, Any]:
+    """Which inputs of a captured graph are parameters and buffers of the model."""
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return {
+        k: tensor
+        for k, (node, tensor) in enumerate(zip(nodes, inputs, strict=True))
+        if "_dynamo_static_input_type" in node.meta.get("tensor_dict", {})
+    }
+
+
+def returned_count() -> int:
+    """How many results of the graph that is being compiled are not for its backward graph alone."""
+    context = TracingContext.try_get()
+    known = None if context is None else context.fw_metadata
+    return 0 if known is None else known.num_forward_returns
+
+
+def arrange(graph: Any, places: Sequence[int]) -> dict[int, list[int]]:
+    """Have a graph return results at these places with their axes in the order of memory.
+
+    The result has, by the place of each one, the permutation that restores its axes.
+    """
+    output = graph.output_node()
+    items = list(output.args[0])
+    found: dict[int, list[int]] = {}
+    for k in places:
+        meta = items[k].meta.get("val") if isinstance(items[k], torch.fx.Node) else None
+        if not isinstance(meta, torch.Tensor) or (order := memory_order(meta)) is None:
+            continue
+        with graph.inserting_before(output):
+            items[k] = graph.call_function(torch.ops.aten.permute.default, (items[k], order))
+        items[k].meta["val"] = meta.permute(order)
+        found[k] = [order.index(axis) for axis in range(len(order))]
+    output.args = (tuple(items),)
+    return found

@@ -1,0 +1,481 @@
+"""From the graphs of `torch.fx` with ATen operators to the bindings of Relax functions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import field
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import torch
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Expr,
+    ObjectStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relaxpy.ir.tir.prim_expr import PrimExpr
+from relaxpy.plugins.importing.names import Names, identifier
+from relaxpy.plugins.importing.tensors import dtype_of, tensor_of
+from relaxpy.plugins.importing.unsupported import (
+    FrontendError,
+    OpNotImplemented,
+    UnsupportedError,
+    UnsupportedNode,
+    refuse_nodes,
+)
+from relaxpy.plugins.torch import ops as ops
+from relaxpy.plugins.torch.arrays import constant, identity, part_name, real_view, refuse_form
+from relaxpy.plugins.torch.complexes import (
+    Complex,
+    as_tensor,
+    convert as convert_complex,
+    from_pair,
+    has_complex_result,
+    is_complex,
+)
+from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.decompose import is_decomposed, names_of, traced
+from relaxpy.plugins.torch.kernels import require_kernel
+from relaxpy.plugins.torch.lines import Lines
+from relaxpy.plugins.torch.mutation import Changes, changes_of, is_overload, twin_of
+from relaxpy.plugins.torch.program import Input, Kind, Program
+from relaxpy.plugins.torch.registry import Value, find, is_converted
+from relaxpy.plugins.torch.symbols import Symbols, is_symbolic
+from relaxpy.support import progress
+from relaxpy.support.dataclass import dataclass, replace
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller of an importer decides."""
+
+    keep_params: bool = False
+    no_bind_tuple: bool = False
+    custom: Mapping[str, Callable[[Any, Importer], Any]] = field(default_factory=dict)
+    #: With it, the inputs are named by their numbers.
+    input_prefix: str = ""
+    #: Whether a single result is a tuple of one.
+    unit_tuple: bool = True
+    #: Operators that are decomposed even if they have converters.
+    simple: Set[Any] = frozenset()
+    #: Tensors that stand for inputs, by the position of the input.
+    bound: Mapping[int, Any] = field(default_factory=dict)
+    #: Names of sizes, by the position of the input and the axis.
+    sizes: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+
+class _Missing:
+    """The value of a node that cannot be imported, or that needs one."""
+
+
+@dataclass(eq=False)
+class Importer:
+    """Builds one function of a module; `unsupported` gathers the nodes that cannot be imported.
+
+    A converter of the caller's takes a node and this object, of which it may use `env` (values by
+    node), `block_builder` and `retrieve_args`.
+    """
+
+    program: Program
+    options: Options = field(default_factory=Options)
+    builder: BlockBuilder = field(default_factory=BlockBuilder)
+    env: dict[Any, Any] = field(default_factory=dict)
+    symbols: Symbols = field(default_factory=Symbols)
+    unsupported: list[UnsupportedNode] = field(default_factory=list)
+    #: What the graph that is being imported changes in place.
+    _changes: Changes = field(default_factory=Changes)
+    #: The operators of the nodes that cannot be imported.
+    refused: set[Any] = field(default_factory=set)
+    _constants: dict[tuple[object, ...], Constant] = field(default_factory=dict)
+    _lines: Lines = field(default_factory=Lines)
+    _names: Names = field(default_factory=lambda: Names(identifier))
+
+    @property
+    def block_builder(self) -> BlockBuilder:
+        """The builder of the module, by TVM's name."""
+        return self.builder
+
+    def module(self, name: str = "main") -> IRModule:
+        """The module with the function of this name.
+
+        Errors:
+            OpNotImplemented: nodes cannot be imported; the error lists all of them.
+        """
+        self.function(name)
+        return self.builder.finalize()
+
+    def function(self, name: str) -> None:
+        """Add the function to the builder's module.
+
+        Errors:
+            OpNotImplemented: nodes cannot be imported; the error lists all of them.
+        """
+        inputs, params = self._parameters()
+        attrs: dict[str, object] = {"num_input": len(inputs)}
+        if params:
+            attrs["params"] = [value.data for value in params.values()]
+        elif not self.options.keep_params:
+            attrs.clear()
+        pure = self.program.is_pure
+        assertions = self._assertions()
+        if assertions and pure:
+            attrs["relax.force_pure"] = True
+        with self.builder.function(name, [*inputs, *params], attrs or None, pure=pure):
+            for assertion in assertions:
+                self.builder.emit(assertion, "_")
+            if self.program.has_branches or not pure:
+                output: Expr = self.builder.emit(self._result())
+            else:
+                with self.builder.dataflow():
+                    output = self._output()
+            self.builder.emit_func_output(output)
+
+    def _assertions(self) -> list[Expr]:
+        try:
+            return self.program.conditions.assertions(self.symbols)
+        except UnsupportedError as error:
+            raise FrontendError(f"a condition on sizes cannot be imported: {error}") from None
+
+    def _output(self) -> Expr:
+        result = self._result()
+        if self.options.no_bind_tuple and isinstance(result, Tuple):
+            return Tuple(tuple(map(self.builder.emit_output, result.fields)))
+        return self.builder.emit_output(result)
+
+    def _parameters(self) -> tuple[list[Var], dict[Var, Constant]]:
+        """The variables of the inputs, and those of parameters with their values."""
+        users = [item for item in self.program.inputs if item.kind is Kind.INPUT]
+        self.symbols.define(list(map(_sizes_of, users)), self.options.sizes)
+        inputs = [_of_input(item, self._input) for item in users]
+        params: dict[Var, Constant] = {}
+        for item in self.program.inputs:
+            if item.kind in (Kind.LITERAL, Kind.SIZE):
+                self.env[item.node] = self._value(item.meta)
+            elif item.kind is not Kind.INPUT:
+                if item.kind is Kind.PARAMETER and self.options.keep_params:
+                    value = _of_input(item, lambda given: self.constant(real_view(given.tensor)))
+                    var = Var(self._names.new(item.name), value.struct_info)
+                    params[var] = value
+                    self.env[item.node] = var
+                else:
+                    self.env[item.node] = _of_input(item, lambda given: self.value(given.tensor))
+        return inputs, params
+
+    def _input(self, item: Input) -> Var:
+        if isinstance(item.meta, torch.Tensor):
+            sizes = [self.symbols.expr(size) for size in item.meta.shape]
+            pair = [2] if item.meta.dtype.is_complex else []
+            info: Any = tensor_of([*sizes, *pair], part_name(item.meta.dtype))
+            var = Var(self._input_name(item), info)
+            self.env[item.node] = var
+        elif isinstance(item.meta, torch.Generator):
+            self.env[item.node] = var = Var(self._input_name(item), ObjectStructInfo())
+        else:
+            size = self.symbols.expr(item.meta)
+            var = Var(self._input_name(item), ShapeStructInfo((size,)))
+            self.env[item.node] = size
+        return var
+
+    def _input_name(self, item: Input) -> str:
+        prefix = self.options.input_prefix
+        users = [other for other in self.program.inputs if other.kind is Kind.INPUT]
+        return self._names.new(f"{prefix}{users.index(item)}" if prefix else item.name)
+
+    def input_places(self) -> list[int]:
+        """Where the parameters of the function stand among the inputs of the graph."""
+        return [k for k, item in enumerate(self.program.inputs) if item.kind is Kind.INPUT]
+
+    def constant(self, tensor: Any) -> Constant:
+        """The constant of a tensor; tensors with the same elements in one memory are one."""
+        refuse_form(tensor)
+        key = identity(tensor)
+        if key not in self._constants or not tensor.numel():
+            self._constants[key] = constant(tensor)
+        return self._constants[key]
+
+    def value(self, tensor: Any) -> Constant | Complex:
+        """The constant of a tensor, or those of the parts of complex numbers."""
+        if not tensor.is_complex():
+            return self.constant(tensor)
+        pair = real_view(tensor)
+        return Complex(self.constant(pair[..., 0]), self.constant(pair[..., 1]))
+
+    def _result(self) -> Expr:
+        for item in self.program.inputs:
+            given = self.env[item.node]
+            if isinstance(given, Var) and has_complex_result(item.meta):
+                self.env[item.node] = from_pair(Context(self, item.node), given)
+        values = self.run(self.program.graph)
+        refuse_nodes(self.unsupported, "PyTorch")
+        context = Context(self, self.program.output)
+        try:
+            exprs = [as_tensor(context, value) for value in _flat(values) if value is not None]
+        except UnsupportedError as error:
+            raise FrontendError(f"a result of the program cannot be imported: {error}") from None
+        if len(exprs) == 1 and not self.options.unit_tuple:
+            return exprs[0]
+        return Tuple(tuple(exprs))
+
+    def run(self, graph: Any) -> Any:
+        """The values of the outputs of a graph whose inputs are in `env`, emitted here.
+
+        Errors:
+            UnsupportedError: it changes tensors in a way that cannot be followed.
+        """
+        changes, before = changes_of(graph), self._changes
+        if changes is None:
+            raise UnsupportedError("its graph changes tensors in place")
+        if changes.inputs and graph is not self.program.graph:
+            raise UnsupportedError("its graph changes its inputs in place")
+        self._changes = changes
+        try:
+            result = self._run(graph)
+        finally:
+            self._changes = before
+        return [*map(self._value, changes.inputs), *result] if changes.inputs else result
+
+    def _run(self, graph: Any) -> Any:
+        for node in graph.nodes:
+            if node.op == "output":
+                self._refresh(node)
+                return self.values(node.args[0])
+            if node.op == "get_attr":
+                self.env[node] = self._attribute(graph, node)
+            elif node.op == "call_function":
+                progress.now(str(node))
+                self._convert(node)
+            elif node.op != "placeholder":
+                self._refuse(node, f"a node that does {node.op} is none of an exported program")
+        raise FrontendError("the graph has no output")
+
+    def inlined(self, module: Any, operands: Sequence[Value]) -> Any:
+        """The values of the outputs of a module of the graph for these inputs, emitted here."""
+        places = [node for node in module.graph.nodes if node.op == "placeholder"]
+        before = len(self.unsupported)
+        self.env.update(zip(places, operands, strict=True))
+        result = self.run(module.graph)
+        if len(self.unsupported) > before:
+            raise UnsupportedError("its graph has nodes that cannot be imported")
+        return result
+
+    def retrieve_args(self, node: Any) -> Any:
+        """The values of the arguments of a node."""
+        return self.values(node.args)
+
+    def values(self, arguments: Any) -> Any:
+        """Arguments of a node, with nodes in them as their values."""
+        return torch.fx.node.map_aggregate(arguments, self._value)
+
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, torch.fx.Node):
+            return self.env.get(argument)
+        return self.symbols.expr(argument) if is_symbolic(argument) else argument
+
+    def _attribute(self, graph: Any, node: Any) -> Any:
+        value: Any = graph.owning_module
+        for name in node.target.split("."):
+            value = getattr(value, name)
+        return self.value(value) if isinstance(value, torch.Tensor) else value
+
+    def _convert(self, node: Any) -> None:
+        if any(isinstance(self.env.get(operand), _Missing) for operand in node.all_input_nodes):
+            self.env[node] = _Missing()
+            return
+        try:
+            with self.builder.located(self._lines.span(node)):
+                self._refresh(node)
+                self.compute(node)
+                self._changes.note(node, self)
+            return
+        except UnsupportedError as error:
+            reason = str(error)
+        except RelaxpyError as error:
+            reason = error.diagnostics[0].message
+        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+            reason = f"its arguments do not fit together: {error}"
+        self._refuse(node, reason)
+
+    def compute(self, node: Any) -> None:
+        """Emit the operator of a node."""
+        self.env[node] = self._bound(node, self._call(node))
+
+    def _refresh(self, node: Any) -> None:
+        for operand in node.all_input_nodes:
+            self._changes.refresh(operand, self)
+
+    def _refuse(self, node: Any, reason: str) -> None:
+        self.env[node] = _Missing()
+        self.refused.add(node.target)
+        infos = tuple(_shown(operand, self.env.get(operand)) for operand in node.all_input_nodes)
+        self.unsupported.append(UnsupportedNode(self._where(node), str(node.target), reason, infos))
+
+    def _where(self, node: Any) -> str:
+        """The name of a node, and the line of the user's program that it comes from."""
+        span = self._lines.span(node)
+        return str(node.name) if span is None else f"{node.name} ({span.file}:{span.line})"
+
+    def _call(self, node: Any) -> Any:
+        target, meta = node.target, node.meta.get("val")
+        custom = self._custom(target)
+        if custom is not None:
+            value = custom(node, self)
+            if value is None and meta is not None:
+                raise UnsupportedError("its converter returned None")
+            return value
+        if target is operator.getitem:
+            return self._item(*self.values(node.args))
+        if is_symbolic(meta) and not is_overload(target):
+            return self.symbols.expr(meta)
+        name = target.name() if isinstance(target, torch._ops.HigherOrderOperator) else None
+        if name is not None:
+            convert = ops.HIGHER_ORDER.get(name)
+            if convert is None:
+                raise UnsupportedError("there is no converter for it")
+            return convert(Context(self, node), *self.values(node.args), **node.kwargs)
+        if not is_overload(target):
+            values = self.values(node.args)
+            if any(isinstance(value, (Expr, PrimExpr)) for value in _flat(values)):
+                raise UnsupportedError("there is no converter for it")
+            return target(*values)
+        require_kernel(node)
+        if target._schema.is_mutable:
+            target = twin_of(target)
+        return self.applied(node, target, node.args, node.kwargs)
+
+    def applied(self, node: Any, target: Any, args: Any, kwargs: Any = MappingProxyType({})) -> Any:
+        """What an operator makes of arguments: a tensor like the result of a node."""
+        if target in self.options.simple or not is_converted(target):
+            simpler = traced(target, args, kwargs, node.meta.get("val"))
+            if simpler is not None:
+                return self._of_simpler(node, *simpler)
+        args, kwargs = self.values(args), self.values(kwargs)
+        if is_complex([*args, *kwargs.values()]) or has_complex_result(node.meta.get("val")):
+            return convert_complex(Context(self, node), target, args, kwargs)
+        entry = find(target)
+        if entry is None:
+            for item in _flat(node.meta.get("val")):
+                if isinstance(item, torch.Tensor):
+                    refuse_form(item)
+            raise UnsupportedError("there is no converter for it")
+        return Context(self, node).converted(entry, target, args, kwargs)
+
+    def _of_simpler(self, node: Any, module: Any, operands: Sequence[Any]) -> Any:
+        """The results of the graph that computes a node."""
+        for inner in module.graph.nodes:
+            inner.meta["stack_trace"] = node.meta.get("stack_trace")
+        before = len(self.unsupported)
+        places = module.graph.find_nodes(op="placeholder")
+        self.env.update(zip(places, map(self._value, operands), strict=True))
+        result = self.run(module.graph)
+        return result if len(self.unsupported) == before else _Missing()
+
+    def _custom(self, target: Any) -> Callable[[Any, Importer], Any] | None:
+        if not self.options.custom or not is_overload(target):
+            return None
+        custom = self.options.custom
+        return next((custom[name] for name in names_of(target) if name in custom), None)
+
+    def _item(self, value: Any, index: int) -> Any:
+        return TupleGetItem(value, index) if isinstance(value, Expr) else value[index]
+
+    def _bound(self, node: Any, value: Any) -> Any:
+        """The results of a node as variables, of the datatypes and shapes that PyTorch says."""
+        meta = node.meta.get("val")
+        if isinstance(value, (tuple, list)) and isinstance(meta, (tuple, list)):
+            pairs = zip(value, meta, strict=False)
+            return type(value)(
+                self.variable(f"{node.name}_{k}", item, m) for k, (item, m) in enumerate(pairs)
+            )
+        return self.variable(node.name, value, meta)
+
+    def variable(self, name: str, value: Any, meta: Any) -> Any:
+        """A value as a variable, of the datatype and the shape that PyTorch says."""
+        if isinstance(value, Complex):
+            parts = {"real": value.re, "imag": value.im}
+            return Complex(*(self.variable(f"{name}_{k}", x, meta) for k, x in parts.items()))
+        if not isinstance(value, Expr):
+            return value
+        if isinstance(meta, torch.Tensor) and isinstance(value.struct_info, TensorStructInfo):
+            dtype = part_name(meta.dtype)
+            if dtype_of(value) != dtype:
+                value = ops.cast(value, dtype)
+            # PyTorch states a wrong rank for a few operators, so ours decides.
+            same_rank = value.struct_info.ndim in (-1, len(meta.shape))
+            unknown = [s for size in meta.shape for s in self.symbols.unknown(size)]
+            if same_rank and (unknown or value.struct_info.shape is None):
+                for symbol in unknown:
+                    self.symbols.known[symbol] = self.symbols.new(str(symbol))
+                sizes = [self.symbols.expr(size) for size in meta.shape]
+                return self.builder.match_cast(
+                    self.builder.emit(value, name), tensor_of(sizes, dtype), name
+                )
+        return value if isinstance(value, (Var, Constant)) else self.builder.emit(value, name)
+
+
+def imported(
+    program: Program, options: Options, name: str, mod: IRModule | None = None
+) -> tuple[Importer, IRModule]:
+    """The importer of a program, and the module with its function and what `mod` has.
+
+    Operators whose converters refuse their arguments are decomposed, and the import begins again.
+    So it does where a decomposition is right only under conditions, which then are checked first.
+
+    Errors:
+        OpNotImplemented: nodes cannot be imported; the error lists all of them.
+    """
+    while True:
+        importer = Importer(program, options, BlockBuilder(mod))
+        before = program.conditions.count
+        try:
+            made = importer.module(name)
+            if program.conditions.count == before:
+                return importer, made
+        except OpNotImplemented:
+            more = set(filter(is_decomposed, importer.refused)) - options.simple
+            if not more:
+                raise
+            options = replace(options, simple=options.simple | more)
+
+
+def _sizes_of(item: Input) -> tuple[Any, ...]:
+    if isinstance(item.meta, torch.Tensor):
+        return tuple(item.meta.shape)
+    return () if isinstance(item.meta, torch.Generator) else (item.meta,)
+
+
+def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:
+    """What is made of an input.
+
+    Errors:
+        FrontendError: it has no form in Relax.
+    """
+    try:
+        return make(item)
+    except UnsupportedError as error:
+        raise FrontendError(f"the input {item.name!r} cannot be imported: {error}") from None
+
+
+def _flat(values: Any) -> list[Any]:
+    if isinstance(values, (tuple, list)):
+        return [item for value in values for item in _flat(value)]
+    return [values]
+
+
+def _shown(node: Any, value: Any) -> str:
+    info = value.struct_info if isinstance(value, Expr) else value
+    if isinstance(value, torch.nn.Module):
+        info = "a graph"
+    meta = node.meta.get("val") if isinstance(value, _Missing) else None
+    return f"{node.name}: {meta if meta is not None else info}"

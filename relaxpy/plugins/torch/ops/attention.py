@@ -1,0 +1,170 @@
+"""Attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.plugins.importing.tensors import dtype_of, rank_of, reshaped, scalar, shape_of
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.registry import converter
+
+
+@converter("scaled_dot_product_attention", wide=True)
+def attention(
+    cx: Context,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    mask: Expr | None = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Expr:
+    if dropout:
+        raise UnsupportedError("it draws random numbers")
+    rank = rank_of(query)
+    if enable_gqa:
+        key, value = (_repeated(cx, query, item) for item in (key, value))
+    size = shape_of(query)[-1]
+    if scale is None and isinstance(size, int):
+        scale = 1 / math.sqrt(size)
+    factor: Any = scalar(scale, query) if scale is not None else None
+    if factor is None:
+        factor = R.rsqrt(cx.tensor(size, dtype_of(query)))
+    last = [*range(rank - 2), rank - 1, rank - 2]
+    scores = R.matmul(R.multiply(query, factor), R.permute_dims(key, last))
+    if causal:
+        mask = _causal(cx, query, key)
+    if mask is None:
+        return R.matmul(R.nn.softmax(scores), value)
+    least = scalar(-math.inf, query)
+    is_bool = dtype_of(mask) == "bool"
+    scores = cx.emit(R.where(mask, scores, least) if is_bool else R.add(scores, mask))
+    weights = R.nn.softmax(scores)
+    if not causal:
+        # a row without any key gives zeros
+        none = R.equal(R.max(scores, [rank_of(scores) - 1], True), least)
+        weights = R.where(none, scalar(0.0, query), weights)
+    return R.matmul(weights, value)
+
+
+def _causal(cx: Context, query: Expr, key: Expr) -> Expr:
+    rows, columns = shape_of(query)[-2], shape_of(key)[-2]
+    at = R.expand_dims(R.arange(0, rows, 1, "int64"), 1)
+    return R.less_equal(R.expand_dims(R.arange(0, columns, 1, "int64"), 0), at)
+
+
+def _repeated(cx: Context, query: Expr, x: Expr) -> Expr:
+    """Keys or values with each head as often as queries share it."""
+    heads, own = shape_of(query)[-3], shape_of(x)[-3]
+    if cx.importer.symbols.equal(heads, own):
+        return x
+    *outer, _, length, size = shape_of(x)
+    times = cx.simplify(heads // own)
+    wide = R.broadcast_to(R.expand_dims(x, rank_of(x) - 2), (*outer, own, times, length, size))
+    return reshaped(wide, [*outer, heads, length, size])
+
+
+def _joint_attention(
+    cx: Context,
+    x: Expr,
+    heads: int,
+    weight: Expr,
+    bias: Expr,
+    out_weight: Expr,
+    out_bias: Expr,
+    mask: Expr | None,
+    mask_type: int | None,
+) -> tuple[Expr, Expr]:
+    """Self-attention by one product for queries, keys and values; and its weights by head."""
+    batch, length, width = shape_of(x)
+    size = cx.simplify(width // heads)
+    joint = R.add(R.matmul(x, R.permute_dims(weight)), bias)
+    apart = R.permute_dims(reshaped(joint, [batch, length, 3, heads, size]), [2, 0, 3, 1, 4])
+    parts = cx.emit(R.split(apart, 3, 0))
+    query, key, value = (R.squeeze(cx.emit(parts[k]), [0]) for k in range(3))
+    factor = R.rsqrt(cx.tensor(size, dtype_of(x)))
+    scores = R.matmul(R.multiply(query, factor), R.permute_dims(key, [0, 1, 3, 2]))
+    if mask is not None:
+        if mask_type == 1:
+            mask = reshaped(mask, [batch, 1, 1, length])
+        if dtype_of(mask) == "bool":
+            scores = R.where(mask, scalar(-math.inf, x), scores)
+        else:
+            scores = R.add(scores, mask)
+    weights = cx.emit(R.nn.softmax(scores))
+    mixed = R.permute_dims(R.matmul(weights, value), [0, 2, 1, 3])
+    y = R.matmul(reshaped(mixed, [batch, length, width]), R.permute_dims(out_weight))
+    return R.add(y, out_bias), weights
+
+
+@converter("_native_multi_head_attention", wide=True)
+def native_multi_head_attention(
+    cx: Context,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    width: int,
+    heads: int,
+    weight: Expr,
+    bias: Expr,
+    out_weight: Expr,
+    out_bias: Expr,
+    mask: Expr | None = None,
+    need_weights: bool = True,
+    average: bool = True,
+    mask_type: int | None = None,
+) -> tuple[Expr, Expr]:
+    if query is not key or key is not value:
+        raise UnsupportedError("attention of several tensors by one product")
+    y, weights = _joint_attention(
+        cx, query, heads, weight, bias, out_weight, out_bias, mask, mask_type
+    )
+    if not need_weights:
+        return y, R.zeros((0,), dtype_of(query))
+    return y, R.mean(weights, [1]) if average else weights
+
+
+@converter("_transformer_encoder_layer_fwd", wide=True)
+def transformer_encoder_layer(
+    cx: Context,
+    x: Expr,
+    width: int,
+    heads: int,
+    weight: Expr,
+    bias: Expr,
+    out_weight: Expr,
+    out_bias: Expr,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    *rest: Any,
+) -> Expr:
+    first, second = rest[:2], rest[2:4]
+    weight_1, bias_1, weight_2, bias_2 = rest[4:8]
+    mask, mask_type = [*rest[8:], None, None][:2]
+
+    def normalised(y: Expr, affine: Any) -> Expr:
+        return R.nn.layer_norm(y, *affine, [rank_of(y) - 1], eps)
+
+    def attended(y: Expr) -> Expr:
+        return _joint_attention(cx, y, heads, weight, bias, out_weight, out_bias, mask, mask_type)[
+            0
+        ]
+
+    def fed(y: Expr) -> Expr:
+        hidden = R.add(R.matmul(y, R.permute_dims(weight_1)), bias_1)
+        active = R.nn.gelu(hidden) if use_gelu else R.nn.relu(hidden)
+        return R.add(R.matmul(active, R.permute_dims(weight_2)), bias_2)
+
+    if norm_first:
+        middle = cx.emit(R.add(x, attended(cx.emit(normalised(x, first)))))
+        return R.add(middle, fed(cx.emit(normalised(middle, second))))
+    middle = cx.emit(normalised(R.add(x, attended(x)), first))
+    return normalised(R.add(middle, fed(middle)), second)

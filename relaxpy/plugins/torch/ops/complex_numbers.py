@@ -1,0 +1,391 @@
+"""Operators on complex numbers: their parts, arithmetic, questions, reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import ops
+from relaxpy.plugins.importing.loops import Loops, kernel
+from relaxpy.plugins.importing.tensors import (
+    Size,
+    dtype_of,
+    product,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+)
+from relaxpy.plugins.torch.arrays import dtype_name, part_name
+from relaxpy.plugins.torch.complexes import (
+    Complex,
+    as_complex,
+    complex_converter,
+    from_pair,
+    part,
+    to_pair,
+)
+from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.ops import counting, creation, indexing
+from relaxpy.plugins.torch.ops.creation import assertion, filled
+from relaxpy.plugins.torch.ops.elementwise import cast
+from relaxpy.plugins.torch.ops.movement import transposed
+from relaxpy.plugins.torch.ops.prims import bits_as
+from relaxpy.plugins.torch.ops.reduce import Axes, moments, vector_norm
+from relaxpy.plugins.torch.registry import CONVERTERS, Value
+
+
+@complex_converter("sym_size.int")
+def sym_size(cx: Context, z: Complex, axis: int) -> Size:
+    return creation.sym_size(cx, z.re, axis)
+
+
+@complex_converter("sym_numel", "sym_stride.int", "sym_storage_offset", "numel")
+def sym_value(cx: Context, z: Complex, *rest: Value) -> Any:
+    return cx.importer.symbols.expr(cx.meta())
+
+
+@complex_converter("view_as_complex", "view_as_complex_copy")
+def view_as_complex(cx: Context, x: Expr) -> Complex:
+    return from_pair(cx, x)
+
+
+@complex_converter("view_as_real", "view_as_real_copy")
+def view_as_real(cx: Context, z: Complex) -> Expr:
+    return to_pair(z)
+
+
+@complex_converter("view.dtype")
+def view_dtype(cx: Context, x: Expr | Complex, dtype: Any) -> Expr | Complex:
+    parts = cx.emit(to_pair(x)) if isinstance(x, Complex) else x
+    sizes = cx.result_shape()
+    if not dtype.is_complex:
+        return bits_as(cx, parts, dtype_name(dtype), sizes)
+    return from_pair(cx, cx.emit(bits_as(cx, parts, part_name(dtype), [*sizes, 2])))
+
+
+@complex_converter("complex")
+def complex_of(cx: Context, re: Expr, im: Expr) -> Complex:
+    sizes = tuple(cx.result_shape())
+    return Complex(*(R.broadcast_to(cx.tensor(x, cx.result_dtype()), sizes) for x in (re, im)))
+
+
+@complex_converter("polar")
+def polar(cx: Context, size: Expr, turn: Expr) -> Complex:
+    return Complex(R.multiply(size, R.cos(turn)), R.multiply(size, R.sin(turn)))
+
+
+@complex_converter("real")
+def real(cx: Context, z: Complex) -> Expr:
+    return z.re
+
+
+@complex_converter("imag")
+def imag(cx: Context, z: Complex) -> Expr:
+    return z.im
+
+
+@complex_converter("conj", "_conj", "_conj_copy", "conj_physical", "_conj_physical")
+def conj(cx: Context, z: Complex) -> Complex:
+    return Complex(z.re, R.negative(z.im))
+
+
+@complex_converter("_neg_view", "_neg_view_copy")
+def neg(cx: Context, z: Complex) -> Complex:
+    return Complex(R.negative(z.re), R.negative(z.im))
+
+
+@complex_converter("mH", "matrix_H", "adjoint")
+def adjoint(cx: Context, z: Complex) -> Complex:
+    return Complex(transposed(cx, z.re), R.negative(transposed(cx, z.im)))
+
+
+@complex_converter(
+    *("_to_copy", "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as"),
+    *("convert_element_type", "_cast_Float"),
+)
+def to_copy(cx: Context, x: Expr | Complex, *rest: Value) -> Expr | Complex:
+    dtype = cx.meta().dtype
+    if dtype.is_complex:
+        return as_complex(cx, x)
+    assert isinstance(x, Complex)
+    return cast(truth(x) if dtype_name(dtype) == "bool" else x.re, dtype_name(dtype))
+
+
+@complex_converter("ones", "ones_like", "new_ones")
+def ones(cx: Context, *args: Value) -> Expr | Complex:
+    one = filled(cx, 1)
+    return Complex(one, R.zeros_like(one)) if cx.meta().is_complex() else one
+
+
+@complex_converter("eye", "eye.m")
+def eye(cx: Context, rows: Size, columns: Size | None = None, *, dtype: Value = None) -> Complex:
+    re = R.eye(rows, rows if columns is None else columns, 0, cx.result_dtype())
+    return Complex(re, R.zeros_like(re))
+
+
+# ---- arithmetic
+
+
+def real_of(value: Any) -> bool:
+    """Whether an operand has no imaginary part."""
+    return not isinstance(value, (Complex, complex))
+
+
+def times(cx: Context, a: Complex, b: Complex) -> Complex:
+    """The product, element by element."""
+    re = R.subtract(R.multiply(a.re, b.re), R.multiply(a.im, b.im))
+    im = R.add(R.multiply(a.re, b.im), R.multiply(a.im, b.re))
+    return Complex(cx.emit(re), cx.emit(im))
+
+
+def plus(cx: Context, a: Complex, b: Complex) -> Complex:
+    """The sum, element by element."""
+    return Complex(cx.emit(R.add(a.re, b.re)), cx.emit(R.add(a.im, b.im)))
+
+
+@complex_converter("addcmul", "addcdiv")
+def addcmul(cx: Context, x: Value, a: Value, b: Value, *, value: Value = 1) -> Complex:
+    first, second = as_complex(cx, a), as_complex(cx, b)
+    combine = quotient if "addcdiv" in str(cx.node.target) else times
+    scaled = times(cx, combine(cx, first, second), as_complex(cx, value))
+    return plus(cx, as_complex(cx, x), scaled)
+
+
+@complex_converter("addmm", "addmv", "baddbmm", "addbmm", "addr")
+def addmm(
+    cx: Context, x: Complex, a: Complex, b: Complex, *, beta: Value = 1, alpha: Value = 1
+) -> Complex:
+    name = cx.node.target.overloadpacket.__name__
+    a, b = as_complex(cx, a), as_complex(cx, b)
+    if name == "addr":
+        a, b = (Complex(*(R.expand_dims(k, n) for k in (z.re, z.im))) for z, n in ((a, 1), (b, 0)))
+    op: Any = R.multiply if name == "addr" else R.matmul
+    re = R.subtract(op(a.re, b.re), op(a.im, b.im))
+    im = R.add(op(a.re, b.im), op(a.im, b.re))
+    parts = [R.sum(k, [0]) for k in (re, im)] if name == "addbmm" else [re, im]
+    found = times(cx, Complex(*map(cx.emit, parts)), as_complex(cx, alpha))
+    if beta == 0:
+        return Complex(*(R.broadcast_to(k, tuple(cx.result_shape())) for k in (found.re, found.im)))
+    return plus(cx, found, times(cx, as_complex(cx, x), as_complex(cx, beta)))
+
+
+@complex_converter("vdot")
+def vdot(cx: Context, a: Complex, b: Complex) -> Complex:
+    re = R.add(R.matmul(a.re, b.re), R.matmul(a.im, b.im))
+    return Complex(re, R.subtract(R.matmul(a.re, b.im), R.matmul(a.im, b.re)))
+
+
+def quotient(cx: Context, a: Complex, b: Complex) -> Complex:
+    """a / b, with b scaled so that its square neither overflows nor vanishes."""
+    large = R.maximum(R.abs(b.re), R.abs(b.im))
+    scale = cx.emit(R.where(R.equal(large, scalar(0.0, large)), R.ones_like(large), large))
+    c, d = (cx.emit(R.divide(k, scale)) for k in (b.re, b.im))
+    below = cx.emit(R.add(R.multiply(c, c), R.multiply(d, d)))
+    above = times(cx, a, Complex(c, R.negative(d)))
+    return Complex(*(cx.emit(R.divide(R.divide(k, below), scale)) for k in (above.re, above.im)))
+
+
+@complex_converter("div", "divide", "true_divide")
+def div(cx: Context, x: Value, y: Value) -> Complex:
+    a = as_complex(cx, x)
+    if real_of(y):
+        below = cx.tensor(y, cx.result_dtype())
+        return Complex(R.divide(a.re, below), R.divide(a.im, below))
+    return quotient(cx, a, as_complex(cx, y))
+
+
+@complex_converter("reciprocal")
+def reciprocal(cx: Context, z: Complex) -> Complex:
+    return quotient(cx, Complex(R.ones_like(z.re), R.zeros_like(z.re)), z)
+
+
+@complex_converter("square")
+def square(cx: Context, z: Complex) -> Complex:
+    return times(cx, z, z)
+
+
+def size_of(cx: Context, z: Complex) -> Expr:
+    """The absolute value, without overflow on the way."""
+    dtype = dtype_of(z.re)
+    if dtype != "float64":
+        squares = (
+            R.multiply(x, x) for x in (cx.emit(R.astype(k, "float64")) for k in (z.re, z.im))
+        )
+        size = R.astype(R.sqrt(R.add(*squares)), dtype)
+    else:
+        a, b = cx.emit(R.abs(z.re)), cx.emit(R.abs(z.im))
+        large = cx.emit(R.maximum(a, b))
+        plain = cx.emit(R.logical_or(R.equal(large, scalar(0.0, large)), R.isinf(large)))
+        ratio = cx.emit(R.divide(R.minimum(a, b), R.where(plain, R.ones_like(large), large)))
+        root = R.sqrt(R.add(R.multiply(ratio, ratio), scalar(1.0, large)))
+        size = R.where(plain, large, R.multiply(large, root))
+    infinite = R.logical_or(R.isinf(z.re), R.isinf(z.im))
+    return cx.emit(R.where(infinite, const(math.inf, dtype), size))
+
+
+@complex_converter("abs")
+def absolute(cx: Context, z: Complex) -> Expr:
+    return size_of(cx, z)
+
+
+@complex_converter("angle")
+def angle(cx: Context, z: Complex) -> Expr:
+    return R.atan2(z.im, z.re)
+
+
+@complex_converter("sgn")
+def sgn(cx: Context, z: Complex) -> Complex:
+    size = size_of(cx, z)
+    below = R.where(R.equal(size, scalar(0.0, size)), R.ones_like(size), size)
+    return Complex(R.divide(z.re, below), R.divide(z.im, below))
+
+
+# ---- questions
+
+
+def truth(value: Any) -> Expr:
+    """Whether elements are not zero."""
+    if not isinstance(value, Complex):
+        return value if dtype_of(value) == "bool" else R.not_equal(value, scalar(0, value))
+    zero = scalar(0.0, value.re)
+    return R.logical_or(R.not_equal(value.re, zero), R.not_equal(value.im, zero))
+
+
+def _compared(join: Any, op: Any) -> Callable[..., Expr]:
+    def convert(cx: Context, x: Value, y: Value) -> Expr:
+        dtype = cx.promoted(0, 1)
+        pairs = ([cx.tensor(part(operand, k), dtype) for operand in (x, y)] for k in (0, 1))
+        result: Expr = join(*(op(*pair) for pair in pairs))
+        return result
+
+    return convert
+
+
+complex_converter("eq")(_compared(R.logical_and, R.equal))
+complex_converter("ne")(_compared(R.logical_or, R.not_equal))
+
+
+def _asked(join: Any, op: Any) -> Callable[..., Expr]:
+    return lambda cx, z: join(op(z.re), op(z.im))
+
+
+complex_converter("isnan")(_asked(R.logical_or, R.isnan))
+complex_converter("isinf")(_asked(R.logical_or, R.isinf))
+complex_converter("isfinite")(_asked(R.logical_and, R.isfinite))
+
+
+def _of_truth(name: str) -> Callable[..., Any]:
+    """The converter of an operator that asks only which of its operands are not zero."""
+
+    def convert(cx: Context, *args: Any) -> Any:
+        operands = (truth(arg) if isinstance(arg, (Expr, Complex)) else arg for arg in args)
+        return CONVERTERS[f"aten.{name}"].function(cx, *operands)
+
+    return convert
+
+
+for _name in (
+    *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "any.dim", "any.dims"),
+    *("all", "all.dim", "all.dims", "nonzero"),
+):
+    complex_converter(_name)(_of_truth(_name))
+
+
+@complex_converter("nonzero_static")
+def nonzero_static(cx: Context, z: Complex, *, size: int, fill_value: int = -1) -> Expr:
+    return counting.nonzero_static(cx, truth(z), size=size, fill_value=fill_value)
+
+
+@complex_converter("masked_select")
+def masked_select(cx: Context, z: Complex, mask: Expr) -> Complex:
+    """Both parts, at the places that one question finds."""
+    total = product(shape_of(z.re))
+    places = cx.emit(reshaped(R.arange(0, total, 1, "int64"), shape_of(z.re)))
+    chosen = cx.emit(indexing.masked_select(cx, places, mask))
+    return Complex(*(R.take(cx.emit(reshaped(x, [total])), chosen, 0) for x in (z.re, z.im)))
+
+
+complex_converter(*("_assert_tensor_metadata", "_assert_async", "_assert_async.msg"))(assertion)
+
+
+# ---- reductions
+
+
+@complex_converter("linalg_vector_norm")
+def norm(
+    cx: Context,
+    z: Complex,
+    order: float = 2,
+    axes: Axes = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Expr:
+    return vector_norm(cx, size_of(cx, z), order, axes, keepdim)
+
+
+@complex_converter("var.correction", "std.correction", "var_mean.correction", "std_mean.correction")
+def variance(
+    cx: Context, z: Complex, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    """The variances of the parts have the variance as their sum."""
+    parts = [moments(cx, x, axes, correction, keepdim) for x in (z.re, z.im)]
+    sums, means = zip(*parts, strict=True)
+    result = R.add(*sums)
+    name = str(cx.node.target)
+    result = R.sqrt(result) if "std" in name else result
+    return (result, Complex(*means)) if "_mean" in name else result
+
+
+def _running(cx: Context, z: Complex, axis: int, *, last: bool) -> Complex:
+    """Products of the elements up to each along an axis, or only the last ones."""
+    sizes = shape_of(z.re)
+    outer, count, inner = product(sizes[:axis]), sizes[axis], product(sizes[axis + 1 :])
+    parts = [cx.emit(reshaped(x, [outer, count, inner])) for x in (z.re, z.im)]
+
+    def write(k: Loops, re: Any, im: Any, out_re: Any, out_im: Any) -> None:
+        dtype = str(re.dtype)
+        with k.loop(re.shape[0]) as i, k.loop(re.shape[2], name="j") as j:
+            a, b = k.local(ops.const(1.0, dtype)), k.local(ops.const(0.0, dtype))
+            with k.loop(re.shape[1], name="n") as n:
+                x, y = re[i, n, j], im[i, n, j]
+                new = k.local(a[0] * x - b[0] * y)
+                k.store(b, 0, a[0] * y + b[0] * x)
+                k.store(a, 0, new[0])
+                if not last:
+                    k.store(out_re, (i, n, j), a[0])
+                    k.store(out_im, (i, n, j), b[0])
+            if last:
+                k.store(out_re, (i, j), a[0])
+                k.store(out_im, (i, j), b[0])
+
+    shape = [outer, inner] if last else [outer, count, inner]
+    outputs = [(shape, dtype_of(z.re))] * 2
+    found = kernel(cx, "prod" if last else "cumprod", outputs, parts, write)
+    left = [*sizes[:axis], *sizes[axis + 1 :]] if last else sizes
+    return Complex(*(reshaped(x, left) for x in found))
+
+
+@complex_converter("cumprod")
+def cumprod(cx: Context, x: Value, axis: int, *, dtype: Any = None) -> Complex:
+    z = as_complex(cx, x)
+    return _running(cx, z, cx.axis(axis, z.re), last=False) if rank_of(z.re) else z
+
+
+@complex_converter("prod", "prod.dim_int")
+def prod(
+    cx: Context, x: Value, axis: int | None = None, keepdim: bool = False, *, dtype: Any = None
+) -> Complex:
+    z = as_complex(cx, x)
+    if not rank_of(z.re):
+        return z
+    if axis is None:
+        flat = [product(shape_of(z.re))]
+        z, axis = Complex(reshaped(z.re, flat), reshaped(z.im, flat)), 0
+    found = _running(cx, z, cx.axis(axis, z.re), last=True)
+    sizes = cx.result_shape()
+    return Complex(reshaped(found.re, sizes), reshaped(found.im, sizes))

@@ -1,0 +1,231 @@
+"""Operators that take graphs: branches, loops, and regions that change how PyTorch computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    FuncStructInfo,
+    Function,
+    If,
+    SeqExpr,
+    StructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.ops import const as number
+from relaxpy.ir.tir.prim_expr import PrimExpr
+from relaxpy.plugins.importing.tensors import Size, dtype_of, rank_of, reshaped, shape_of
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.torch.arrays import dtype_name
+from relaxpy.plugins.torch.complexes import Complex, as_tensor, from_pair, has_complex_result
+from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.registry import Value
+
+#: A loop of at most so many iterations is written out.
+_UNROLLED = 64
+
+
+def _region(cx: Context, *args: Any) -> Any:
+    """A graph that is computed here; the arguments before it say how PyTorch would."""
+    at = next(k for k, arg in enumerate(args) if hasattr(arg, "graph"))
+    return cx.importer.inlined(args[at], args[at + 1 :])
+
+
+def _test(cx: Context, condition: Value) -> Expr:
+    if isinstance(condition, PrimExpr):
+        chosen = if_then_else(condition, number(1, "int64"), number(0, "int64"))
+        return R.not_equal(cx.tensor(chosen), const(0, "int64"))
+    x = cx.tensor(condition)
+    return x if rank_of(x) == 0 else reshaped(x, [])
+
+
+@contextmanager
+def _scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
+    """A scope of the builder, which is dropped when what stands in it cannot be imported."""
+    cx.builder.begin_scope(list(params))
+    try:
+        yield
+    except Exception:
+        cx.builder.end_scope()
+        raise
+
+
+def _closed(cx: Context, body: Callable[[], Sequence[Any]]) -> SeqExpr:
+    """What a function emits, as a sequence of its own whose result is a tuple."""
+    with _scope(cx):
+        exprs = tuple(cx.builder.normalize(as_tensor(cx, value)) for value in body())
+        return cx.builder.end_scope(Tuple(exprs))
+
+
+def _items(cx: Context, result: Expr) -> tuple[Any, ...]:
+    """The fields of a result, with the shapes that PyTorch knows."""
+    return _fields(cx, [cx.builder.emit(TupleGetItem(result, k)) for k in range(len(cx.meta()))])
+
+
+def _fields(cx: Context, fields: Sequence[Expr]) -> tuple[Any, ...]:
+    """The results that tensors are, with the shapes that PyTorch knows."""
+    return tuple(
+        from_pair(cx, field)
+        if has_complex_result(meta)
+        else cx.importer.variable(cx.name, field, meta)
+        for field, meta in zip(fields, cx.meta(), strict=True)
+    )
+
+
+def _cond(
+    cx: Context, condition: Value, then: Any, otherwise: Any, operands: Sequence[Value] = ()
+) -> Any:
+    if isinstance(condition, bool):
+        return cx.importer.inlined(then if condition else otherwise, operands)
+    test = cx.builder.emit(_test(cx, condition))
+    first, second = (
+        _closed(cx, partial(cx.importer.inlined, graph, operands)) for graph in (then, otherwise)
+    )
+    return _items(cx, cx.builder.emit(If(test, first, second)))
+
+
+def _loop(
+    cx: Context,
+    initial: Sequence[Expr],
+    test: Callable[[Sequence[Expr]], Value],
+    step: Callable[[Sequence[Expr]], Sequence[Value]],
+) -> Expr:
+    """The last states of a loop, as a local function that calls itself in tail position."""
+    infos: tuple[StructInfo, ...] = tuple(map(cx.builder.struct_info_of, initial))
+    params = [Var(f"v{k}", info) for k, info in enumerate(infos)]
+    returned = TupleStructInfo(infos)
+    itself = Var("loop", FuncStructInfo(infos, returned))
+    with _scope(cx):
+        cx.builder.declare(itself)
+        with _scope(cx, params):
+            goes_on = cx.emit(_test(cx, test(params)))
+            with _scope(cx):
+                following = tuple(cx.emit(as_tensor(cx, value)) for value in step(params))
+                then = cx.builder.end_scope(cx.builder.emit(Call(itself, following)))
+            with _scope(cx):
+                otherwise = cx.builder.end_scope(Tuple(tuple(params)))
+            body = cx.builder.end_scope(cx.builder.emit(If(goes_on, then, otherwise)))
+        cx.builder.end_scope()
+    function = cx.builder.emit(Function(tuple(params), body, returned), var=itself)
+    return cx.builder.emit(Call(function, tuple(initial)))
+
+
+def _as_before(cx: Context, values: Sequence[Expr], before: Sequence[Value]) -> list[Value]:
+    """Tensors as those of the values `before`: complex numbers are stored as pairs."""
+    pairs = zip(values, before, strict=True)
+    return [from_pair(cx, new) if isinstance(old, Complex) else new for new, old in pairs]
+
+
+def _while_loop(
+    cx: Context, test: Any, body: Any, carried: Sequence[Value], more: Sequence[Value] = ()
+) -> Any:
+    def inlined(graph: Any, states: Sequence[Expr]) -> Any:
+        return cx.importer.inlined(graph, [*_as_before(cx, states, carried), *more])
+
+    def goes_on(states: Sequence[Expr]) -> Value:
+        found = inlined(test, states)
+        return found[0] if isinstance(found, (tuple, list)) else found
+
+    initial = [cx.emit(as_tensor(cx, value)) for value in carried]
+    return _items(cx, _loop(cx, initial, goes_on, partial(inlined, body)))
+
+
+def _map(cx: Context, body: Any, xs: Sequence[Value], more: Sequence[Value] = ()) -> Any:
+    return _scan(cx, body, [], xs, more)
+
+
+def _scan(
+    cx: Context,
+    body: Any,
+    carried: Sequence[Value],
+    xs: Sequence[Value],
+    more: Sequence[Value] = (),
+) -> Any:
+    states, wholes = ([cx.emit(as_tensor(cx, value)) for value in part] for part in (carried, xs))
+    count = shape_of(wholes[0])[0]
+
+    def inlined(current: Sequence[Expr], rows: Sequence[Expr]) -> list[Expr]:
+        values = _as_before(cx, [*current, *rows], [*carried, *xs])
+        return [as_tensor(cx, value) for value in cx.importer.inlined(body, [*values, *more])]
+
+    if isinstance(count, int) and 0 < count <= _UNROLLED:
+        return _fields(cx, _unrolled(inlined, states, wholes, count, cx))
+    metas = cx.meta()[len(states) :]
+    outputs = [
+        cx.emit(R.zeros(tuple(cx.sizes(meta.shape)), dtype_name(meta.dtype)))
+        for meta in (torch.view_as_real(m) if has_complex_result(m) else m for m in metas)
+    ]
+    begin = cx.emit(cx.tensor(0, "int64"))
+
+    def step(current: Sequence[Expr]) -> Sequence[Value]:
+        i = current[0]
+        at = cx.emit(reshaped(i, [1]))
+        rows = [cx.emit(R.take(x, i, 0)) for x in wholes]
+        old, written = current[1 : 1 + len(states)], current[1 + len(states) :]
+        found = inlined(old, rows)
+        grown = [
+            R.index_put(whole, [at], R.expand_dims(cx.tensor(row, dtype_of(whole)), 0))
+            for whole, row in zip(written, found[len(states) :], strict=True)
+        ]
+        return [R.add(i, const(1, "int64")), *found[: len(states)], *grown]
+
+    result = _loop(
+        cx,
+        [begin, *states, *outputs],
+        lambda current: R.less(current[0], cx.tensor(count, "int64")),
+        step,
+    )
+    numbers = range(1, 1 + len(cx.meta()))
+    return _fields(cx, [cx.builder.emit(TupleGetItem(result, k)) for k in numbers])
+
+
+def _unrolled(
+    inlined: Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]],
+    states: Sequence[Expr],
+    xs: Sequence[Expr],
+    count: int,
+    cx: Context,
+) -> Sequence[Expr]:
+    rows: list[Sequence[Expr]] = []
+    for k in range(count):
+        found = inlined(states, [_row(cx, x, k) for x in xs])
+        states, produced = found[: len(states)], found[len(states) :]
+        rows.append(produced)
+    return (*states, *(R.stack(list(column), 0) for column in zip(*rows, strict=True)))
+
+
+def _row(cx: Context, x: Expr, k: Size) -> Expr:
+    sizes = shape_of(x)
+    return cx.emit(reshaped(R.strided_slice(x, [0], [k], [k + 1]), sizes[1:]))
+
+
+def _with_effects(cx: Context, token: Value, op: Any, *args: Value, **kwargs: Value) -> Any:
+    """An operator in the order that tokens give: a check of results, which Relax leaves out."""
+    if op._schema.returns:
+        raise UnsupportedError(f"the order of the effects of {op}")
+    return token, None
+
+
+HIGHER_ORDER: dict[str, Callable[..., Any]] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+    "map_impl": _map,
+    "scan": _scan,
+    "wrap_with_set_grad_enabled": _region,
+    "wrap_with_autocast": _region,
+    "hints_wrapper": _region,
+    "with_effects": _with_effects,
+}

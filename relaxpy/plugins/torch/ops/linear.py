@@ -1,0 +1,286 @@
+"""Products of matrices, linear layers, convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
+from relaxpy.ir.tir import ops, reduce
+from relaxpy.ir.tir.expr import Select
+from relaxpy.plugins.importing.loops import Loops, kernel
+from relaxpy.plugins.importing.tensors import (
+    as_size,
+    dtype_of,
+    product,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+    wide_dtype,
+)
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.torch.context import NARROW, Context
+from relaxpy.plugins.torch.registry import Value, converter
+
+
+@converter("mm", "bmm", "mv", "dot", "vdot", "matmul", "linalg_matmul")
+def matmul(cx: Context, a: Expr, b: Expr) -> Expr:
+    if dtype_of(a) == "bool":
+        count = R.matmul(R.astype(a, "int32"), R.astype(b, "int32"))
+        return R.not_equal(count, scalar(0, count))
+    return R.matmul(a, b)
+
+
+@converter("tensordot")
+def tensordot(cx: Context, a: Expr, b: Expr, axes_a: Sequence[int], axes_b: Sequence[int]) -> Expr:
+    """PyTorch's decomposition is for some sizes only."""
+    pairs = [(cx.axis(i, a), cx.axis(j, b)) for i, j in zip(axes_a, axes_b, strict=True)]
+    for i, j in pairs:  # a single element is that of all
+        if cx.is_size(shape_of(b)[j], 1):
+            a = R.sum(a, [i], True)
+        elif cx.is_size(shape_of(a)[i], 1):
+            b = R.sum(b, [j], True)
+    inner_a, inner_b = (list(axes) for axes in zip(*pairs, strict=True)) if pairs else ([], [])
+    outer_a = [k for k in range(rank_of(a)) if k not in inner_a]
+    outer_b = [k for k in range(rank_of(b)) if k not in inner_b]
+    sizes_a, sizes_b = shape_of(a), shape_of(b)
+    length = product([sizes_a[k] for k in inner_a])
+    rows = reshaped(
+        R.permute_dims(a, [*outer_a, *inner_a]), [product([sizes_a[k] for k in outer_a]), length]
+    )
+    columns = reshaped(
+        R.permute_dims(b, [*inner_b, *outer_b]), [length, product([sizes_b[k] for k in outer_b])]
+    )
+    return reshaped(matmul(cx, rows, columns), cx.result_shape())
+
+
+@converter("linear")
+def linear(cx: Context, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    matrix = R.permute_dims(weight) if rank_of(weight) > 1 else weight
+    if bias is None:
+        return R.matmul(x, matrix)
+    product = _wide_product(x, matrix)
+    return R.add(product, cx.tensor(bias, dtype_of(product)))
+
+
+def _wide_product(a: Expr, b: Expr) -> Expr:
+    """a @ b to which something is added before it is rounded; the factors are not copied."""
+    return R.matmul(a, b, "float32") if dtype_of(a) in NARROW else R.matmul(a, b)
+
+
+def _plus(cx: Context, x: Expr, product: Expr, beta: Any, alpha: Any) -> Expr:
+    """beta * x + alpha * product; where beta is 0, `x` may be NaN."""
+    dtype = dtype_of(product)
+    scaled = product if alpha == 1 else R.multiply(product, cx.tensor(alpha, dtype))
+    if beta == 0:
+        sizes = cx.result_shape()
+        return R.broadcast_to(scaled, tuple(sizes)) if shape_of(scaled) != sizes else scaled
+    added = cx.tensor(x, dtype)
+    return R.add(scaled, added if beta == 1 else R.multiply(added, cx.tensor(beta, dtype)))
+
+
+@converter("addmm", "addmv", "baddbmm")
+def addmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
+    return _plus(cx, x, _wide_product(a, b), beta, alpha)
+
+
+@converter("addbmm")
+def addbmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
+    return _plus(cx, x, R.sum(_wide_product(a, b), [0]), beta, alpha)
+
+
+@converter("outer", "ger")
+def outer(cx: Context, a: Expr, b: Expr) -> Expr:
+    dtype = cx.result_dtype()
+    column = R.expand_dims(cx.tensor(a, dtype), 1)
+    return R.multiply(column, R.expand_dims(cx.tensor(b, dtype), 0))
+
+
+@converter("einsum")
+def einsum(cx: Context, equation: str, operands: Sequence[Expr]) -> Expr:
+    return R.einsum(list(operands), equation)
+
+
+_CONVOLUTIONS = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
+_TRANSPOSED = {1: R.nn.conv1d_transpose, 2: R.nn.conv2d_transpose, 3: R.nn.conv3d_transpose}
+
+
+def each(value: Any, count: int) -> list[int]:
+    """A number for each axis: PyTorch takes one for all."""
+    items = [value] if isinstance(value, int) else list(value)
+    return items * count if len(items) == 1 else items
+
+
+@converter("convolution")
+def convolution(
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Expr:
+    count = rank_of(weight) - 2
+    strides, dilations = each(stride, count), each(dilation, count)
+    pads = each(padding, count)
+    batched = x if rank_of(x) == count + 2 else R.expand_dims(x, 0)
+    # A bias is added before the sum is rounded to 16 bits.
+    wide = {"out_dtype": "float32"} if bias is not None and dtype_of(x) in NARROW else {}
+    if transposed:
+        # What is added behind is less cropped there, and zero beyond all windows.
+        more = each(output_padding, count)
+        behind = [max(pad - extra, 0) for pad, extra in zip(pads, more, strict=True)]
+        zeros = [max(extra - pad, 0) for pad, extra in zip(pads, more, strict=True)]
+        sides = [*pads, *behind]
+        y = _TRANSPOSED[count](
+            batched, weight, strides, sides, [0] * count, dilations, groups, **wide
+        )
+        if any(zeros):
+            y = R.nn.pad(y, [0, 0, 0, 0, *(side for width in zeros for side in (0, width))])
+    else:
+        y = _CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups, **wide)
+    if bias is not None:
+        y = R.add(y, R.reshape(cx.tensor(bias, dtype_of(y)), [1, -1, *[1] * count]))
+    return y if batched is x else R.squeeze(y, [0])
+
+
+@converter("conv1d", "conv2d", "conv3d")
+def conv(
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Expr:
+    return convolution(cx, x, weight, bias, stride, padding, dilation, False, [0], groups)
+
+
+@converter("conv_tbc")
+def conv_tbc(cx: Context, x: Expr, weight: Expr, bias: Expr, pad: int = 0) -> Expr:
+    """A convolution of (time, batch, channels) with a filter (time, channels, outputs)."""
+    rows, filters = R.permute_dims(x, [1, 2, 0]), R.permute_dims(weight, [2, 1, 0])
+    y = convolution(cx, rows, filters, bias, [1], [pad], [1], False, [0], 1)
+    return R.permute_dims(y, [2, 0, 1])
+
+
+@converter("_int_mm")
+def matmul_of_int8(cx: Context, a: Expr, b: Expr) -> Expr:
+    return R.matmul(a, b, "int32")
+
+
+@converter("_weight_int8pack_mm")
+def matmul_by_int8(cx: Context, x: Expr, weight: Expr, scales: Expr) -> Expr:
+    wide = (cx.tensor(item, "float32") for item in (x, R.permute_dims(weight)))
+    return R.multiply(R.matmul(*wide), cx.tensor(scales, "float32"))
+
+
+@converter("_scaled_mm")
+def scaled_matmul(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    scale_a: Expr,
+    scale_b: Expr,
+    bias: Expr | None = None,
+    scale_result: Expr | None = None,
+    dtype: Any = None,
+    fast: bool = False,
+) -> Expr:
+    """The product of matrices that have one scale each, or one for each row and column."""
+    if any(rank_of(scale) > 1 and 1 not in shape_of(scale) for scale in (scale_a, scale_b)):
+        raise UnsupportedError("a scale for each block of a matrix")
+    product = R.matmul(cx.tensor(a, "float32"), cx.tensor(b, "float32"))
+    y = R.multiply(R.multiply(product, scale_a), scale_b)
+    if bias is not None:
+        y = R.add(y, cx.tensor(bias, "float32"))
+    return y if scale_result is None else R.multiply(y, scale_result)
+
+
+@converter("_grouped_mm")
+@converter("grouped_mm_fallback", namespace="transformers")
+def grouped_matmul(
+    cx: Context,
+    x: Expr,
+    matrices: Expr,
+    ends: Expr | None = None,
+    bias: Expr | None = None,
+    dtype: Any = None,
+) -> Expr:
+    """The products of groups: of rows, of columns, or of what is summed, up to their ends."""
+    if ends is None and rank_of(x) == rank_of(matrices) == 3:
+        return R.matmul(x, matrices)
+    if ends is None:
+        raise UnsupportedError("groups without ends")
+    if rank_of(matrices) == 3:
+        product = _grouped_rows(cx, x, matrices, ends)
+    elif rank_of(x) == 3:
+        rows, each = R.permute_dims(matrices), R.permute_dims(x, [0, 2, 1])
+        product = R.permute_dims(_grouped_rows(cx, cx.emit(rows), cx.emit(each), ends))
+    else:
+        product = _summed_in_groups(cx, x, matrices, ends)
+    return cx.tensor(product, cx.result_dtype())
+
+
+def _grouped_rows(cx: Context, x: Expr, matrices: Expr, ends: Expr) -> Expr:
+    """Each row times the matrix of its group; rows after the last group are zeros."""
+    rows, inner = shape_of(x)
+    groups, _, columns = shape_of(matrices)
+    numbers = R.expand_dims(R.arange(0, rows, 1, "int64"), 1)
+    before = R.less_equal(R.expand_dims(cx.tensor(ends, "int64"), 0), numbers)
+    group = cx.emit(R.sum(R.astype(before, "int64"), [1]))
+    wide = wide_dtype(x)
+
+    def grouped_mm(x: Any, matrices: Any, group: Any) -> Tensor:
+        k = reduce_axis((0, as_size(inner)), "k")
+        last = as_size(groups) - 1
+
+        def element(row: Any, column: Any) -> Any:
+            at = Select(group[row] < last, group[row], last)
+            left, right = (v.astype(wide) for v in (x[row, k], matrices[at, k, column]))
+            return reduce.sum(left * right, axis=k)
+
+        return compute((as_size(rows), as_size(columns)), element)
+
+    product = cx.te(grouped_mm, x, matrices, group)
+    is_beyond = R.expand_dims(R.equal(group, cx.tensor(groups, "int64")), 1)
+    return R.where(is_beyond, cx.tensor(0.0, wide), product)
+
+
+def _summed_in_groups(cx: Context, x: Expr, y: Expr, ends: Expr) -> Expr:
+    """For each group, its columns of the first matrix times its rows of the second one."""
+    (groups,) = shape_of(ends)
+    bounds = cx.emit(R.nn.pad(cx.tensor(ends, "int64"), [1, 0]))
+
+    def write(k: Loops, x: Any, y: Any, bounds: Any, out: Any) -> None:
+        with k.every(out.shape[:2]) as (group, row):
+            with k.loop(out.shape[2]) as column:
+                k.store(out, (group, row, column), 0)
+            begin, end = bounds[group], bounds[group + 1]
+            with k.loop(end - begin, start=begin) as j, k.loop(out.shape[2]) as column:
+                left, right = (ops.cast_to(v, out.dtype) for v in (x[row, j], y[j, column]))
+                at = group, row, column
+                k.store(out, at, out[at] + left * right)
+
+    shape = [groups, shape_of(x)[0], shape_of(y)[1]]
+    (out,) = kernel(cx, "grouped_mm", [(shape, wide_dtype(x))], [x, y, bounds], write)
+    return out
+
+
+@converter("grouped_mm_fallback_backward", namespace="transformers")
+def grouped_matmul_backward(
+    cx: Context, x: Expr, matrices: Expr, ends: Expr, grad: Expr
+) -> tuple[Expr, Expr]:
+    turned = cx.emit(R.permute_dims(matrices, [0, 2, 1]))
+    of_x = _grouped_rows(cx, grad, turned, ends)
+    of_matrices = _summed_in_groups(cx, cx.emit(R.permute_dims(x)), grad, ends)
+    return cx.tensor(of_x, dtype_of(x)), cx.tensor(of_matrices, dtype_of(matrices))

@@ -1,0 +1,177 @@
+"""Images with other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.te.topi.interpolation import FILTERS, double
+from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.expr import EQ, Select
+from relaxpy.ir.tir.prim_expr import PrimExpr
+from relaxpy.plugins.importing.tensors import Size, as_size, dtype_of, rank_of, shape_of
+from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.registry import converter
+
+
+@converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+@converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
+def upsample_nearest(cx: Context, x: Expr, size: Any, *scales: Any) -> Expr:
+    _check_scales(cx, x, scales, copies=rank_of(x) == 4)
+    return _resized(cx, x, "nearest_neighbor", "asymmetric", "floor")
+
+
+def _check_scales(cx: Context, x: Expr, scales: Sequence[Any], *, copies: bool = False) -> None:
+    """PyTorch samples by the given scales, also where they are not the ratios of the sizes.
+
+    Some operators copy an axis whose size stays.
+    """
+    given = scales[0] if len(scales) == 1 and isinstance(scales[0], (tuple, list)) else scales
+    for old, new, scale in zip(shape_of(x)[2:], cx.result_shape()[2:], given or (), strict=False):
+        exact = isinstance(old, int) and isinstance(new, int) and scale and old * scale == new
+        exact = exact or (copies and cx.importer.symbols.equal(old, new))
+        if scale is not None and not exact and scale != int(scale):
+            raise UnsupportedError(f"the scale {scale} of {old} elements that become {new}")
+
+
+def _resized(cx: Context, x: Expr, method: str, coordinates: str, rounding: str = "") -> Expr:
+    count = rank_of(x) - 2
+    wanted = cx.result_shape()[2:]
+    more = {"rounding_method": rounding} if rounding else {}
+    data = x
+    if count == 1:
+        data, wanted = R.expand_dims(x, 2), [1, *wanted]
+    op = R.image.resize3d if count == 3 else R.image.resize2d
+    y = op(data, tuple(wanted), method=method, coordinate_transformation_mode=coordinates, **more)
+    return R.squeeze(y, [2]) if count == 1 else y
+
+
+@converter("upsample_linear1d", "upsample_linear1d.vec")
+@converter("upsample_bilinear2d", "upsample_bilinear2d.vec")
+@converter("upsample_trilinear3d", "upsample_trilinear3d.vec")
+def upsample_linear(cx: Context, x: Expr, size: Any, align_corners: bool, *scales: Any) -> Expr:
+    if dtype_of(x) == "uint8" and rank_of(x) == 4:
+        return _filtered(cx, x, align_corners, _scales(scales), "linear", widened=False)
+    if not align_corners:
+        _check_scales(cx, x, scales, copies=True)
+    return _resized(cx, x, "linear", "align_corners" if align_corners else "half_pixel")
+
+
+@converter("upsample_bicubic2d", "upsample_bicubic2d.vec")
+def upsample_bicubic(cx: Context, x: Expr, size: Any, align_corners: bool, *scales: Any) -> Expr:
+    if dtype_of(x) == "uint8":
+        return _filtered(cx, x, align_corners, _scales(scales), "cubic", widened=False)
+    if not align_corners:
+        _check_scales(cx, x, scales)
+    return _resized(cx, x, "cubic", "align_corners" if align_corners else "half_pixel")
+
+
+def _weights(
+    cx: Context,
+    old: Size,
+    new: Size,
+    scale: float | None,
+    method: str,
+    *,
+    align_corners: bool,
+    widened: bool,
+) -> Expr:
+    """How much of each old element is in each new one: a column, which shrinking may widen."""
+    reach, filtered = FILTERS[method]
+    sizes = double(as_size(old)), double(as_size(new))
+    zero, half, one = double(0.0), double(0.5), double(1.0)
+    last = sizes[0] - one
+    step = sizes[0] / sizes[1] if scale is None else double(1 / scale)
+    if align_corners:
+        several = sizes[1] > one
+        step = Select(several, last / Select(several, sizes[1] - one, one), zero)
+
+    def wide(place: PrimExpr, at: PrimExpr) -> PrimExpr:
+        width = ops.maximum(step, one)
+        centre = step * (at + half)
+        begin, end = (
+            intrin.trunc(centre + width * double(side) + half) for side in (-reach, reach)
+        )
+        inside = ops.all_of(place >= begin, place < end)
+        return Select(inside, filtered(intrin.abs(place - centre + half) / width, -0.5), zero)
+
+    def narrow(place: PrimExpr, at: PrimExpr) -> PrimExpr:
+        """Those on the edges stand for those beyond."""
+        centre = step * at if align_corners else step * (at + half) - half
+        if method == "linear":
+            centre = ops.maximum(centre, zero)
+        total = zero
+        for offset in range(1 - reach, reach + 1):
+            source = intrin.floor(centre) + double(offset)
+            weight = filtered(intrin.abs(source - centre), -0.75)
+            at_edge = ops.minimum(ops.maximum(source, zero), last)
+            total = total + Select(ops.compare(EQ, at_edge, place), weight, zero)
+        return total
+
+    weight = wide if widened else narrow
+
+    def weights() -> Tensor:
+        shape = as_size(old), as_size(new)
+        return compute(shape, lambda place, at: weight(double(place), double(at)))
+
+    found = cx.te(weights, name="weights")
+    return R.divide(found, R.sum(found, [0], True)) if widened else found
+
+
+def _as_integers(cx: Context, weights: Expr) -> tuple[Expr, Expr]:
+    """Weights times the largest power of 2 for which they fit into 16 bits, and its exponent."""
+    powers = const(2.0 ** np.arange(1, 23), "float64")
+    half = const(0.5, "float64")
+    most = R.floor(R.add(R.multiply(R.max(weights), powers), half))
+    fits = R.less(most, const(2.0**15, "float64"))
+    digits = cx.emit(R.sum(R.astype(fits, "int32")))
+    scaled = R.multiply(weights, R.power(const(2.0, "float64"), R.astype(digits, "float64")))
+    scaled = cx.emit(scaled)
+    return R.astype(R.trunc(R.add(scaled, R.multiply(R.sign(scaled), half))), "int32"), digits
+
+
+def _filtered(
+    cx: Context,
+    x: Expr,
+    align_corners: bool,
+    scales: Sequence[float | None],
+    method: str,
+    *,
+    widened: bool,
+) -> Expr:
+    """The columns and then the rows as weighted sums, each rounded where the elements are bytes."""
+    y, is_bytes = x, dtype_of(x) == "uint8"
+    options = {"align_corners": align_corners, "widened": widened}
+    for axis in (3, 2):
+        old, new = shape_of(x)[axis], cx.result_shape()[axis]
+        weights: Expr = cx.emit(_weights(cx, old, new, scales[axis - 2], method, **options))
+        kind = "int32" if is_bytes else "float32" if "16" in dtype_of(x) else dtype_of(x)
+        digits = None
+        if is_bytes:
+            weights, digits = _as_integers(cx, weights)
+        order = [0, 1, 5 - axis, axis]
+        y = R.matmul(R.permute_dims(cx.tensor(y, kind), order), cx.tensor(weights, kind))
+        if digits is not None:
+            one, zero, top = (const(value, kind) for value in (1, 0, 255))
+            half = R.left_shift(one, R.subtract(digits, one))
+            y = R.minimum(R.maximum(R.right_shift(R.add(y, half), digits), zero), top)
+        y = cx.emit(R.permute_dims(y, order))
+    return y
+
+
+def _scales(scales: Sequence[Any]) -> Sequence[float | None]:
+    """The scales of rows and columns, which are one argument of some operators."""
+    given = scales[0] if len(scales) == 1 else scales
+    return given or (None, None)
+
+
+@converter("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
+def upsample_filtered(cx: Context, x: Expr, size: Any, align_corners: bool, *scales: Any) -> Expr:
+    method = "linear" if "linear" in str(cx.node.target) else "cubic"
+    return _filtered(cx, x, align_corners, _scales(scales), method, widened=True)

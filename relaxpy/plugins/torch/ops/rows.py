@@ -1,0 +1,335 @@
+"""Choices among the elements along an axis, and sums of elements by places."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import Select
+from relaxpy.ir.tir.intrin import atan2, cos, exp, isnan, log, sin
+from relaxpy.plugins.importing.loops import Loops, Number, kernel
+from relaxpy.plugins.importing.tensors import (
+    dtype_of,
+    is_float,
+    product,
+    rank_of,
+    reshaped,
+    shape_of,
+)
+from relaxpy.plugins.torch.complexes import Complex, complex_converter
+from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.ops.indexing import along_axis, scattered
+from relaxpy.plugins.torch.ops.reduce import sort
+from relaxpy.plugins.torch.registry import converter
+
+
+@converter("cummax", "cummin")
+def cummax(cx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
+    if not rank_of(x):
+        return x, const(0, "int64")
+    greatest = "cummax" in str(cx.node.target)
+    at = cx.axis(axis, x)
+    sizes = shape_of(x)
+    y = cx.tensor(x, "int8") if dtype_of(x) == "bool" else x
+    shape = [product(sizes[:at]), sizes[at], product(sizes[at + 1 :])]
+    blocks = cx.emit(reshaped(y, shape))
+
+    def write(k: Loops, x: Any, values: Any, places: Any) -> None:
+        with k.every((x.shape[0], x.shape[2])) as (a, b):
+            place = k.local(0, "int64")
+            with k.loop(x.shape[1]) as i:
+                new, old = x[a, i, b], x[a, place[0], b]
+                kept: Number = new < old if greatest else new > old
+                if is_float(y):
+                    kept = (kept | isnan(old)) & ~isnan(new)
+                k.store(place, 0, Select(kept, place[0], i))
+                k.store(places, (a, i, b), place[0])
+                k.store(values, (a, i, b), x[a, place[0], b])
+
+    outputs = [(shape, dtype_of(y)), (shape, "int64")]
+    name = "cummax" if greatest else "cummin"
+    values, places = kernel(cx, name, outputs, [blocks], write)
+    return cx.tensor(reshaped(values, sizes), dtype_of(x)), reshaped(places, sizes)
+
+
+@converter("logcumsumexp")
+def logcumsumexp(cx: Context, x: Expr, axis: int) -> Expr:
+    if not rank_of(x):
+        return x
+    at = cx.axis(axis, x)
+    sizes = shape_of(x)
+    shape = [product(sizes[:at]), sizes[at], product(sizes[at + 1 :])]
+    blocks = cx.emit(reshaped(cx.tensor(x, "float64"), shape))
+
+    def write(k: Loops, x: Any, out: Any) -> None:
+        with k.every((x.shape[0], x.shape[2])) as (a, b):
+            top = k.local(ops.const(-math.inf, "float64"))
+            total = k.local(ops.const(0.0, "float64"))
+            with k.loop(x.shape[1]) as i:
+                value = k.local(x[a, i, b])
+                with k.when(value[0] > top[0]):
+                    k.store(total, 0, total[0] * exp(top[0] - value[0]) + 1.0)
+                    k.store(top, 0, value[0])
+                # The sum of infinities is infinite: their difference is none.
+                with k.otherwise(), k.when((value[0] != -math.inf) & (value[0] != math.inf)):
+                    k.store(total, 0, total[0] + exp(value[0] - top[0]))
+                k.store(out, (a, i, b), top[0] + log(total[0]))
+
+    (found,) = kernel(cx, "logcumsumexp", [(shape, "float64")], [blocks], write)
+    return R.astype(reshaped(found, sizes), dtype_of(x))
+
+
+@complex_converter("logcumsumexp")
+def complex_logcumsumexp(cx: Context, z: Complex, axis: int) -> Complex:
+    """Sums one after the other, of which the angle is that of the greater part and a difference."""
+    if not rank_of(z.re):
+        return z
+    at = cx.axis(axis, z.re)
+    sizes = shape_of(z.re)
+    shape = [product(sizes[:at]), sizes[at], product(sizes[at + 1 :])]
+    parts = [cx.emit(reshaped(cx.tensor(part, "float64"), shape)) for part in (z.re, z.im)]
+
+    def write(k: Loops, x: Any, y: Any, re: Any, im: Any) -> None:
+        with k.every((x.shape[0], x.shape[2])) as (a, b):
+            size = k.local(ops.const(-math.inf, "float64"))
+            angle = k.local(ops.const(0.0, "float64"))
+            with k.loop(x.shape[1]) as i:
+                new, old = (x[a, i, b], y[a, i, b]), (size[0], angle[0])
+                is_less = new[0] < old[0]
+                low = [k.local(Select(is_less, n, o)) for n, o in zip(new, old, strict=True)]
+                high = [k.local(Select(is_less, o, n)) for n, o in zip(new, old, strict=True)]
+                ratio = k.local(exp(low[0][0] - high[0][0]))
+                turned = low[1][0] - high[1][0]
+                one = k.local(ratio[0] * cos(turned) + 1.0)
+                other = k.local(ratio[0] * sin(turned))
+                added = log(one[0] * one[0] + other[0] * other[0]) * 0.5
+                both = (low[0][0] == high[0][0]) & (low[0][0] == -math.inf)
+                k.store(size, 0, Select(both, low[0][0], high[0][0] + added))
+                k.store(angle, 0, Select(both, low[1][0], high[1][0] + atan2(other[0], one[0])))
+                k.store(re, (a, i, b), size[0])
+                k.store(im, (a, i, b), angle[0])
+
+    outputs = [(shape, "float64")] * 2
+    found = kernel(cx, "logcumsumexp", outputs, parts, write)
+    return Complex(*(R.astype(reshaped(part, sizes), dtype_of(z.re)) for part in found))
+
+
+def _chosen(cx: Context, x: Expr, axis: int, keepdim: bool, place: Any) -> tuple[Expr, Expr]:
+    """The element at a place of the sorted elements, and where it stands."""
+    if not rank_of(x):
+        return x, const(0, "int64")
+    at = cx.axis(axis, x)
+    values, order = (cx.emit(item) for item in sort(cx, x, at))
+    index = place(values, at)
+    found = tuple(R.gather_elements(item, index, at) for item in (values, order))
+    first, second = found if keepdim else tuple(R.squeeze(item, [at]) for item in found)
+    return first, second
+
+
+def _at(cx: Context, values: Expr, axis: int, place: Any) -> Expr:
+    sizes = shape_of(values)
+    sizes[axis] = 1
+    return R.full(tuple(sizes), cx.tensor(place, "int64"), "int64")
+
+
+@converter("kthvalue")
+def kthvalue(cx: Context, x: Expr, k: Any, axis: int = -1, keepdim: bool = False) -> Any:
+    return _chosen(cx, x, axis, keepdim, lambda values, at: _at(cx, values, at, k - 1))
+
+
+@converter("median.dim", "nanmedian.dim")
+def median(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[Expr, Expr]:
+    ignores = "nanmedian" in str(cx.node.target)
+
+    def middle(values: Expr, at: int) -> Expr:
+        size = shape_of(values)[at]
+        half = _at(cx, values, at, cx.simplify((size - 1) // 2))
+        if not is_float(values):
+            return half
+        unknown = R.sum(R.astype(R.isnan(values), "int64"), [at], True)
+        known = R.subtract(cx.tensor(size, "int64"), unknown)
+        if ignores:
+            below = R.maximum(R.subtract(known, const(1, "int64")), const(0, "int64"))
+            return R.floor_divide(below, const(2, "int64"))
+        return R.where(R.greater(unknown, const(0, "int64")), known, half)
+
+    return _chosen(cx, x, axis, keepdim, middle)
+
+
+@converter("median", "nanmedian")
+def median_of_all(cx: Context, x: Expr) -> Expr:
+    return median(cx, cx.emit(reshaped(x, [product(shape_of(x))])), 0)[0]
+
+
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}
+
+
+def _least(cx: Context, x: Expr, reduction: str) -> Expr:
+    """What a reduction begins with, as a tensor like `x`."""
+    dtype = dtype_of(x)
+    if reduction in ("sum", "mean", "prod"):
+        return R.full_like(x, cx.tensor(1 if reduction == "prod" else 0, dtype))
+    if "float" in dtype:
+        return R.full_like(x, const(math.inf if reduction == "amin" else -math.inf, dtype))
+    whole = ops.int_range(DataType(dtype)) if dtype != "bool" else (0, 1)
+    return R.full_like(x, cx.tensor(whole[reduction == "amin"], dtype))
+
+
+def reduced_into(
+    cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str, own: bool
+) -> Expr:
+    """`x` with elements of the source reduced into places, with or without what is there."""
+    name = "add" if reduction == "mean" else _REDUCTIONS[reduction]
+    begin = x if own else cx.emit(_least(cx, x, reduction))
+    found = cx.emit(scattered(cx, begin, axis, indices, source, name))
+    if own and reduction != "mean":
+        return found
+    zeros = cx.emit(R.zeros(tuple(shape_of(x)), "int64"))
+    ones = cx.emit(R.ones(tuple(shape_of(source)), "int64"))
+    count = cx.emit(scattered(cx, zeros, axis, indices, ones, "add"))
+    hit = R.greater(count, const(0, "int64"))
+    if reduction == "mean":
+        parts = R.add(count, const(1, "int64")) if own else R.maximum(count, const(1, "int64"))
+        divisor = R.astype(parts, dtype_of(x))
+        quotient = R.divide if is_float(x) else R.floor_divide
+        found = quotient(found, divisor)
+    return R.where(hit, found, x)
+
+
+@converter("scatter_reduce.two")
+def scatter_reduce(
+    cx: Context,
+    x: Expr,
+    axis: int,
+    indices: Expr,
+    source: Expr,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Expr:
+    return reduced_into(cx, x, axis, indices, source, reduce, include_self)
+
+
+@converter("index_reduce")
+def index_reduce(
+    cx: Context,
+    x: Expr,
+    axis: int,
+    indices: Expr,
+    source: Expr,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Expr:
+    places = cx.emit(along_axis(cx, x, axis, indices, source))
+    return reduced_into(cx, x, axis, places, source, reduce, include_self)
+
+
+@converter("put")
+def put(cx: Context, x: Expr, indices: Expr, source: Expr, accumulate: bool = False) -> Expr:
+    total, count = product(shape_of(x)), product(shape_of(indices))
+    flat = cx.emit(reshaped(x, [total]))
+    places = cx.emit(reshaped(indices, [count]))
+    values = cx.emit(reshaped(source, [count]))
+    kind = "add" if accumulate else "update"
+    return reshaped(R.scatter_elements(flat, places, values, 0, kind), shape_of(x))
+
+
+@converter("masked_scatter")
+def masked_scatter(cx: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
+    sizes = cx.result_shape()
+    total = product(sizes)
+    where = cx.emit(reshaped(R.broadcast_to(mask, tuple(sizes)), [total]))
+    old = cx.emit(reshaped(R.broadcast_to(x, tuple(sizes)), [total]))
+    new = cx.emit(reshaped(source, [product(shape_of(source))]))
+
+    def write(k: Loops, mask: Any, old: Any, new: Any, out: Any) -> None:
+        used = k.local(0, "int64")
+        with k.loop(out.shape[0]) as i:
+            k.store(out, i, old[i])
+            with k.when(mask[i]):
+                k.store(out, i, new[used[0]])
+                k.store(used, 0, used[0] + 1)
+
+    outputs = [([total], dtype_of(x))]
+    (found,) = kernel(cx, "masked_scatter", outputs, [where, old, new], write)
+    return reshaped(found, sizes)
+
+
+@converter("searchsorted.Tensor", "searchsorted.Scalar")
+def searchsorted(
+    cx: Context,
+    edges: Expr,
+    values: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Expr | None = None,
+) -> Expr:
+    after = right or side == "right"
+    if sorter is not None:
+        edges = cx.emit(R.gather_elements(edges, sorter, rank_of(edges) - 1))
+    x = cx.tensor(values)
+    if rank_of(edges) == 1:
+        return R.bucketize(x, edges, cx.result_dtype() == "int32", after)
+    size = shape_of(edges)[-1]
+    rows, count = product(shape_of(edges)[:-1]), shape_of(x)[-1]
+    bounds = cx.emit(reshaped(edges, [rows, size]))
+    asked = cx.emit(reshaped(x, [rows, count]))
+    has_nan = is_float(x)
+
+    def write(k: Loops, edges: Any, x: Any, out: Any) -> None:
+        """By bisection: each step decides whether to skip a part of what is left."""
+        with k.every(out.shape) as (r, i):
+            found, left = k.local(0, "int64"), k.local(edges.shape[1], "int64")
+            with k.repeat(left[0] > 0):
+                step = k.local((left[0] + 1) // 2)
+                edge = k.local(edges[r, found[0] + step[0] - 1])
+                edge, value = edge[0], x[r, i]
+                below: Number = edge <= value if after else edge < value
+                if has_nan:
+                    below = below | isnan(value) if after else below | (isnan(value) & ~isnan(edge))
+                k.store(found, 0, found[0] + Select(below, step[0], ops.const(0, "int64")))
+                k.store(left, 0, left[0] - step[0])
+            k.store(out, (r, i), found[0])
+
+    (found,) = kernel(cx, "searchsorted", [([rows, count], "int64")], [bounds, asked], write)
+    return cx.tensor(reshaped(found, shape_of(x)), cx.result_dtype())
+
+
+@converter("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(
+    cx: Context, values: Any, edges: Expr, *, out_int32: bool = False, right: bool = False
+) -> Expr:
+    return searchsorted(cx, edges, values, right=right)
+
+
+@converter("mode")
+def mode(cx: Context, x: Expr, axis: int = -1, keepdim: bool = False) -> tuple[Expr, Expr]:
+    """The least of the most frequent values, and the last place where it stood when sorted."""
+
+    def place(values: Expr, at: int) -> Expr:
+        sizes = shape_of(values)
+        shape = [product(sizes[:at]), sizes[at], product(sizes[at + 1 :])]
+        blocks = cx.emit(reshaped(values, shape))
+
+        def write(k: Loops, x: Any, out: Any) -> None:
+            with k.every((x.shape[0], x.shape[2])) as (a, b):
+                run, best = k.local(0, "int64"), k.local(0, "int64")
+                with k.loop(x.shape[1]) as i:
+                    before = x[a, Select(i > 0, i - 1, i), b]
+                    k.store(run, 0, Select(x[a, i, b] == before, run[0] + 1, ops.const(1, "int64")))
+                    with k.when(run[0] > best[0]):
+                        k.store(best, 0, run[0])
+                        k.store(out, (a, ops.const(0, "int64"), b), i)
+
+        (found,) = kernel(cx, "mode", [([shape[0], 1, shape[2]], "int64")], [blocks], write)
+        sizes[at] = 1
+        return cx.emit(reshaped(found, sizes))
+
+    return _chosen(cx, x, axis, keepdim, place)

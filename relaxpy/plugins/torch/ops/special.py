@@ -1,0 +1,364 @@
+"""Special functions: errors, gamma and its relatives, orthogonal polynomials.
+
+DLMF is the Digital Library of Mathematical Functions of NIST.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import Select
+from relaxpy.ir.tir.intrin import exp, floor, isinf, isnan, log, sin, sqrt, tan
+from relaxpy.plugins.importing.loops import Loops, Number
+from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.ops.scalars import each_element, elementwise
+from relaxpy.plugins.torch.registry import Value, converter
+
+_EPSILON = 2.0**-53
+NAN, INFINITY = (ops.const(value, "float64") for value in (math.nan, math.inf))
+#: B(2j) of the numbers of Bernoulli, j from 1.
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
+
+
+def number(value: float) -> Number:
+    """A literal of float64."""
+    return ops.const(float(value), "float64")
+
+
+def select(condition: Number, yes: Any, no: Any) -> Number:
+    """One of two numbers."""
+    yes, no = (number(v) if isinstance(v, (int, float)) else v for v in (yes, no))
+    return Select(condition, yes, no)
+
+
+def power_series(x: Number, coefficients: Sequence[float]) -> Number:
+    """The sum of coefficients times powers of x, from the constant one on."""
+    result = number(coefficients[-1])
+    for value in reversed(coefficients[:-1]):
+        result = result * x + number(value)
+    return result
+
+
+#: (1 + 2 x) exp(x^2) erfc(x) in powers of (x - 3.75) / (x + 3.75). Its Chebyshev series is that of
+#: Shepherd and Laframboise, Mathematics of Computation 36 (1981). Error: 2 ulp.
+_SCALED_ERFC = (
+    *(1.2375126308378275, -0.14024059858554525, 0.0035854154854790257, 0.08227673848999506),
+    *(-0.10880393014244462, 0.09230432116428125, -0.05869339857664934, 0.02836227737211114),
+    *(-0.009746579683265262, 0.0017556261651970652, 0.000293714378044958, -0.00029015535246077655),
+    *(5.164652974177416e-05, 2.2387565714911816e-05, -1.1438048033346894e-05),
+    *(-9.792625707303523e-07, 1.7419821586224816e-06, -5.084465378687302e-08),
+    *(-2.4857126248016745e-07, 1.879082322370048e-08),
+    *(3.197926671666804e-08, -1.9551358868985616e-09, -2.623107347133476e-09),
+)
+
+
+def scaled_erfc(k: Loops, x: Number) -> Number:
+    """exp(x^2) erfc(x)."""
+    y = k.local(Select(x < 0, -x, x))[0]
+    place = k.local((y - 3.75) / (y + 3.75))[0]
+    found = k.local(power_series(place, _SCALED_ERFC) / (y * 2.0 + 1.0))[0]
+    bounded = select(isinf(y), 0.0, found)
+    return Select(isnan(x), x, Select(x < 0, exp(y * y) * 2.0 - bounded, bounded))
+
+
+elementwise("special_erfcx", prims="erfcx")(scaled_erfc)
+
+
+@elementwise("erfc", "special_erfc", prims="erfc")
+def erfc(k: Loops, x: Number) -> Number:
+    y = k.local(Select(x < 0, -x, x))[0]
+    scaled = k.local(scaled_erfc(k, y))[0]
+    tail = k.local(exp(-y * y) * scaled)[0]
+    return Select(x < 0, number(2) - tail, tail)
+
+
+# Rational approximations of the quantile of the normal distribution, to 1e-16: algorithm AS 241,
+# PPND16 (Wichura, Applied Statistics 37, 1988). The constant term of each denominator is 1.
+_CENTRE = (
+    (
+        *(3.3871328727963665, 133.14166789178438, 1971.5909503065513, 13731.69376550946),
+        *(45921.95393154987, 67265.7709270087, 33430.57558358813, 2509.0809287301227),
+    ),
+    (
+        *(1.0, 42.31333070160091, 687.1870074920579, 5394.196021424751, 21213.794301586597),
+        *(39307.89580009271, 28729.085735721943, 5226.495278852854),
+    ),
+)
+_NEAR = (
+    (
+        *(1.4234371107496835, 4.630337846156546, 5.769497221460691, 3.6478483247632045),
+        *(1.2704582524523684, 0.2417807251774506, 0.022723844989269184, 0.0007745450142783414),
+    ),
+    (
+        *(1.0, 2.053191626637759, 1.6763848301838038, 0.6897673349851, 0.14810397642748008),
+        *(0.015198666563616457, 0.0005475938084995345, 1.0507500716444169e-09),
+    ),
+)
+_FAR = (
+    (
+        *(6.657904643501103, 5.463784911164114, 1.7848265399172913, 0.29656057182850487),
+        *(0.026532189526576124, 0.0012426609473880784, 2.7115555687434876e-05),
+        *(2.0103343992922881e-07,),
+    ),
+    (
+        *(1.0, 0.599832206555888, 0.1369298809227358, 0.014875361290850615, 0.0007868691311456133),
+        *(1.8463183175100548e-05, 1.421511758316446e-07, 2.0442631033899397e-15),
+    ),
+)
+
+
+def _quantile(k: Loops, distance: Number, tail: Number) -> Number:
+    """The quantile of the normal distribution at 1/2 + `distance`, which is at least 0.
+
+    `tail` is 1/2 - `distance`, which may have digits that the distance has lost.
+    """
+    depth = k.local(sqrt(-log(tail)))[0]
+
+    def ratio(x: Number, approximation: tuple[Sequence[float], Sequence[float]]) -> Number:
+        x = k.local(x)[0]
+        return k.local(power_series(x, approximation[0]) / power_series(x, approximation[1]))[0]
+
+    outer = Select(depth < 5.0, ratio(depth - 1.6, _NEAR), ratio(depth - 5.0, _FAR))
+    centre = distance * ratio(number(0.180625) - distance * distance, _CENTRE)
+    return select(tail == 0.0, math.inf, Select(distance < 0.425, centre, outer))
+
+
+@elementwise("erfinv", "special_erfinv", prims="erf_inv")
+def erfinv(k: Loops, x: Number) -> Number:
+    size = k.local(Select(x < 0, -x, x))[0]
+    y = k.local(_quantile(k, size * 0.5, (number(1) - size) * 0.5) * 2**-0.5)[0]
+    return Select(x < 0, -y, y)
+
+
+@elementwise("special_ndtri", prims="ndtri")
+def ndtri(k: Loops, p: Number) -> Number:
+    tail = k.local(Select(p > 0.5, number(1) - p, p))[0]
+    y = k.local(_quantile(k, number(0.5) - tail, tail))[0]
+    return Select(p > 0.5, y, -y)
+
+
+#: From where on the series of the gamma function and its relatives are exact to 1e-16.
+_ASYMPTOTIC = 10
+
+
+def _recurrence(
+    k: Loops, x: Number, start: float, step: Callable[[Number, Number], Number]
+) -> tuple[Number, Number]:
+    """The mirror image of `x` above 1/2, moved beyond 10, and `step` of all that it passed."""
+    z = k.local(Select(x < 0.5, number(1) - x, x))[0]
+    passed = number(start)
+    for _ in range(_ASYMPTOTIC):
+        below = z < float(_ASYMPTOTIC)
+        passed = k.local(Select(below, step(passed, z), passed))[0]
+        z = k.local(Select(below, z + 1.0, z))[0]
+    return z, passed
+
+
+def _sine_of_pi(x: Number) -> Number:
+    """|sin(pi x)|, exact in its zeros."""
+    return sin((x - floor(x)) * math.pi)
+
+
+@elementwise("lgamma", "special_gammaln", prims="lgamma")
+def lgamma(k: Loops, x: Number) -> Number:
+    """Stirling's series (DLMF 5.11.1) behind 10, and recurrence and reflection before."""
+    z, factor = _recurrence(k, x, 1.0, lambda passed, z: passed * z)
+    inverse = k.local(number(1) / z)[0]
+    terms = [b / (2 * j * (2 * j - 1)) for j, b in enumerate(_BERNOULLI, 1)]
+    series = power_series(k.local(inverse * inverse)[0], terms) * inverse
+    main = (z - 0.5) * (log(z) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5)
+    right = k.local(main + series - log(factor))[0]
+    reflected = number(math.log(math.pi)) - log(_sine_of_pi(x)) - right
+    pole = isinf(x) | ((x <= 0.0) & (floor(x) == x))
+    value = Select(x < 0.5, reflected, right)
+    return Select(isnan(x), x, Select(pole, INFINITY, value))
+
+
+@elementwise("digamma", "special_digamma", "special_psi", prims="digamma")
+def digamma(k: Loops, x: Number) -> Number:
+    """DLMF 5.11.2 behind 10, and recurrence and reflection before."""
+    z, below = _recurrence(k, x, 0.0, lambda passed, z: passed + number(1) / z)
+    inverse = k.local(number(1) / z)[0]
+    square = k.local(inverse * inverse)[0]
+    terms = [b / (2 * j) for j, b in enumerate(_BERNOULLI, 1)]
+    series = log(z) - inverse * 0.5 - power_series(square, terms) * square
+    right = k.local(series - below)[0]
+    reflected = right - number(math.pi) / tan((x - floor(x)) * math.pi)
+    value = Select(x < 0.5, reflected, right)
+    pole = (x < 0.0) & (floor(x) == x)
+    at_zero = select(number(1) / x < 0.0, math.inf, -math.inf)
+    infinite = select(x < 0.0, math.nan, math.inf)
+    value = Select(isinf(x), infinite, Select(pole, NAN, value))
+    return Select(x == 0.0, at_zero, value)
+
+
+@elementwise("special_zeta", "special_zeta.self_scalar", "special_zeta.other_scalar", prims="zeta")
+def zeta(k: Loops, s: Number, q: Number) -> Number:
+    """The sum of (q + j)^-s by the formula of Euler and Maclaurin (DLMF 25.11.5)."""
+    a = k.local(q)
+    total = k.local(number(0))
+    defined = (s > 1.0) & ((q > 0.0) | ((floor(q) != q) & (floor(s) == s)))
+    with k.when(defined):
+        with k.repeat(a[0] < 10.0):
+            k.store(total, 0, total[0] + _to_power(k, a[0], s))
+            k.store(a, 0, a[0] + 1.0)
+        last = k.local(_to_power(k, a[0], s))[0]
+        k.store(total, 0, total[0] + last * a[0] / (s - 1.0) + last * 0.5)
+        inverse = k.local(number(1) / (a[0] * a[0]))[0]
+        term = k.local(last * s / a[0])
+        for j, b in enumerate(_BERNOULLI, 1):
+            scale = b / math.factorial(2 * j)
+            k.store(total, 0, total[0] + term[0] * scale)
+            k.store(term, 0, term[0] * (s + (2 * j - 1.0)) * (s + 2.0 * j) * inverse)
+    pole = (s == 1.0) | ((q <= 0.0) & (floor(q) == q) & (s > 1.0))
+    return Select(pole, INFINITY, Select(defined, total[0], NAN))
+
+
+def _to_power(k: Loops, base: Number, s: Number) -> Number:
+    """base^-s; the base may be negative where s is an integer."""
+    size = k.local(exp(-s * log(Select(base < 0, -base, base))))[0]
+    odd = floor(s * 0.5) * 2.0 != s
+    return Select((base < 0.0) & odd, -size, size)
+
+
+@converter("polygamma", "special_polygamma")
+def polygamma(cx: Context, order: int, x: Value) -> Expr:
+    if order == 0:
+        return each_element(cx, "digamma", digamma, x)
+    factor = math.factorial(order) * (1 if order % 2 else -1)
+
+    def derivative(k: Loops, y: Number) -> Number:
+        if order > 1:
+            return zeta(k, number(order + 1), y) * float(factor)
+        # DLMF 5.15.6
+        sine = k.local(_sine_of_pi(y))[0]
+        right = k.local(zeta(k, number(2), Select(y < 0.5, number(1) - y, y)))[0]
+        return Select(y < 0.5, number(math.pi**2) / (sine * sine) - right, right)
+
+    return each_element(cx, "polygamma", derivative, x)
+
+
+def _incomplete_gamma(k: Loops, a: Number, x: Number, *, upper: bool) -> Number:
+    """The lower or the upper function, divided by Gamma(a): DLMF 8.7.1 and 8.9.2."""
+    result = k.local(NAN)
+    inside = (a > 0.0) & (x > 0.0) & ~isinf(a) & ~isinf(x)
+    with k.when(inside):
+        front = k.local(exp(a * log(x) - x - lgamma(k, a)))[0]
+        with k.when((x < 1.0) | (x < a)):
+            term = k.local(number(1) / a)
+            total = k.local(term[0])
+            below = k.local(a)
+            with k.repeat(term[0] > total[0] * _EPSILON):
+                k.store(below, 0, below[0] + 1.0)
+                k.store(term, 0, term[0] * x / below[0])
+                k.store(total, 0, total[0] + term[0])
+            lower = front * total[0]
+            k.store(result, 0, number(1) - lower if upper else lower)
+        with k.otherwise():
+            fraction = _fraction(k, a, x)
+            k.store(result, 0, front * fraction if upper else number(1) - front * fraction)
+    at_start, at_end = (1.0, 0.0) if upper else (0.0, 1.0)
+    with k.when((x == 0.0) & (a > 0.0)):
+        k.store(result, 0, at_start)
+    with k.when((a == 0.0) & (x > 0.0)):
+        k.store(result, 0, at_end)
+    with k.when(isinf(a) & (a > 0.0) & (x >= 0.0) & ~isinf(x)):
+        k.store(result, 0, at_start)
+    with k.when(isinf(x) & (x > 0.0) & (a >= 0.0) & ~isinf(a)):
+        k.store(result, 0, at_end)
+    return result[0]
+
+
+def _fraction(k: Loops, a: Number, x: Number) -> Number:
+    """The continued fraction of the upper function by Lentz's method (DLMF 3.10)."""
+    b = k.local(x + 1.0 - a)
+    c = k.local(number(1e300))
+    d = k.local(number(1) / b[0])
+    h = k.local(d[0])
+    change = k.local(number(0))
+    step = k.local(number(0))
+    far = number(1e-300)
+    with k.repeat(((change[0] - 1.0) * (change[0] - 1.0) > 1e-31) & (step[0] < 5000.0)):
+        k.store(step, 0, step[0] + 1.0)
+        an = k.local(-step[0] * (step[0] - a))[0]
+        k.store(b, 0, b[0] + 2.0)
+        k.store(d, 0, an * d[0] + b[0])
+        k.store(c, 0, b[0] + an / c[0])
+        k.store(d, 0, Select(d[0] == 0.0, far, d[0]))
+        k.store(c, 0, Select(c[0] == 0.0, far, c[0]))
+        k.store(d, 0, number(1) / d[0])
+        k.store(change, 0, d[0] * c[0])
+        k.store(h, 0, h[0] * change[0])
+    return h[0]
+
+
+@elementwise("igamma", "special_gammainc", prims="igamma")
+def igamma(k: Loops, a: Number, x: Number) -> Number:
+    return _incomplete_gamma(k, a, x, upper=False)
+
+
+@elementwise("igammac", "special_gammaincc", prims="igammac")
+def igammac(k: Loops, a: Number, x: Number) -> Number:
+    return _incomplete_gamma(k, a, x, upper=True)
+
+
+Scalars = Callable[[Number], Number]
+Following = Callable[[Number, Number, Number, Number], Number]
+
+
+def _polynomials(first: Scalars, following: Following) -> Callable[..., Number]:
+    """The polynomial of degree n by a recurrence, from those of degrees 1 and n."""
+
+    def polynomial(k: Loops, x: Number, degree: Number) -> Number:
+        before = k.local(number(1))
+        last = k.local(first(x))
+        step = k.local(number(1))
+        with k.repeat(step[0] + 1.0 <= degree):
+            new = k.local(following(x, step[0], last[0], before[0]))
+            k.store(before, 0, last[0])
+            k.store(last, 0, new[0])
+            k.store(step, 0, step[0] + 1.0)
+        value = select(degree < 1.0, 1.0, last[0])
+        return select(degree <= -1.0, 0.0, value)
+
+    return polynomial
+
+
+def _chebyshev(x: Number, n: Number, p: Number, before: Number) -> Number:
+    return x * 2.0 * p - before
+
+
+#: DLMF 18.9: the polynomial of degree 1, and the next one by n, those of degrees n and n - 1.
+_FAMILIES: dict[str, tuple[Scalars, Following]] = {
+    "chebyshev_polynomial_t": (lambda x: x, _chebyshev),
+    "chebyshev_polynomial_u": (lambda x: x * 2.0, _chebyshev),
+    "chebyshev_polynomial_v": (lambda x: x * 2.0 - 1.0, _chebyshev),
+    "chebyshev_polynomial_w": (lambda x: x * 2.0 + 1.0, _chebyshev),
+    "hermite_polynomial_h": (lambda x: x * 2.0, lambda x, n, p, q: (x * p - n * q) * 2.0),
+    "hermite_polynomial_he": (lambda x: x, lambda x, n, p, q: x * p - n * q),
+    "laguerre_polynomial_l": (
+        lambda x: number(1) - x,
+        lambda x, n, p, q: ((n * 2.0 + 1.0 - x) * p - n * q) / (n + 1.0),
+    ),
+    "legendre_polynomial_p": (
+        lambda x: x,
+        lambda x, n, p, q: ((n * 2.0 + 1.0) * x * p - n * q) / (n + 1.0),
+    ),
+}
+
+
+def _register() -> None:
+    for name, (first, following) in _FAMILIES.items():
+        function = _polynomials(first, following)
+        elementwise(f"special_{name}")(function)
+        if name.startswith("chebyshev"):
+            elementwise(f"special_shifted_{name}")(
+                lambda k, x, n, function=function: function(k, k.local(x * 2.0 - 1.0)[0], n)
+            )
+
+
+_register()

@@ -1,0 +1,108 @@
+"""Names of modules that are found on first use, so that importing the module stays fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from relaxpy.support.gc_pause import gc_paused
+from relaxpy.support.missing import attribute_error
+
+
+def face(namespace: dict[str, Any], names: str, lookup: str = "") -> None:
+    """Make a module, whose globals are `namespace`, find its public names on first use (PEP 562).
+
+    `names` lists modules, each with a colon, and what comes from it: `new=old` gives `old` another
+    name, `*` stands for all public names of the module, and a module that ends with a period is
+    the package of the modules that follow. `lookup`, "module:function", says where a function is
+    that takes the name of the module and one that is not listed: it returns its value, or raises.
+    """
+    module, locations, others = "", {}, []
+    for token in names.split():
+        if token.endswith(":"):
+            module = token[:-1]
+        elif token == "*":
+            others.append(module)
+        else:
+            name, _, old = token.partition("=")
+            locations[name] = (
+                f"{module}{old or name}" if module[-1] == "." else f"{module}:{old or name}"
+            )
+    find = finder(namespace, locations, others, lookup)
+    namespace["__getattr__"] = find
+    namespace["__dir__"] = lister(namespace, locations, others)
+
+
+def public_names(place: str) -> Collection[str]:
+    """The public names of "module", and those of the dictionary "module:attribute"."""
+    module, _, table = place.partition(":")
+    loaded = import_module(module)
+    if table or "__dir__" not in vars(loaded):
+        names: Collection[str] = getattr(loaded, table or "__all__", ())
+        if names:
+            return names
+    return [name for name in dir(loaded) if not name.startswith("_")]
+
+
+def finder(
+    namespace: dict[str, Any],
+    locations: Mapping[str, str],
+    others: Sequence[str] = (),
+    lookup: str = "",
+) -> Callable[[str], Any]:
+    """The `__getattr__` (PEP 562) of the module whose globals are `namespace`.
+
+    `locations` says where each name is: "module:attribute", or "module" for the module itself;
+    `others` and `lookup` are those of `face`.
+
+    Errors:
+        AttributeError: by the function, of a name that has no location.
+    """
+
+    @gc_paused  # which would visit all that numpy and relaxpy have created for good
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name == "__all__":
+            found = {*locations, *(known for other in others for known in public_names(other))}
+            return sorted(known for known in found if not known.startswith("_"))
+        if name in locations:
+            module, _, attribute = locations[name].partition(":")
+            value: Any = import_module(module)
+            for part in attribute.split(".") if attribute else ():
+                value = getattr(value, part)
+        else:
+            value = _found_elsewhere(namespace["__name__"], name, locations, others, lookup)
+        namespace[name] = value
+        return value
+
+    return __getattr__
+
+
+def _found_elsewhere(
+    module: str, name: str, locations: Mapping[str, str], others: Sequence[str], lookup: str
+) -> Any:
+    for other in others if not name.startswith("_") else ():
+        names = public_names(other)
+        if isinstance(names, Mapping):
+            if name in names:
+                return names[name]
+        elif name in names or hasattr(import_module(other), "__getattr__"):
+            with suppress(AttributeError, ImportError):
+                return getattr(import_module(other), name)
+    if lookup and not name.startswith("__"):
+        place, _, function = lookup.partition(":")
+        return getattr(import_module(place), function)(module, name)
+    raise attribute_error(module, name, locations)
+
+
+def lister(
+    namespace: Mapping[str, Any], locations: Mapping[str, str], others: Sequence[str] = ()
+) -> Callable[[], list[str]]:
+    """The `__dir__` of a module: its names, also those that are not loaded yet."""
+
+    def __dir__() -> list[str]:  # noqa: N807
+        later = {name for other in others for name in public_names(other)}
+        return sorted({*namespace, *locations, *later} - {"TYPE_CHECKING"})
+
+    return __dir__

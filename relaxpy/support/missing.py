@@ -1,0 +1,119 @@
+"""The errors for names that modules of relaxpy do not have, with what to write instead."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
+from typing import Any, Final
+
+from relaxpy.support.absent import ABSENT_MODULES, instead_of
+
+#: The modules with the functions that look up a name of a module.
+_LOOKUPS: Final = (
+    *("relaxpy.support.missing", "relaxpy.support.lazy", "relaxpy.support.gc_pause"),
+    *("relaxpy.plugins.nn.names", "relaxpy.plugins.relay.op.makers"),
+)
+
+
+def attribute_error(
+    module: str, name: str, later: Iterable[str] = ()
+) -> AttributeError | ImportError:
+    """The error for a name that a module of relaxpy does not have; it finds `later` ones itself."""
+    message = f"module {module!r} has no attribute {name!r}"
+    hint = instead_of(f"{module}.{name}")
+    if hint is None and name.startswith("_"):
+        return AttributeError(message)
+    from relaxpy.errors import UnknownAttributeError, close_names  # `import relaxpy` is fast
+
+    known = {*dir(sys.modules[module]), *later}
+    public = sorted(other for other in known if not other.startswith("_"))
+    hint = hint or close_names(name, public)
+    error = from_import_error(module, name, hint)
+    return error or UnknownAttributeError(message, hint=hint, about=name)
+
+
+def from_import_error(module: str, name: str, hint: str | None) -> ImportError | None:
+    """The error with a hint of `from module import name`, if this is how the name is looked up.
+
+    Python would replace an AttributeError there, and drop its hint.
+    """
+    if not hint:
+        return None
+    from opcode import opname  # only for an error: `import relaxpy` is fast
+
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in _LOOKUPS:
+        frame = frame.f_back
+    if frame is None or opname[frame.f_code.co_code[frame.f_lasti]] != "IMPORT_FROM":
+        return None
+    from relaxpy.errors import UnknownImportError
+
+    return UnknownImportError(f"cannot import name {name!r} from {module!r}", hint=hint)
+
+
+def hint_at_absent(namespace: dict[str, Any]) -> None:
+    """Give a module its `__getattr__` (PEP 562), which type checkers do not see."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        raise attribute_error(namespace["__name__"], name)
+
+    namespace["__getattr__"] = __getattr__
+
+
+class AbsentModules:
+    """The last of the finders of modules, which knows those of the table, and tvm_ffi."""
+
+    @staticmethod
+    def find_spec(module: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """The specification of an absent module, whose names are errors with its hint.
+
+        Errors:
+            ModuleNotFoundError: by whatever else is listed, or below it.
+        """
+        if module == _FFI:
+            stand_in: Any = _FfiLoader()
+            return ModuleSpec(module, stand_in)
+        root, _, rest = module.partition(".")
+        if root != "relaxpy":
+            return None
+        if rest in ABSENT_MODULES:
+            loader: Any = _AbsentLoader()  # which needs no base class
+            return ModuleSpec(module, loader, is_package=True)
+        names = rest.split(".")
+        for count in range(1, len(names) + 1):
+            if hint := instead_of(".".join(names[:count])):
+                raise ModuleNotFoundError(f"no module named {module!r}; {hint}", name=module)
+        return None
+
+
+_FFI: Final = "tvm_ffi"
+"""The package that programs of TVM import beside TVM."""
+
+
+class _FfiLoader:
+    """Finds the module of relaxpy where that package is not installed."""
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        """Leave the creation of a module to Python, which `exec_module` replaces."""
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """Let the module of relaxpy be the one that is imported."""
+        sys.modules[_FFI] = import_module(f"relaxpy.{_FFI}")
+
+
+class _AbsentLoader:
+    """Makes the modules without names in place of absent ones."""
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        """Leave the creation of the module to Python."""
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """Let every name of the module be an error with its hint."""
+        hint_at_absent(vars(module))

@@ -1,0 +1,210 @@
+"""Generated Python: rendering of trees with astor, and loading of text with `linecache` entries."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+import keyword
+import linecache
+import unicodedata
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from relaxpy.errors import SPAN_OF_LINE, Span
+from relaxpy.support.folding import folded
+
+with warnings.catch_warnings():
+    # astor uses deprecated names of node classes.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import astor
+    from astor.op_util import Precedence
+
+_SOURCE_KEY: Final = "__relaxpy_source__"
+_SPAN_ATTRIBUTE: Final = "relaxpy_span"
+
+
+def render(tree: ast.Module) -> str:
+    """Return the text of `tree`, ending with a newline."""
+    text: str = astor.to_source(tree, pretty_source=folded, source_generator_class=_SourceGenerator)
+    return text
+
+
+class _SourceGenerator(astor.SourceGenerator):  # type: ignore[misc]
+    """astor's generator, which writes the tokens of the most frequent nodes with fewer calls."""
+
+    write: Callable[..., None]
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        write, append = self.write, self.result.append
+        visitors: dict[type, Callable[[Any], None]] = {}
+
+        def write_fast(*items: Any) -> None:
+            for item in items:
+                kind, token = type(item), item
+                if kind is ast.Attribute:
+                    write_fast(item.value, ".", item.attr)
+                    continue
+                if kind is ast.Name:
+                    token = item.id
+                elif kind is ast.Constant and _is_plain_number(item):
+                    write_fast("")
+                    append("")  # in place of a parenthesis
+                    token = repr(item.value)
+                if type(token) is str:
+                    if self.new_lines:
+                        write("")
+                    if token:
+                        append(token)
+                elif isinstance(item, ast.AST):
+                    if kind not in visitors:
+                        visitors[kind] = getattr(self, f"visit_{kind.__name__}")
+                    visitors[kind](item)
+                else:
+                    item()
+
+        self.write = write_fast
+
+
+def _is_plain_number(constant: ast.Constant) -> bool:
+    """Whether a constant is a whole number that is written without sign and parentheses."""
+    is_whole = type(constant.value) is int and constant.value >= 0
+    return is_whole and getattr(constant, "_pp", Precedence.highest) <= Precedence.Constant
+
+
+class GeneratedSource:
+    """One generated text; while it is alive, `linecache` has its lines under `filename`."""
+
+    __slots__ = ("__weakref__", "filename", "text")
+
+    def __init__(self, filename: str, text: str) -> None:
+        self.filename = filename
+        self.text = text
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        weakref.finalize(self, linecache.cache.pop, filename, None)
+
+
+_sources: weakref.WeakValueDictionary[str, GeneratedSource] = weakref.WeakValueDictionary()
+
+
+def set_span(statements: Iterable[ast.stmt], span: Span | None) -> None:
+    """Set the program span of generated statements that do not have a narrower one yet."""
+    for statement in statements if span is not None else ():
+        if not hasattr(statement, _SPAN_ATTRIBUTE):
+            setattr(statement, _SPAN_ATTRIBUTE, span)
+
+
+def spans_by_line(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
+    """Return the function from the lines of `text`, the rendered `tree`, to program spans.
+
+    The table is computed on first use.
+    """
+    spans = [getattr(statement, _SPAN_ATTRIBUTE, None) for statement in _statements(tree)]
+    by_line: dict[int, Span] = {}
+
+    def span_of_line(line: int) -> Span | None:
+        if not by_line:
+            try:
+                parsed = ast.parse(text)
+            except SystemError:  # Python 3.11, if a collection parses inside (gh-106905)
+                return None
+            for statement, span in zip(_statements(parsed), spans, strict=True):
+                if span is not None:
+                    lines = range(statement.lineno, (statement.end_lineno or 0) + 1)
+                    by_line.update(dict.fromkeys(lines, span))
+        return by_line.get(line)
+
+    return span_of_line
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements in `tree` in pre-order."""
+    worklist: list[ast.AST] = [tree]
+    while worklist:
+        node = worklist.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for name in ("orelse", "body"):
+            worklist += reversed(getattr(node, name, ()))
+
+
+def load(
+    text: str,
+    stem: str,
+    namespace: dict[str, Any],
+    span_of_line: Callable[[int], Span | None] | None = None,
+) -> dict[str, Any]:
+    """Execute the definitions in `text` and return `namespace` extended with them.
+
+    `span_of_line` returns the program span of a line, for run-time errors without a position.
+
+    The file name of the code is derived from `stem` and the text. Tracebacks, `inspect.getsource`
+    and debuggers find the lines as long as the namespace, or a function defined in it, is alive.
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    filename = f"<relaxpy {stem} {digest}>"
+    source = _sources.get(filename)
+    if source is None:
+        source = _sources[filename] = GeneratedSource(filename, text)
+    names = {"__name__": f"relaxpy_generated.{stem}", **namespace, _SOURCE_KEY: source}
+    if span_of_line is not None:
+        names[SPAN_OF_LINE] = span_of_line
+    exec(compile(text, filename, "exec"), names)
+    return names
+
+
+class Names:
+    """A supply of unique Python identifiers, derived from hints that may be any text.
+
+    `local` returns the names of a function. They may repeat names of other functions, but not
+    global names, whichever of the two is requested first.
+    """
+
+    def __init__(self, reserved: Iterable[str] = (), outer: Names | None = None) -> None:
+        self._outer = outer
+        self._taken = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *reserved}
+        self._inner: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def local(self) -> Names:
+        """Return the supply of names for a function of this text."""
+        return Names(outer=self)
+
+    def fresh(self, hint: str) -> str:
+        """Return an unused identifier that is as close to `hint` as possible."""
+        stem = identifier(hint)
+        name = stem
+        while self._is_taken(name):
+            number = self._next.get(stem, 0) + 1
+            self._next[stem] = number
+            name = f"{stem}_{number}"
+        self._taken.add(name)
+        if self._outer is not None:
+            self._outer._inner.add(name)
+        return name
+
+    def free(self, name: str) -> None:
+        """Make `name` available again, since its variable is dead."""
+        self._taken.discard(name)
+        self._next.clear()
+
+    def _is_taken(self, name: str) -> bool:
+        if name in self._taken or name in self._inner:
+            return True
+        return self._outer is not None and name in self._outer._taken
+
+
+def identifier(hint: str) -> str:
+    """Normalise `hint` as Python does, and replace invalid characters by `_`."""
+    if hint.isascii() and hint.isidentifier() and not hint.startswith("__") and hint != "_":
+        return hint
+    text = unicodedata.normalize("NFKC", hint)
+    text = "".join(char if f"_{char}".isidentifier() else "_" for char in text)
+    while text.startswith("__"):
+        text = text[1:]
+    if not text or text == "_":
+        return "v"
+    return text if text.isidentifier() else f"_{text}"

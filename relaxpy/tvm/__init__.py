@@ -1,0 +1,1 @@
+"""Names that only unchanged programs of TVM need: nothing in relaxpy uses them."""

@@ -1,0 +1,1 @@
+"""Passes over bindings, functions and virtual devices that compile does not run."""

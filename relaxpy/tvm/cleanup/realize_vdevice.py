@@ -1,0 +1,168 @@
+"""RealizeVDevice: tensors on the devices that hints and other tensors put them on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from typing_extensions import override
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.core.device import Device
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.core.traverse import rebuild, walk
+from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.support.dataclass import dataclass, replace
+
+_TARGETS: Mapping[str, Iterable[str]] = {"cpu": ("llvm", "c", "cpu")}
+
+
+@dataclass(frozen=True)
+class RealizeVDevice(RewritePass):
+    """Gives tensors the device of those that they are computed with, and copies between devices.
+
+    What is known are the devices in struct info and, as far as these leave it open, the operands of
+    `hint_on_device`. Such a call becomes `to_vdevice`, or an alias if its operand is there already.
+
+    Errors:
+        TransformError: the module does not list the device of a hint.
+    """
+
+    @override
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        devices = [d for d in mod.global_infos.get("vdevice", ()) if isinstance(d, VDevice)]
+
+        def realized(func: rx.Function) -> rx.Function:
+            known = _Devices(func, devices).known
+            return _Placing(known, devices).expr(func) if known else func
+
+        return realized
+
+
+def _device_of_hint(call: rx.Call, devices: Iterable[VDevice]) -> VDevice:
+    """The device of the module that a hint means."""
+    hint = call.attrs["dst_vdevice"]
+    scope = call.attrs.get("memory_scope", "global")
+    for device in devices:
+        if isinstance(hint, Device):
+            kinds = _TARGETS.get(hint.kind, (hint.kind,))
+            is_meant = device.kind in kinds and device.vdevice_id == hint.index
+            is_meant = is_meant and device.memory_scope == scope
+        else:
+            is_meant = device == hint
+        if is_meant:
+            return device
+    raise TransformError(
+        f"the module lists no device {hint} with memory scope {scope}",
+        span=call.span,
+        hint='I.module_global_infos({"vdevice": [I.vdevice(...)]}) lists the devices',
+    )
+
+
+class _Devices:
+    """The devices that are `known` of variables of a function."""
+
+    def __init__(self, func: rx.Function, devices: Iterable[VDevice]) -> None:
+        self.known: dict[rx.Var, VDevice] = {}
+        self._together: dict[rx.Var, list[rx.Var]] = {}
+        hinted: dict[rx.Var, VDevice] = {}
+        declared: dict[rx.Var, VDevice] = {}
+        for node in walk(func):
+            if isinstance(node, rx.Function):
+                declared.update(_declared(node.params))
+            if not isinstance(node, (rx.VarBinding, rx.MatchCast)) or node.var is None:
+                continue
+            value = node.value
+            if rx.is_call_of(value, "relax.hint_on_device"):
+                device = _device_of_hint(value, devices)
+                declared[node.var] = device
+                hinted.update({v: device for v in value.args if isinstance(v, rx.Var)})
+                continue
+            is_copy = rx.is_call_of(value, "relax.to_vdevice")
+            if is_copy or _declares_result(node):
+                declared.update(_declared((node.var,)))
+            for var in () if is_copy else occurring_vars(value):
+                self._together.setdefault(node.var, []).append(var)
+                self._together.setdefault(var, []).append(node.var)
+        declared.update(_declared(func.params))
+        self._spread(declared)
+        self._spread(hinted)
+
+    def _spread(self, devices: Mapping[rx.Var, VDevice]) -> None:
+        """Add devices of variables that have none yet, and of those that are computed with them."""
+        waiting = [var for var in devices if var not in self.known]
+        self.known.update({var: devices[var] for var in waiting})
+        while waiting:
+            var = waiting.pop()
+            for other in self._together.get(var, ()):
+                if other not in self.known:
+                    self.known[other] = self.known[var]
+                    waiting.append(other)
+
+
+def _declares_result(binding: rx.Binding) -> bool:
+    """Whether the device of a value is declared, and not derived from those of operands."""
+    value = binding.value
+    if isinstance(value, rx.Call):
+        return bool(value.sinfo_args)
+    return isinstance(binding, rx.MatchCast) or isinstance(value, rx.Constant)
+
+
+def _declared(variables: Iterable[rx.Var]) -> dict[rx.Var, VDevice]:
+    devices = {var: _declared_device(var.struct_info) for var in variables}
+    return {var: device for var, device in devices.items() if device is not None}
+
+
+def _declared_device(sinfo: rx.StructInfo | None) -> VDevice | None:
+    if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(sinfo.vdevice, VDevice):
+        return None
+    return sinfo.vdevice
+
+
+class _Placing(BindingRewriter):
+    """Gives variables their devices, and puts copies in place of hints."""
+
+    def __init__(self, known: Mapping[rx.Var, VDevice], devices: Iterable[VDevice]) -> None:
+        super().__init__()
+        self.known, self.devices = known, devices
+        for var, device in known.items():
+            sinfo = var.struct_info
+            if isinstance(sinfo, rx.TensorStructInfo) and sinfo.vdevice != device:
+                self._remap[var] = replace(var, struct_info=replace(sinfo, vdevice=device))
+
+    @override
+    def function(self, func: rx.Function) -> rx.Function:
+        params = tuple(self._remapped(param) for param in func.params)
+        after = super().function(func)
+        ret = self._placed(func.ret_struct_info, func.body.body)
+        if params == func.params and ret is func.ret_struct_info:
+            return after
+        return rebuild(after, params=params, ret_struct_info=ret)
+
+    def _placed(self, sinfo: rx.StructInfo | None, result: rx.Expr) -> rx.StructInfo | None:
+        """The struct info of a result with its device, if that is known."""
+        if isinstance(sinfo, rx.TensorStructInfo) and sinfo.vdevice is None:
+            device = self.known.get(result) if isinstance(result, rx.Var) else None
+            return sinfo if device is None else replace(sinfo, vdevice=device)
+        if isinstance(sinfo, rx.TupleStructInfo) and isinstance(result, rx.Tuple):
+            fields = tuple(map(self._placed, sinfo.fields, result.fields))
+            return sinfo if fields == sinfo.fields else replace(sinfo, fields=fields)  # type: ignore[arg-type]
+        return sinfo
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        call = binding.value
+        if not rx.is_call_of(call, "relax.hint_on_device") or not isinstance(
+            binding, rx.VarBinding
+        ):
+            return None
+        device = _device_of_hint(call, self.devices)
+        if _declared_device(call.args[0].struct_info) == device:
+            return rx.VarBinding(binding.var, call.args[0], binding.span)
+        attrs = Attrs({"dst_vdevice": device})
+        return rx.Call(Op.get("relax.to_vdevice"), call.args, attrs, span=call.span)

@@ -1,0 +1,1 @@
+"""Names of TVM in `ir` and `arith`."""

@@ -1,0 +1,15 @@
+"""Sources that have a name and no text."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from relaxpy.errors import Source
+from relaxpy.support.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceName(Source):
+    """The source of spans that are built by hand, without a program text."""
+
+    text: str = field(default="", repr=False)

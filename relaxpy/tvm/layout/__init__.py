@@ -1,0 +1,1 @@
+"""Passes that choose layouts by hand."""

@@ -1,0 +1,277 @@
+"""AlterOpImpl: kernels are replaced by others, which may take tensors in other layouts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import TypeAlias, cast
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, RelaxpyError, StructInfoError, TransformError, counted
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape
+from relaxpy.ir.relax.op.layouts import of_sizes
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.support.dataclass import dataclass
+
+LayoutMap: TypeAlias = IndexMap | tuple[IndexMap, Sequence[int]] | Callable[..., object] | None
+Separators: TypeAlias = Mapping[str, Sequence[Sequence[int]] | None]
+
+OPERATOR_NAME = "operator_name"
+"""The attribute of a PrimFunc that names the operator it implements."""
+REMOVE_PAD = "remove_pad"
+"""The operator of kernels that return the leading elements of a padded tensor."""
+
+
+@dataclass(frozen=True)
+class AlterOpImpl(Pass):
+    """Calls other PrimFuncs for those that implement the operators in `op_impl_map`.
+
+    A PrimFunc says by its attribute `operator_name` what it implements. For each operator,
+    `op_buffer_transforms` may have the map from the indices of each buffer of the old PrimFunc to
+    those of the new one, or None where they are the same. Operands are then transformed before the
+    call and results are transformed back, without the padding that the map has added. The axis
+    separators of a buffer and of what it is transformed from are passed to `layout_transform`;
+    of a pair, as `IndexMap.from_func_with_separators` returns it, only the map is used.
+
+    Errors:
+        MisuseError: an argument is of another kind.
+        TransformError: the PrimFuncs have different numbers of parameters, there is not one map
+            for each of them, or a map does not fit a tensor.
+    """
+
+    op_impl_map: Mapping[str, PrimFunc]
+    op_buffer_transforms: Mapping[str, Sequence[LayoutMap] | None] = field(default_factory=dict)
+    op_buffer_axis_separators: Separators = field(default_factory=dict)
+    op_buffer_input_axis_separators: Separators = field(default_factory=dict)
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+
+        def altered(func: rx.Function, builder: BlockBuilder) -> rx.Function:
+            return _Altering(self, mod, builder).expr(func)
+
+        return normalize_module(map_with_builder(mod, altered))
+
+
+@dataclass(frozen=True, slots=True)
+class _Transform:
+    """How one buffer is transformed."""
+
+    index_map: IndexMap
+    separators: tuple[int, ...]
+    input_separators: tuple[int, ...]
+
+    def of(self, x: rx.Expr, index_map: IndexMap) -> rx.Call:
+        """The call that transforms a tensor by a map."""
+        call = R.layout_transform(
+            x,
+            index_map,
+            axis_separators=self.separators,
+            input_axis_separators=self.input_separators,
+        )
+        return cast("rx.Call", call)
+
+
+class _Altering(BindingRewriter):
+    """Replaces the calls of one function."""
+
+    def __init__(self, options: AlterOpImpl, mod: IRModule, builder: BlockBuilder) -> None:
+        super().__init__()
+        self.options, self.mod, self.builder = options, mod, builder
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(call, "relax.call_tir"):
+            return None
+        if not isinstance(call.args[0], rx.GlobalVar):
+            return None
+        old = self.mod[call.args[0].name_hint]
+        name = old.attrs.get(OPERATOR_NAME)
+        if not isinstance(old, PrimFunc) or name not in self.options.op_impl_map:
+            return None
+        operator = str(name)
+        new = self.options.op_impl_map[operator]
+        if len(new.params) != len(old.params):
+            raise _refused(
+                operator,
+                f"the new PrimFunc has {counted(len(new.params), 'parameter')}, that of the call "
+                f"of {binding.var.name_hint} has {len(old.params)}",
+                call,
+            )
+        func = new.with_attr(OPERATOR_NAME, operator).without_attr("global_symbol")
+        gvar = self.builder.add_func(func, f"{operator.replace('.', '_')}_replacement")
+        if gvar.name_hint == call.args[0].name_hint:
+            return None
+        transforms = self.transforms(operator, old, call)
+        return _Replacement(binding, block, self, operator).bindings_of(gvar, transforms)
+
+    def transforms(self, operator: str, old: PrimFunc, call: rx.Call) -> list[_Transform | None]:
+        """The transform of each buffer; none if all buffers stay as they are."""
+        maps = self.options.op_buffer_transforms.get(operator)
+        if not maps:
+            return [None] * len(old.params)
+        if len(maps) != len(old.params):
+            raise _refused(
+                operator,
+                f"there is one transform for each of {counted(len(old.params), 'parameter')}, or "
+                f"none, found {len(maps)}",
+                call,
+            )
+        result: list[_Transform | None] = []
+        for k, (given, buffer) in enumerate(zip(maps, old.buffer_map_items, strict=True)):
+            index_map = _map_of(given)
+            if index_map is None:
+                result.append(None)
+                continue
+            if not isinstance(index_map, IndexMap):
+                rank = None if buffer is None else len(buffer.shape)
+                index_map = IndexMap.from_func(index_map, _rank_of_variadic(index_map, rank))
+            separators = [
+                _listed(table.get(operator), k)
+                for table in (
+                    self.options.op_buffer_axis_separators,
+                    self.options.op_buffer_input_axis_separators,
+                )
+            ]
+            result.append(_Transform(index_map, *separators))
+        return result
+
+    def remove_pad(self, rank: int, dtype: DataType) -> rx.GlobalVar:
+        """The kernel that returns the leading elements of a tensor."""
+        padded, shape = (
+            [tir.Var(f"{letter}{axis}", "int64") for axis in range(rank)] for letter in "pi"
+        )
+        source = te.placeholder(padded, str(dtype), "input")
+        result: Tensor = te.compute(shape, lambda *i: source(*i), "output", tag="elemwise")
+        func = create_prim_func([source, result]).with_attr(OPERATOR_NAME, REMOVE_PAD)
+        return self.builder.add_func(func.without_attr("global_symbol"), REMOVE_PAD)
+
+
+def _map_of(given: LayoutMap) -> IndexMap | Callable[..., object] | None:
+    """The map of a pair of a map and its axis separators; anything else as it is."""
+    match given:
+        case (IndexMap() as index_map, _):
+            return index_map
+        case _:
+            return given
+
+
+def _rank_of_variadic(function: Callable[..., object], rank: int | None) -> int | None:
+    """The rank for a function of any number of indices."""
+    code = getattr(function, "__code__", None)
+    return rank if code is not None and code.co_flags & inspect.CO_VARARGS else None
+
+
+def _listed(lists: Sequence[Sequence[int]] | None, index: int) -> tuple[int, ...]:
+    return tuple(lists[index]) if lists is not None and index < len(lists) else ()
+
+
+def _refused(operator: str, message: str, call: rx.Call) -> TransformError:
+    return TransformError(f"AlterOpImpl, {operator}: {message}", span=call.span, about=call)
+
+
+class _Replacement(PrecedingBindings):
+    """The bindings that replace that of one call."""
+
+    def __init__(
+        self, binding: rx.VarBinding, block: rx.BindingBlock, altering: _Altering, operator: str
+    ) -> None:
+        super().__init__(binding, block)
+        self.altering, self.operator = altering, operator
+
+    def bindings_of(
+        self, gvar: rx.GlobalVar, transforms: Sequence[_Transform | None]
+    ) -> list[rx.Binding]:
+        """The call of the new PrimFunc between the transforms of operands and results."""
+        call = cast("rx.Call", self.binding.value)
+        old_operands = cast("rx.Tuple", call.args[1]).fields
+        [declared] = call.sinfo_args
+        outputs = declared.fields if isinstance(declared, rx.TupleStructInfo) else (declared,)
+        args = [self.operand(x, t) for x, t in zip(old_operands, transforms, strict=False)]
+        results = list(zip(outputs, transforms[len(transforms) - len(outputs) :], strict=True))
+        sinfos = [self.output(sinfo, transform) for sinfo, transform in results]
+        whole = (
+            rx.TupleStructInfo(tuple(sinfos))
+            if isinstance(declared, rx.TupleStructInfo)
+            else sinfos[0]
+        )
+        operands = (gvar, rx.Tuple(tuple(args)), *call.args[2:])
+        value: rx.Expr = rx.Call(call.op, operands, call.attrs, (whole,), span=call.span)
+        if any(transform is not None for _, transform in results):
+            source = self.bound(value)
+            if isinstance(declared, rx.TupleStructInfo):
+                fields = []
+                for k, (sinfo, transform) in enumerate(results):
+                    item = self.bound(rx.TupleGetItem(source, k))
+                    fields.append(self.bound(self.original(item, sinfo, transform)))
+                value = rx.Tuple(tuple(fields), span=self.binding.span)
+            else:
+                value = self.original(source, *results[0])
+        return self.ended(value)
+
+    def operand(self, x: rx.Expr, transform: _Transform | None) -> rx.Expr:
+        """An operand as the new PrimFunc takes it; scalar literals stay."""
+        if transform is None or (isinstance(x, rx.Constant) and not x.data.ndim):
+            return x
+        try:
+            return self.bound(transform.of(x, transform.index_map))
+        except StructInfoError as error:
+            raise self.refused(error) from None
+
+    def output(self, sinfo: rx.StructInfo, transform: _Transform | None) -> rx.StructInfo:
+        """The struct info of what the new PrimFunc writes."""
+        if transform is None:
+            return sinfo
+        try:
+            new = of_sizes(transform.index_map).map_shape(_shape(sinfo))
+        except MisuseError as error:
+            raise self.refused(error) from None
+        assert isinstance(sinfo, rx.TensorStructInfo)
+        return rx.TensorStructInfo(rx.ShapeExpr(tuple(new)), sinfo.dtype, sinfo.vdevice)
+
+    def original(self, x: rx.Expr, sinfo: rx.StructInfo, transform: _Transform | None) -> rx.Expr:
+        """A result in the layout that the program expects."""
+        if transform is None:
+            return x
+        shape = _shape(sinfo)
+        try:
+            inverse, padding = of_sizes(transform.index_map).non_surjective_inverse(shape)
+        except MisuseError as error:
+            raise self.refused(error) from None
+        back = transform.of(x, inverse)
+        if isinstance(padding, tir.IntImm) and not padding.value:
+            return back
+        kernel = self.altering.remove_pad(len(shape), cast("rx.TensorStructInfo", sinfo).dtype)
+        return cast("rx.Expr", R.call_tir(kernel, (self.bound(back),), sinfo))
+
+    def refused(self, error: RelaxpyError) -> TransformError:
+        """The error of a map that does not fit a tensor of the call."""
+        message = f"{self.name}: {error.diagnostic.message}"
+        return _refused(self.operator, message, cast("rx.Call", self.binding.value))
+
+
+def _shape(sinfo: rx.StructInfo) -> Sizes:
+    """The dimensions of an output. Errors: MisuseError if it is no tensor of known shape."""
+    shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
+    if shape is None:
+        raise MisuseError(f"expected a tensor of known shape, found {sinfo}")
+    return shape

@@ -1,0 +1,1 @@
+"""Patterns of libraries for graphics processors, and the partition of modules by them."""

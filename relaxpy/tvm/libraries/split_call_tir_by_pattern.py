@@ -1,0 +1,352 @@
+"""SplitCallTIRByPattern: a back end computes the first part of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes.python_function import compiled_function
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Add, FloatImm, IntImm, Mul, PrimExpr, Var
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt
+from relaxpy.support.dataclass import dataclass, replace
+
+_IGNORED: Final = frozenset(("span", "name_hint", "annotations"))
+"""Fields of statements in which a match may differ from the pattern."""
+_OF_BUFFERS: Final = ("dtype", "shape", "strides", "axis_separators")
+"""Fields of buffers in which a match does not differ."""
+_NEUTRAL: Final = {Mul: 1, Add: 0}
+
+
+@dataclass(frozen=True, slots=True)
+class MatchResult:
+    """A match of a pattern: the values of its scalar parameters, and the buffers of the others."""
+
+    pattern: PrimFunc
+    symbol_values: tuple[PrimExpr, ...]
+    matched_buffers: tuple[Buffer, ...]
+
+
+def statements_of(func: PrimFunc) -> tuple[Stmt, ...]:
+    """The statements in the root block of a PrimFunc, or none if it has no root block."""
+    if not isinstance(func.body, BlockRealize) or func.body.block.iter_vars:
+        return ()
+    body = func.body.block.body
+    return body.seq if isinstance(body, SeqStmt) else (body,)
+
+
+def match_statement(stmt: Stmt, patterns: Sequence[PrimFunc]) -> MatchResult | None:
+    """The match of the first pattern whose loop nest is that of the statement.
+
+    Variables and buffers may have other names, and the operands of sums and products another order.
+    Scalar parameters of a pattern stand for literals. If one is a factor that the statement does
+    not have, it is 1; if it is such a term, it is 0. Shape variables stand for any sizes.
+    """
+    for pattern in patterns:
+        [nest] = statements_of(pattern)
+        matcher = _Matcher(pattern)
+        if matcher.nodes(stmt, nest):
+            return matcher.result()
+    return None
+
+
+class _Matcher:
+    """The comparison with one pattern: what its variables and buffers stand for so far."""
+
+    def __init__(self, pattern: PrimFunc) -> None:
+        self.pattern = pattern
+        self.symbols = [p for p in pattern.params if p not in pattern.buffer_map]
+        self.values: dict[Var, PrimExpr] = {}
+        self.buffers: dict[Buffer, Buffer] = {}
+
+    def result(self) -> MatchResult | None:
+        """The match, if every parameter stands for something."""
+        buffers = [b for b in self.pattern.buffer_map_items if b is not None]
+        if not all(s in self.values for s in self.symbols) or not set(buffers) <= set(self.buffers):
+            return None
+        return MatchResult(
+            self.pattern,
+            tuple(self.values[symbol] for symbol in self.symbols),
+            tuple(self.buffers[buffer] for buffer in buffers),
+        )
+
+    def nodes(self, node: object, pattern: object) -> bool:
+        """Whether two fields match: nodes, sequences of them, or other values."""
+        if isinstance(pattern, Var):
+            return isinstance(node, PrimExpr) and self._variable(node, pattern)
+        if isinstance(pattern, Buffer):
+            return isinstance(node, Buffer) and self._buffer(node, pattern)
+        if isinstance(pattern, (Add, Mul)):
+            return isinstance(node, PrimExpr) and self._commutative(node, pattern)
+        if isinstance(pattern, (tuple, list)):
+            return (
+                isinstance(node, (tuple, list))
+                and len(node) == len(pattern)
+                and all(map(self.nodes, node, pattern))
+            )
+        if isinstance(pattern, (IntImm, FloatImm)):
+            if not isinstance(node, (IntImm, FloatImm)):
+                return False
+            return node.dtype == pattern.dtype and node.value == pattern.value
+        if not isinstance(pattern, Node):
+            return bool(node == pattern)
+        if not isinstance(node, Node) or type(node) is not type(pattern):
+            return False
+        return _is_plain(pattern) and self._fields(node, pattern, pattern._fields)
+
+    def _fields(self, node: Node, pattern: Node, names: Sequence[str]) -> bool:
+        return _is_plain(node) and all(
+            self.nodes(getattr(node, name), getattr(pattern, name))
+            for name in names
+            if name not in _IGNORED
+        )
+
+    def _variable(self, value: PrimExpr, var: Var) -> bool:
+        if var in self.symbols and not isinstance(value, (IntImm, FloatImm)):
+            return False
+        if var.dtype != value.dtype and var not in self.symbols:
+            return False
+        known = self.values.setdefault(var, value)
+        return known is value or (known.dtype == value.dtype and bool(known == value))
+
+    def _buffer(self, buffer: Buffer, pattern: Buffer) -> bool:
+        known = self.buffers.get(pattern)
+        if known is not None:
+            return known is buffer
+        if buffer in self.buffers.values() or buffer.scope() != pattern.scope():
+            return False
+        self.buffers[pattern] = buffer
+        return self._fields(buffer, pattern, _OF_BUFFERS)
+
+    def _commutative(self, value: PrimExpr, pattern: Add | Mul) -> bool:
+        """Whether a sum or product matches, or a value that lacks a symbol as term or factor."""
+        for symbol, other in ((pattern.a, pattern.b), (pattern.b, pattern.a)):
+            if isinstance(symbol, Var) and symbol in self.symbols:
+                neutral = ops.const(_NEUTRAL[type(pattern)], other.dtype)
+                if self._all((neutral, symbol), (value, other)):
+                    return True
+        if not isinstance(value, type(pattern)):
+            return False
+        a, b = value.a, value.b
+        return any(self._all((x, pattern.a), (y, pattern.b)) for x, y in ((a, b), (b, a)))
+
+    def _all(self, *pairs: tuple[PrimExpr, PrimExpr]) -> bool:
+        """Whether all of these match; what a failed attempt assumed is forgotten."""
+        values, buffers = dict(self.values), dict(self.buffers)
+        if all(self.nodes(value, pattern) for value, pattern in pairs):
+            return True
+        self.values, self.buffers = values, buffers
+        return False
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether loops are serial and begin at 0, and blocks are evaluated for each iteration."""
+    match node:
+        case For():
+            is_zero = isinstance(node.min, IntImm) and node.min.value == 0
+            serial = node.kind == ForKind.SERIAL and node.thread_binding is None
+            return is_zero and serial and not node.annotations
+        case BlockRealize(predicate=predicate):
+            return isinstance(predicate, IntImm) and bool(predicate.value)
+        case Block():
+            return not node.alloc_buffers and not node.match_buffers
+        case _:
+            return True
+
+
+FCodegen = Callable[[list[MatchResult]], Any]
+
+
+@dataclass(frozen=True)
+class SplitCallTIRByPattern(Pass):
+    """Divides kernels into what a back end computes, and a kernel of the rest.
+
+    Each pattern is a PrimFunc with one loop nest, and is compared with the loop nests of a kernel
+    from the first one on; see `match_statement`. `fcodegen` receives the list of matches, of which
+    there is at least one, and returns a Python function, the number of nests that it computes, and
+    the buffers of its arguments. The function takes their arrays, returns the result of these
+    nests, and has no visible effect. It belongs to the calls that replace those of the kernel. What
+    is left of the kernel is `unfused_epilogue`. A kernel whose nests exchange more than this result
+    stays as it is.
+
+    Errors:
+        MisuseError (also TypeError): a pattern is not a PrimFunc with one loop nest, or `fcodegen`
+            is not a function or returns something else.
+    """
+
+    patterns: Sequence[PrimFunc]
+    fcodegen: FCodegen
+
+    @override
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for pattern in self.patterns:
+            statements = statements_of(pattern)
+            if len(statements) != 1 or not isinstance(statements[0], For):
+                raise unexpected(pattern, "a pattern is a PrimFunc with one loop nest")
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        kernels: dict[str, _Kernels] = {}
+        for name, func in mod.functions_by_name.items():
+            kernel = self._divided(name, func) if isinstance(func, PrimFunc) else None
+            if kernel is not None:
+                kernels[name] = kernel
+        if not kernels:
+            return mod
+
+        def split(func: rx.Function, builder: BlockBuilder) -> rx.Function:
+            return _Splitting(kernels, builder).expr(func)
+
+        result = map_with_builder(mod, split)
+        return mod if result is mod else DeadCodeElimination().transform(result, ctx)
+
+    def _divided(self, name: str, func: PrimFunc) -> _Kernels | None:
+        """The two parts of a kernel; None if it cannot be divided."""
+        statements = statements_of(func)
+        matches: list[MatchResult] = []
+        for stmt in statements:
+            match = match_statement(stmt, self.patterns)
+            if match is None:
+                break
+            matches.append(match)
+        if not matches:
+            return None
+        function, count, arguments = _generated(self.fcodegen(matches), len(matches))
+        first, rest = statements[:count], statements[count:]
+        if not first:
+            return None
+        buffers = func.buffer_map_items
+        written = stored_buffers(*first)
+        [result] = stored_buffers(*first[-1:]) or (None,)
+        exchanged = (
+            (written & loaded_buffers(*rest))
+            | (written & set(buffers))
+            | (written & stored_buffers(*rest))
+        )
+        expected = {result} if rest else {buffers[-1]}
+        constant = result is not None and all(isinstance(n, tir.IntImm) for n in result.shape)
+        if result is None or not constant or exchanged != expected or result not in expected:
+            return None
+        if rest and (result in buffers or result in stored_buffers(*rest)):
+            return None
+        for argument in arguments:
+            if argument not in buffers[:-1]:
+                raise MisuseError(
+                    f"{argument.name} is not the buffer of an input of {name}", about=argument
+                )
+        inputs = [buffers.index(argument) for argument in arguments]
+        epilogue = _epilogue(func, result, rest) if rest else None
+        return _Kernels(compiled_function(name, function), inputs, result, epilogue)
+
+
+@dataclass(frozen=True, slots=True)
+class _Epilogue:
+    """The kernel of what is left, and the positions of its operands after the first one."""
+
+    func: PrimFunc
+    operands: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """A function of a back end, the positions of its operands, its result, and what is left."""
+
+    function: rx.ExternFunc
+    operands: list[int]
+    result: Buffer
+    epilogue: _Epilogue | None
+
+
+def _generated(result: Any, most: int) -> tuple[Callable[..., Any], int, list[Buffer]]:
+    """What a code generator returned: a function, the number of nests, and buffers.
+
+    Errors:
+        MisuseError: it returned something else.
+    """
+    match result:
+        case [function, int() as count, [*buffers]] if (
+            callable(function)
+            and 0 <= count <= most
+            and all(isinstance(buffer, Buffer) for buffer in buffers)
+        ):
+            return function, count, buffers
+        case _:
+            raise unexpected(
+                result,
+                f"fcodegen returns a Python function, a number of nests from 0 to {most}, and a "
+                "list of buffers",
+                hint="source text cannot be compiled: write the function in Python",
+            )
+
+
+def _epilogue(func: PrimFunc, result: Buffer, rest: Sequence[Stmt]) -> _Epilogue | None:
+    """The kernel of the last statements, whose first operand is what the others computed."""
+    assert isinstance(func.body, BlockRealize)
+    used = loaded_buffers(*rest) | stored_buffers(*rest)
+    buffers = func.buffer_map_items
+    operands = [k for k, buffer in enumerate(buffers[:-1]) if buffer in used]
+    pairs: list[tuple[tir.Var, Buffer]] = [(tir.Var(result.name, "handle"), result)]
+    pairs += [(func.params[k], cast("Buffer", buffers[k])) for k in (*operands, -1)]
+    root = func.body.block
+    left = tuple(b for b in root.alloc_buffers if b is not result and b in used)
+    body = rest[0] if len(rest) == 1 else SeqStmt(tuple(rest))
+    block = replace(root, body=body, alloc_buffers=left, reads=(), writes=())
+    new = PrimFunc(
+        tuple(param for param, _ in pairs),
+        replace(func.body, block=block),
+        None,
+        dict(pairs),
+        func.without_attr("global_symbol").attrs,
+        span=func.span,
+    )
+    return _Epilogue(new, operands)
+
+
+class _Splitting(BindingRewriter):
+    """Replaces the calls of one function."""
+
+    def __init__(self, kernels: dict[str, _Kernels], builder: BlockBuilder) -> None:
+        super().__init__()
+        self.kernels, self.builder = kernels, builder
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        call = binding.value
+        if not rx.is_call_of(call, "relax.call_tir"):
+            return None
+        callee, operands, *scalars = call.args
+        kernel = self.kernels.get(callee.name_hint) if isinstance(callee, rx.GlobalVar) else None
+        if kernel is None or scalars or not isinstance(call.sinfo_args[0], rx.TensorStructInfo):
+            return None
+        fields = cast("rx.Tuple", operands).fields
+        sinfo = rx.TensorStructInfo(rx.ShapeExpr(kernel.result.shape), kernel.result.dtype)
+        args = (kernel.function, *(fields[k] for k in kernel.operands))
+        packed = rx.Call(
+            Op.get("relax.call_pure_packed"), args, sinfo_args=(sinfo,), span=call.span
+        )
+        if kernel.epilogue is None:
+            return replace(binding, value=packed)
+        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
+        first = rx.VarBinding(kind(kernel.result.name), packed, call.span)
+        epilogue = self.builder.add_func(kernel.epilogue.func, "unfused_epilogue")
+        inputs = rx.Tuple((first.var, *(fields[k] for k in kernel.epilogue.operands)))
+        return [first, replace(binding, value=rebuild(call, args=(epilogue, inputs)))]

@@ -1,0 +1,1 @@
+"""Lowering to TVM's virtual machine: memory, shapes, purity."""

@@ -1,0 +1,1 @@
+"""Passes that read parameters and write outputs one by one."""

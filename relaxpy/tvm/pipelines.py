@@ -1,0 +1,118 @@
+"""TVM's pipelines: fusion without rules, and the lowering to explicit memory, which need not run.
+
+`compile` takes what these pipelines make, and does as much itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from relaxpy.ir.core.target import target_kind
+from relaxpy.ir.pass_infra.passes import Pass, Sequential
+from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern
+from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant
+from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow
+from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
+from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.support.entry import user_facing
+from relaxpy.tvm.cleanup.attach_global_symbol import AttachGlobalSymbol
+from relaxpy.tvm.cleanup.compute_prim_value import ComputePrimValue
+from relaxpy.tvm.cleanup.remove_purity_checking import RemovePurityChecking
+from relaxpy.tvm.cleanup.rewrite_dataflow_reshape import RewriteDataflowReshape
+from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite
+from relaxpy.tvm.lowering.kill_after_last_use import KillAfterLastUse
+from relaxpy.tvm.lowering.lower_alloc_tensor import LowerAllocTensor
+from relaxpy.tvm.lowering.lower_runtime_builtin import LowerRuntimeBuiltin
+from relaxpy.tvm.lowering.static_plan_block_memory import StaticPlanBlockMemory
+from relaxpy.tvm.lowering.vm_shape_lower import VMShapeLower
+
+
+def _stage(name: str, meaning: str, *kinds: Callable[[], Pass]) -> Callable[..., list[Pass]]:
+    """The function that returns the passes of a stage for a target."""
+
+    @user_facing
+    def passes(target: object = None) -> list[Pass]:
+        target_kind(target)
+        return [kind() for kind in kinds]
+
+    passes.__name__ = passes.__qualname__ = name
+    passes.__doc__ = f"""The passes {meaning}.
+
+    Errors:
+        MisuseError (also ValueError): there is no such target.
+    """
+    return passes
+
+
+library_dispatch_passes = _stage(
+    "library_dispatch_passes", "that give operators to libraries: none, since kernels call NumPy"
+)
+legalize_passes = _stage(
+    "legalize_passes",
+    "from operators to fused kernels",
+    LegalizeOps,
+    AnnotateTIROpPattern,
+    FoldConstant,
+    FuseOps,
+    FuseTIR,
+)
+dataflow_lower_passes = _stage(
+    "dataflow_lower_passes",
+    "from dataflow blocks to calls that allocate their outputs",
+    RewriteDataflowReshape,
+    ToNonDataflow,
+    RemovePurityChecking,
+    CallTIRRewrite,
+)
+finalize_passes = _stage(
+    "finalize_passes",
+    "that plan memory, and make the calls of the runtime explicit",
+    StaticPlanBlockMemory,
+    LowerAllocTensor,
+    KillAfterLastUse,
+    LowerRuntimeBuiltin,
+    ComputePrimValue,
+    VMShapeLower,
+    AttachGlobalSymbol,
+)
+
+
+@user_facing
+def get_default_pipeline(target: object = None) -> Pass:
+    """The pipeline that lowers a program to explicit memory and calls of the runtime.
+
+    Errors:
+        MisuseError (also ValueError): there is no such target.
+    """
+    return Sequential(
+        (
+            *library_dispatch_passes(target),
+            *legalize_passes(target),
+            *dataflow_lower_passes(target),
+            *finalize_passes(target),
+        ),
+        name="default_pipeline",
+    )
+
+
+def zero_pipeline() -> Pass:
+    """Legalisation, and fusion of kernels."""
+    return Sequential(legalize_passes(), name="zero")
+
+
+def default_build_pipeline() -> Pass:
+    """TVM's lowering to explicit memory and calls of the runtime, without fusion."""
+    steps = (LegalizeOps(), *dataflow_lower_passes(), *finalize_passes())
+    return Sequential(steps, name="default_build")
+
+
+PIPELINES: dict[str, Callable[..., Pass]] = {
+    "default_build": default_build_pipeline,
+    "zero": zero_pipeline,
+}
+
+
+def pipelines() -> Mapping[str, Callable[..., Pass]]:
+    """The pipelines by their names."""
+    return PIPELINES

@@ -1,0 +1,1 @@
+"""Analyses, visitors and helpers for Relax programs, under names of TVM."""

@@ -1,0 +1,1 @@
+"""Analyses and passes for kernels, under names of TVM."""

@@ -1,0 +1,278 @@
+"""Simplify: expressions and branches of kernels in simpler forms, by what is known at each."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.algebra.folding import is_safe
+from relaxpy.ir.arith.tvm.analyzer import Analyzer, Extension
+from relaxpy.ir.core.dtype import INT32
+from relaxpy.ir.core.traverse import map_children, rebuild, tree_size, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import (
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    stmt_seq,
+)
+from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass
+
+_OPTION = "tir.Simplify"
+register_config(_OPTION, Mapping)
+#: The options of TVM that enable rules; those that follow the elements of buffers have no effect.
+_EXTENSIONS = {
+    "transitively_prove_inequalities": Extension.TransitivelyProveInequalities,
+    "convert_boolean_to_and_of_ors": Extension.ConvertBooleanToAndOfOrs,
+    "apply_constraints_to_boolean_branches": Extension.ApplyConstraintsToBooleanBranches,
+    "propagate_knowns_to_prove_conditional": Extension.NoExtensions,
+    "propagate_knowns_to_simplify_expressions": Extension.NoExtensions,
+}
+_INEQUALITIES = (tir.LT, tir.LE, tir.GT, tir.GE)
+THREADS = ("thread_extent", "virtual_thread")
+
+
+@dataclass(frozen=True)
+class Simplify(Pass):
+    """Simplifies expressions, and removes branches whose condition is known and what has no effect.
+
+    Rule:
+        What is known are the ranges of loops and of block variables, values that names are bound
+        to, conditions of branches and assertions around a statement, assumptions before it, and
+        that no dimension of a parameter is negative. A name bound to a literal or to another name
+        is replaced by it. A store of an element to itself is removed. The option "tir.Simplify" of
+        a PassContext enables more rules, by the names that TVM has; what elements of buffers are is
+        not known, whatever it says.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        extensions = _extensions((ctx.config or {}).get(_OPTION, {}))
+        return map_functions(mod, PrimFunc, lambda func: simplified(func, extensions))
+
+
+def _extensions(options: Mapping[str, object]) -> Extension:
+    """Errors: MisuseError if there is no option of one of the names."""
+    enabled = Extension.NoExtensions
+    for name, value in options.items():
+        if name not in _EXTENSIONS:
+            raise MisuseError(f"{_OPTION} has no option {name!r}", about=name)
+        enabled |= _EXTENSIONS[name] if value else Extension.NoExtensions
+    return enabled
+
+
+def simplified(func: PrimFunc, extensions: Extension = Extension.NoExtensions) -> PrimFunc:
+    """`func` with a simplified body; itself if nothing is simpler."""
+    return Simplifier(extensions).function(func)
+
+
+class Simplifier:
+    """Simplifies statements from the outside in, with an Analyzer that knows what is around."""
+
+    def __init__(self, extensions: Extension) -> None:
+        self.analyzer = Analyzer()
+        self.analyzer.enabled_extensions = extensions
+        self.inlined: dict[Var, PrimExpr] = {}
+        self.bound: dict[Var, PrimExpr] = {}
+
+    def function(self, func: PrimFunc) -> PrimFunc:
+        """`func` with its body changed; itself if that stays."""
+        shapes = [size for b in func.buffer_map.values() for size in b.shape if is_safe(size)]
+        with self.assuming(*(ops.compare(tir.GE, size, 0) for size in shapes)):
+            body = self.statement(func.body)
+        return func if body is func.body else func.with_body(body)
+
+    @contextmanager
+    def assuming(self, *conditions: PrimExpr) -> Iterator[None]:
+        """Conditions that hold in the `with` statement, where what is bound is forgotten after."""
+        known = (substitute(condition, self.inlined) for condition in conditions)
+        with self.analyzer.constraint_scope(ops.all_of(ops.truth(True), *filter(is_safe, known))):
+            yield
+
+    @contextmanager
+    def ranging(self, *domains: tuple[Var, Range | None]) -> Iterator[None]:
+        """Variables run through ranges in the `with` statement."""
+        with self.assuming():
+            for var, domain in domains:
+                if domain is not None and is_safe(domain.min) and is_safe(domain.extent):
+                    self.analyzer.bind(var, self.operand(domain), allow_override=True)
+            yield
+
+    def expression(self, value: PrimExpr) -> PrimExpr:
+        """The canonical form of `value` if that is smaller, a literal, or of its inequalities."""
+        value = substitute(value, self.inlined)
+        if isinstance(value, Var) and not value.dtype.is_bool:
+            return value
+        simple = self.analyzer.simplify(value)
+        changes = (
+            isinstance(simple, tir.ConstExpr)
+            or tree_size(simple) < tree_size(value)
+            or any(isinstance(node, _INEQUALITIES) for node in walk(value))
+        )
+        return simple if changes else value
+
+    def operand(self, node: Any) -> Any:
+        """A node in a statement: a statement, an expression, or what has some of these."""
+        match node:
+            case Stmt():
+                return self.statement(node)
+            case Buffer():
+                return node
+            case IterVar(var=var):
+                return map_children(lambda n: n if n is var else self.operand(n), node)
+            case PrimExpr():
+                return self.expression(node)
+            case _:
+                return map_children(self.operand, node)
+
+    def holds(self, condition: PrimExpr) -> bool | None:
+        """Whether `condition` is known to be true or false; names are replaced by their values."""
+        for value in (condition, substitute(condition, self.bound)):
+            simple = self.analyzer.simplify(substitute(value, self.inlined))
+            if isinstance(simple, tir.IntImm):
+                return bool(simple.value)
+        return None
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        """`stmt` in its simplest form; itself if nothing is simpler."""
+        match stmt:
+            case SeqStmt():
+                return self.sequence(stmt)
+            case For(loop_var=var, min=first, extent=extent, body=body):
+                with self.ranging((var, Range.from_min_extent(first, extent))):
+                    inside = self.statement(body)
+                return self.with_body(stmt, inside)
+            case Block(iter_vars=axes):
+                with self.ranging(*((axis.var, axis.dom) for axis in axes)):
+                    return map_children(self.operand, stmt)
+            case AttrStmt(node=IterVar(var=var), attr_key=key, value=extent) if key in THREADS:
+                with self.ranging((var, Range(extent))):
+                    return map_children(self.operand, stmt)
+            case LetStmt():
+                return self.let(stmt)
+            case IfThenElse():
+                return self.branch(stmt)
+            case AssertStmt(condition=condition, body=body):
+                with self.assuming(condition):
+                    inside = self.statement(body)
+                return self.with_body(stmt, inside)
+            case BufferStore():
+                store = map_children(self.operand, stmt)
+                return nothing() if self.stores_itself(store) else store
+            case _:
+                return map_children(self.operand, stmt)
+
+    def stores_itself(self, store: BufferStore) -> bool:
+        """Whether a store writes the element that it loads."""
+        value = store.value
+        if not isinstance(value, BufferLoad) or value.buffer is not store.buffer:
+            return False
+        return value.predicate is store.predicate is None and all(
+            a.same_as(b) or (is_safe(a) and is_safe(b) and self.are_equal(a, b))
+            for a, b in zip(value.indices, store.indices, strict=True)
+        )
+
+    def are_equal(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """Whether two values are known to be equal."""
+        names = {**self.bound, **self.inlined}
+        return a.dtype == b.dtype and self.analyzer.can_prove_equal(
+            substitute(a, names), substitute(b, names)
+        )
+
+    def with_body(self, stmt: For | AssertStmt, body: Stmt) -> Stmt:
+        """`stmt` with its other operands simplified outside of what its body knows."""
+        return map_children(lambda node: body if node is stmt.body else self.operand(node), stmt)
+
+    def sequence(self, stmt: SeqStmt) -> Stmt:
+        """The statements that do something, each where the assumptions before it hold."""
+        kept: list[Stmt] = []
+        with ExitStack() as known:
+            for child in stmt.seq:
+                changed = self.statement(child)
+                if not does_nothing(changed):
+                    kept.append(changed)
+                match child:
+                    case Evaluate(value=tir.Call(op=Op(name="tir.assume"), args=(condition,))):
+                        known.enter_context(self.assuming(condition))
+                    case _:
+                        pass
+        if len(kept) == len(stmt.seq) and all(map(operator.is_, kept, stmt.seq)):
+            return stmt
+        return stmt_seq(*kept) if kept else nothing()
+
+    def let(self, stmt: LetStmt) -> Stmt:
+        """A let, or its body where a literal or another name takes the place of the name."""
+        var, value = stmt.var, self.expression(stmt.value)
+        inlines = isinstance(value, (tir.ConstExpr, Var))
+        table = self.inlined if inlines else self.bound
+        if inlines or is_safe(value):
+            table[var] = value
+        body = self.statement(stmt.body)
+        table.pop(var, None)
+        if inlines and not is_used(var, body):
+            return body
+        same = value is stmt.value and body is stmt.body
+        return stmt if same else rebuild(stmt, value=value, body=body)
+
+    def branch(self, stmt: IfThenElse) -> Stmt:
+        """A branch, or the case that is taken."""
+        taken = self.holds(stmt.condition)
+        if taken is not None:
+            case = stmt.then_case if taken else stmt.else_case
+            return nothing() if case is None else self.statement(case)
+        match condition := self.expression(stmt.condition):
+            case tir.Call(op=Op(name="tir.likely"), args=(known,)):
+                pass
+            case known:
+                pass
+        with self.assuming(known):
+            yes = self.statement(stmt.then_case)
+        no = stmt.else_case
+        if no is not None:
+            with self.assuming(ops.logical_not(known)):
+                no = self.statement(no)
+        same = condition is stmt.condition and yes is stmt.then_case and no is stmt.else_case
+        return stmt if same else rebuild(stmt, condition=condition, then_case=yes, else_case=no)
+
+
+def nothing() -> Stmt:
+    """A statement without effect."""
+    return Evaluate(ops.const(0, INT32))
+
+
+def does_nothing(stmt: Stmt) -> bool:
+    """Whether a statement is a literal."""
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, tir.IntImm)
+
+
+def is_used(var: Var, body: Stmt) -> bool:
+    """Whether `body` mentions `var`, be it in the declaration of a buffer."""
+    for node in walk(body):
+        if node is var:
+            return True
+        if isinstance(node, Buffer):
+            fields = (node.data, *node.shape, *node.strides, node.elem_offset)
+            if any(var is part for field in fields if field is not None for part in walk(field)):
+                return True
+    return False

@@ -1,0 +1,1 @@
+"""Functions of tensors that no operator is legalised to."""

@@ -1,0 +1,412 @@
+"""Classical models of the domain ai.onnx.ml, as ONNX Runtime computes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import relaxpy
+from relaxpy.plugins.importing.unsupported import OpNotImplemented
+from relaxpy.relax.frontend.onnx import from_onnx
+from tests.rows import targets
+
+ort = pytest.importorskip("onnxruntime")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((7, 4)).astype(np.float32)
+TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
+
+
+def model(op: str, outputs: list[str], *, version: int = 3, **attributes: Any) -> Any:
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **attributes)],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", version)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def check(proto: Any, observations: Array = X) -> None:
+    """Compare with ONNX Runtime on both targets, for two sizes by one executable."""
+    session = ort.InferenceSession(proto.SerializeToString())
+    mod = from_onnx(proto)
+    for target in targets(str(proto)):
+        main = relaxpy.compile(mod, target)["main"]
+        for x in (observations, observations[:1]):
+            expected = session.run(None, {"x": x})
+            found = main(x) if len(expected) > 1 else (main(x),)
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+KERNELS = [
+    {"kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0]},
+    {"kernel_type": "RBF", "kernel_params": [0.5, 0.0, 0.0]},
+    {"kernel_type": "POLY", "kernel_params": [0.5, 1.0, 3.0]},
+    {"kernel_type": "SIGMOID", "kernel_params": [0.3, 0.2, 0.0]},
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sizes", "sure"),
+    [
+        *((kernel, [3, 2], False) for kernel in KERNELS),
+        (KERNELS[1], [2, 3, 1, 2], False),
+        (KERNELS[1], [3, 2], True),
+        (KERNELS[0], [2, 3, 1, 2], True),
+    ],
+)
+def test_support_vectors_decide_between_pairs_of_classes(
+    kernel: dict[str, Any], sizes: list[int], sure: bool
+) -> None:
+    classes, count = len(sizes), sum(sizes)
+    pairs = classes * (classes - 1) // 2
+    attributes: dict[str, Any] = {
+        "classlabels_ints": list(range(10, 10 + classes)),
+        "coefficients": RNG.standard_normal((classes - 1) * count).tolist(),
+        "rho": RNG.standard_normal(pairs).tolist(),
+        "support_vectors": RNG.standard_normal(count * 4).tolist(),
+        "vectors_per_class": sizes,
+        **kernel,
+    }
+    if sure:
+        attributes["prob_a"] = (-RNG.random(pairs) - 0.5).tolist()
+        attributes["prob_b"] = RNG.standard_normal(pairs).tolist()
+    check(model("SVMClassifier", ["label", "scores"], **attributes))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_support_vectors_may_be_lines(transform: str) -> None:
+    classes = 3  # for two, ONNX Runtime takes the second one if any score is above 0
+    attributes = {
+        "classlabels_ints": list(range(4, 4 + classes)),
+        "coefficients": RNG.standard_normal(classes * 4).tolist(),
+        "rho": [0.3],
+        "kernel_type": "LINEAR",
+        "kernel_params": [0.0, 0.0, 0.0],
+        "post_transform": transform,
+    }
+    check(model("SVMClassifier", ["label", "scores"], **attributes))
+
+
+def grown(depth: int, trees: int, kinds: list[str], votes: int, prefix: str) -> dict[str, Any]:
+    """Whole trees of the operators before version 5, of random bounds, modes and weights."""
+    rows: dict[str, list[Any]] = {}
+
+    def add(**values: Any) -> None:
+        for name, value in values.items():
+            rows.setdefault(name, []).append(value)
+
+    for tree in range(trees):
+        inner = 2**depth - 1
+        for node in range(2 * inner + 1):
+            is_leaf = node >= inner
+            add(
+                nodes_treeids=tree,
+                nodes_nodeids=node,
+                nodes_featureids=0 if is_leaf else int(RNG.integers(4)),
+                nodes_modes="LEAF" if is_leaf else str(RNG.choice(kinds)),
+                nodes_values=0.0 if is_leaf else float(RNG.choice(X.reshape(-1))),
+                nodes_truenodeids=0 if is_leaf else 2 * node + 1,
+                nodes_falsenodeids=0 if is_leaf else 2 * node + 2,
+                nodes_missing_value_tracks_true=0 if is_leaf else int(RNG.integers(2)),
+            )
+            for vote in range(votes if is_leaf else 0):
+                add(**{f"{prefix}_treeids": tree, f"{prefix}_nodeids": node, f"{prefix}_ids": vote})
+                add(**{f"{prefix}_weights": float(np.float32(RNG.standard_normal()))})
+    return rows
+
+
+def tensors_of(attributes: dict[str, Any], kind: str, dtype: str) -> dict[str, Any]:
+    """The attributes, with tensors of a datatype as bounds, weights and base values."""
+    names = ("nodes_values", f"{kind}_weights", "base_values")
+    result = {name: value for name, value in attributes.items() if name not in names}
+    for name in names:
+        values = np.array(attributes.get(name) or [], dtype)
+        # Bounds of float64 have digits that float32 has not.
+        values = values if dtype == "float32" or name != names[0] else values * (1 + 1e-9)
+        if values.size:
+            result[f"{name}_as_tensor"] = numpy_helper.from_array(values)
+    return result
+
+
+def near(bounds: list[float], dtype: str) -> Array:
+    """Observations of four features at bounds, and beside them by less than float32 tells apart."""
+    numbers = np.array([b for b in bounds if b], "float32").astype("float64")
+    beside = np.concatenate([numbers * (1 + step) for step in (0, 1e-9, -1e-9, 2e-9, 1e-6)])
+    return np.resize(RNG.permutation(beside), (24, 4)).astype(dtype)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("tensors", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        *(("target", dtype) for dtype in ("float32", "float64")),
+        *(("class", dtype) for dtype in ("float32", "float64", "int64", "int32")),
+    ],
+)
+def test_trees_compare_in_the_datatype_of_observations(
+    kind: str, dtype: str, tensors: bool
+) -> None:
+    attributes = grown(3, 4, MODES, 3, kind) | {"base_values": [0.5, 1.0, -1.0]}
+    if "int" in dtype:
+        attributes["nodes_values"] = np.rint(attributes["nodes_values"]).tolist()
+    x = near([5 * b if "int" in dtype else b for b in attributes["nodes_values"]], dtype)
+    if tensors:
+        attributes = tensors_of(attributes, kind, "float64" if dtype == "float64" else "float32")
+    if kind == "target":
+        proto = model("TreeEnsembleRegressor", ["y"], n_targets=3, **attributes)
+    else:
+        attributes["classlabels_int64s"] = [7, 8, 9]
+        proto = model("TreeEnsembleClassifier", ["label", "scores"], **attributes)
+    code = helper.np_dtype_to_tensor_dtype(x.dtype)
+    proto.graph.input[0].type.tensor_type.elem_type = code
+    check(proto, x)
+
+
+MODES = [f"BRANCH_{mode}" for mode in ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")]
+
+
+@pytest.mark.parametrize(
+    ("fold", "kinds", "votes", "base"),
+    [
+        ("SUM", MODES, 1, []),
+        ("SUM", MODES[:1], 1, [0.5]),
+        ("AVERAGE", MODES, 3, [0.5, 1.0, -1.0]),
+        ("MIN", MODES, 1, [0.5]),
+        ("MAX", MODES[:1], 3, []),
+    ],
+)
+def test_trees_predict_numbers(fold: str, kinds: list[str], votes: int, base: list[float]) -> None:
+    attributes = grown(3, 5, kinds, votes, "target")
+    more = {"aggregate_function": fold, "n_targets": votes, "base_values": base or None}
+    check(model("TreeEnsembleRegressor", ["y"], **attributes, **more))
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize(
+    ("votes", "classes", "positive", "base"),
+    [(1, 2, False, []), (1, 2, True, [0.3]), (1, 2, True, []), (3, 3, False, [1.0, 0.0, 0.5])],
+)
+def test_trees_choose_classes(
+    transform: str, positive: bool, votes: int, classes: int, base: list[float]
+) -> None:
+    attributes = grown(2, 3, MODES, votes, "class")
+    if positive:
+        attributes["class_weights"] = [abs(weight) / 4 for weight in attributes["class_weights"]]
+    attributes["classlabels_int64s"] = list(range(7, 7 + classes))
+    more = {"post_transform": transform, "base_values": base or None}
+    check(model("TreeEnsembleClassifier", ["label", "scores"], **attributes, **more))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "supports", "one_class"),
+    [*((kernel, 5, 0) for kernel in KERNELS), (KERNELS[0], 0, 0), (KERNELS[1], 5, 1)],
+)
+def test_support_vectors_predict_numbers(
+    kernel: dict[str, Any], supports: int, one_class: int
+) -> None:
+    attributes: dict[str, Any] = {
+        "coefficients": RNG.standard_normal(supports or 4).tolist(),
+        "rho": [0.2],
+        "n_supports": supports,
+        "one_class": one_class,
+        "support_vectors": RNG.standard_normal(supports * 4).tolist() or [0.0],
+        **kernel,
+    }
+    check(model("SVMRegressor", ["y"], **attributes))
+
+
+@pytest.mark.parametrize(
+    "keys", [{"classlabels_int64s": [3, 5, 7, 9]}, {"classlabels_strings": [*"abcd"]}]
+)
+def test_maps_of_probabilities_are_dictionaries(keys: dict[str, Any]) -> None:
+    proto = model("ZipMap", ["y"], **keys)
+    expected = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": X})[0]
+    for target in ("native", "numpy"):
+        assert list(relaxpy.compile(from_onnx(proto), target)["main"](X)) == expected
+
+
+FLAGS = np.array([[1, 0, 2, -1], [0, 0, 0, 0], [3, 1, 1, 5]])
+WORDS = np.array([["a", "b"], ["c", "a"]], object)
+HOLES = np.where(X > 0.5, np.nan, X).astype("float32")
+
+#: Operators, their attributes, and the operands of each call of one executable.
+CASES: list[tuple[str, dict[str, Any], list[tuple[Array, ...]]]] = [
+    *(
+        ("Scaler", {"offset": offset, "scale": scale}, [(x,), (x[:1],)])
+        for offset, scale in (([0.5], [2.0]), ([1.0, -2.0, 0.0, 3.0], [1.0, 0.0, -1.0, 0.5]))
+        for x in (X, X.astype("float64"), FLAGS, FLAGS.astype("int32"))
+    ),
+    *(
+        ("Normalizer", {"norm": norm}, [(x,), (x[:1],)])
+        for norm in ("MAX", "L1", "L2")
+        for x in (X, np.zeros_like(X), FLAGS)
+    ),
+    *(("Binarizer", {"threshold": bound}, [(X,), (X[:1],)]) for bound in (0.0, 0.5, -1.0)),
+    *(
+        ("Imputer", {"imputed_value_floats": new, "replaced_value_float": old}, [(x,), (x[:1],)])
+        for new in ([9.0], [1.0, 2.0, 3.0, 4.0])
+        for x, old in ((HOLES, np.nan), (np.round(X), 0.0))
+    ),
+    *(
+        ("Imputer", {"imputed_value_int64s": new, "replaced_value_int64": 1}, [(FLAGS,)])
+        for new in ([9], [1, 2, 3, 4])
+    ),
+    *(
+        ("OneHotEncoder", {"cats_int64s": [0, 1, 2, 7]}, [(x,), (x[0],)])
+        for x in (np.abs(FLAGS) % 3, (np.abs(FLAGS) % 3).astype("float32"))
+    ),
+    *(
+        ("ArrayFeatureExtractor", {}, [(x, np.array([2, 0, 2])), (x, np.array([[1]]))])
+        for x in (X, FLAGS, X[0])
+    ),
+    ("FeatureVectorizer", {"inputdimensions": [4, 2]}, [(X, X[:, :2])]),
+    *(
+        ("LinearRegressor", {"coefficients": [0.5, -1.0, 2.0, 0.1] * n, **more}, [(X,), (X[:1],)])
+        for n, more in (
+            (1, {}),
+            (1, {"intercepts": [0.25]}),
+            (3, {"targets": 3, "intercepts": [1.0, 0.0, -1.0]}),
+            *((3, {"targets": 3, "post_transform": name}) for name in TRANSFORMS),
+        )
+    ),
+    (
+        "LinearRegressor",
+        {"coefficients": [0.25, 0.25, 0.25, 0.25], "post_transform": "PROBIT"},
+        [(np.abs(X) / 4,), (np.array([[0.1, 0.2, 0.3, 0.4], [2, 0, 0, 0]], "float32"),)],
+    ),
+    *(
+        (
+            "LinearClassifier",
+            {
+                "coefficients": [0.5, -1.0, 2.0, 0.1, 1.0, 0.3, -0.2, 0.7, -1.5, 0.2, 0.1, 2.0][
+                    : 4 * n
+                ],
+                "intercepts": [0.1, -0.3, 0.2][:n],
+                "classlabels_ints": list(range(5, 5 + classes)),
+                "post_transform": name,
+            },
+            [(X,), (X[:1],)],
+        )
+        for n, classes in ((1, 2), (2, 2), (3, 3))
+        for name in TRANSFORMS
+    ),
+    *(
+        ("LabelEncoder", {**keys, **values, **default}, [(x,), (x[:1],)])
+        for x, keys in (
+            (FLAGS, {"keys_int64s": [0, 1, 3]}),
+            (FLAGS.astype("float32"), {"keys_floats": [0.0, 1.0, 3.0]}),
+            (np.array([[np.nan, 1.0, 2.0]], "float32"), {"keys_floats": [1.0, np.nan, 3.0]}),
+            (WORDS, {"keys_strings": ["a", "c", "d"]}),
+        )
+        for values, default in (
+            ({"values_int64s": [7, 8, 9]}, {"default_int64": 5}),
+            ({"values_floats": [0.5, 1.5, 2.5]}, {"default_float": 5.5}),
+            ({"values_strings": ["x", "y", "z"]}, {"default_string": "none"}),
+        )
+    ),
+    *(
+        (
+            "CategoryMapper",
+            {"cats_int64s": [0, 1, 3], "cats_strings": ["a", "c", "d"], **default},
+            [(x,), (x[:1],)],
+        )
+        for x, default in ((FLAGS, {"default_string": "none"}), (WORDS, {"default_int64": 5}))
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "calls"), CASES, ids=[f"{op}-{k}" for k, (op, *_) in enumerate(CASES)]
+)
+def test_operators_are_those_of_onnx_runtime(
+    op: str, attributes: dict[str, Any], calls: list[tuple[Array, ...]]
+) -> None:
+    outputs = ["y", "scores"] if op == "LinearClassifier" else ["y"]
+    names = [f"x{k}" for k in range(len(calls[0]))]
+    inputs = [
+        helper.make_tensor_value_info(
+            name,
+            helper.np_dtype_to_tensor_dtype(x.dtype),
+            [
+                f"{name}_{k}" if len({c[i].shape[k:] for c in calls}) > 1 else size
+                for k, size in enumerate(x.shape)
+            ]
+            if len({c[i].ndim for c in calls}) == 1
+            else None,
+        )
+        for i, (name, x) in enumerate(zip(names, calls[0], strict=True))
+    ]
+    node = helper.make_node(op, names, outputs, domain="ai.onnx.ml", **attributes)
+    graph = helper.make_graph(
+        [node], "graph", inputs, [onnx.ValueInfoProto(name=n) for n in outputs]
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 4)]
+    proto = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    session = ort.InferenceSession(proto.SerializeToString())
+    mod = from_onnx(proto)
+    for target in targets(str(proto)):
+        main = relaxpy.compile(mod, target)["main"]
+        for args in calls:
+            expected = session.run(None, dict(zip(names, args, strict=True)))
+            found = main(*args) if len(expected) > 1 else (main(*args),)
+            for a, b in zip(found, expected, strict=True):
+                assert (np.asarray(a).shape, np.asarray(a).dtype) == (b.shape, b.dtype)
+                if b.dtype.kind == "O":
+                    assert np.asarray(a).tolist() == b.tolist()
+                else:
+                    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def tree(**changes: Any) -> dict[str, Any]:
+    """Two trees that share nodes' arrays: a set and a bound, then a bound alone."""
+    attributes: dict[str, Any] = {
+        "n_targets": 2,
+        "nodes_featureids": [0, 1, 2],
+        "nodes_splits": numpy_helper.from_array(np.array([0, 0.1, -0.2], np.float32)),
+        "nodes_modes": numpy_helper.from_array(np.array([6, 0, 4], np.uint8)),
+        "nodes_truenodeids": [1, 0, 3],
+        "nodes_trueleafs": [0, 1, 1],
+        "nodes_falsenodeids": [2, 1, 0],
+        "nodes_falseleafs": [1, 1, 1],
+        "membership_values": numpy_helper.from_array(
+            np.array([X[0, 0], X[3, 0], np.nan], np.float32)
+        ),
+        "leaf_targetids": [0, 1, 0, 1],
+        "leaf_weights": numpy_helper.from_array(np.array([1, 2, 3, 4], np.float32)),
+        "tree_roots": [0, 2],
+    }
+    return {**attributes, **changes}
+
+
+@pytest.mark.parametrize("changes", [{}, {"aggregate_function": 0}])
+def test_trees_walk_by_sets_and_bounds(changes: dict[str, Any]) -> None:
+    check(model("TreeEnsemble", ["y"], version=5, **tree(**changes)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes_truenodeids": [9, 0, 3]},
+        {"nodes_truenodeids": [0, 0, 3]},
+        {"leaf_targetids": [0, 1, 2, 0]},
+        {"tree_roots": [-1]},
+        {"post_transform": 9},
+        {"aggregate_function": -1},
+        {"nodes_featureids": [0]},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_trees_that_name_what_there_is_not_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(OpNotImplemented):
+        from_onnx(model("TreeEnsemble", ["y"], version=5, **tree(**changes)))

@@ -1,0 +1,505 @@
+"""Tensors of strings, dictionaries and labels that are strings, as ONNX Runtime computes them.
+
+The random models of `tests/fuzz/onnx_models.py` move strings by every operator that moves elements.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import relaxpy
+from relaxpy.errors import MatchCastError, RuntimeCheckError
+from relaxpy.plugins.importing.unsupported import OpNotImplemented
+from relaxpy.relax.frontend.onnx import from_onnx
+from tests.rows import targets
+
+ort = pytest.importorskip("onnxruntime")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+CLASSICAL, MICROSOFT = "ai.onnx.ml", "com.microsoft"
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((9, 4)).astype(np.float32)
+FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
+
+
+def texts(*items: Any) -> Array:
+    return np.array(items, object)
+
+
+def tensor_type(array: Array, sizes: Sequence[Any] | None = None) -> onnx.TypeProto:
+    code = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_type_proto(code, [None] * array.ndim if sizes is None else sizes)
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, onnx.TypeProto],
+    outputs: Sequence[str],
+    constants: Mapping[str, Array] | None = None,
+    opset: int = 20,
+) -> onnx.ModelProto:
+    domains = {"": opset, CLASSICAL: 3, MICROSOFT: 1}
+    graph = helper.make_graph(
+        list(nodes),
+        "graph",
+        [onnx.ValueInfoProto(name=name, type=kind) for name, kind in inputs.items()],
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+        [onnx.numpy_helper.from_array(a, name) for name, a in (constants or {}).items()],
+    )
+    imports = [helper.make_opsetid(domain, version) for domain, version in domains.items()]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def one(
+    op: str,
+    operands: Mapping[str, Any],
+    outputs: int = 1,
+    sizes: Mapping[str, Sequence[Any]] | None = None,
+    **attributes: Any,
+) -> Any:
+    """A model of one node, whose operands are inputs, or constants whose names begin with "c"."""
+    names = [f"y{k}" for k in range(outputs)]
+    given = {name: x for name, x in operands.items() if not name.startswith("c")}
+    return model(
+        [helper.make_node(op, list(operands), names, **attributes)],
+        {name: tensor_type(x, (sizes or {}).get(name)) for name, x in given.items()},
+        names,
+        {name: x for name, x in operands.items() if name not in given},
+    )
+
+
+def agree(found: Any, expected: Any) -> None:
+    if isinstance(expected, list):
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            agree(a, b)
+        return
+    assert (np.shape(found), np.asarray(found).dtype) == (expected.shape, expected.dtype)
+    if expected.dtype == object:
+        assert np.asarray(found).tolist() == expected.tolist()
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def check(proto: onnx.ModelProto, *feeds: Mapping[str, Any]) -> None:
+    """Compare with ONNX Runtime on the targets and the reference, by one executable each."""
+    session = ort.InferenceSession(proto.SerializeToString())
+    mod = from_onnx(proto)
+    for target in (*targets(str(proto)), "reference"):
+        main = relaxpy.compile(mod, target)["main"]
+        for feed in feeds:
+            expected = session.run(None, dict(feed))
+            found = main(*(tuple(x) if isinstance(x, list) else x for x in feed.values()))
+            agree(found if len(expected) > 1 else (found,), expected)
+
+
+WORDS = ["no", "yes", "", "Übergang"]
+
+
+def tree(classes: int) -> dict[str, Any]:
+    """Two trees of one bound each, whose leaves vote for random classes."""
+    return {
+        "nodes_treeids": [0, 0, 0, 1, 1, 1],
+        "nodes_nodeids": [0, 1, 2] * 2,
+        "nodes_featureids": [0, 0, 0, 2, 0, 0],
+        "nodes_values": [0.1, 0.0, 0.0, -0.2, 0.0, 0.0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"] * 2,
+        "nodes_truenodeids": [1, 0, 0] * 2,
+        "nodes_falsenodeids": [2, 0, 0] * 2,
+        "class_treeids": [0, 0, 1, 1],
+        "class_nodeids": [1, 2, 1, 2],
+        "class_ids": [0, 1, classes - 1, 0] if classes > 2 else [0] * 4,
+        "class_weights": [0.6, 0.7, 0.4, 0.2],
+    }
+
+
+def support_vectors(classes: int) -> dict[str, Any]:
+    return {
+        "coefficients": RNG.standard_normal((classes - 1) * 2 * classes).tolist(),
+        "rho": RNG.standard_normal(classes * (classes - 1) // 2).tolist(),
+        "support_vectors": RNG.standard_normal(8 * classes).tolist(),
+        "vectors_per_class": [2] * classes,
+        "kernel_type": "RBF",
+        "kernel_params": [0.5, 0.0, 0.0],
+    }
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("classes", [2, 3, 4])
+@pytest.mark.parametrize("op", ["LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier"])
+def test_labels_may_be_strings(op: str, classes: int) -> None:
+    attributes = {
+        "LinearClassifier": {
+            "coefficients": RNG.standard_normal(4 * classes).tolist(),
+            "intercepts": RNG.standard_normal(classes).tolist(),
+            "post_transform": "SOFTMAX",
+        },
+        "TreeEnsembleClassifier": tree(classes),
+        "SVMClassifier": support_vectors(classes),
+    }[op]
+    names = WORDS[:classes]
+    proto = model(
+        [
+            helper.make_node(
+                *(op, ["x"], ["label", "scores"]),
+                domain=CLASSICAL,
+                classlabels_strings=names,
+                **attributes,
+            ),
+            helper.make_node("Equal", ["label", "wanted"], ["hit"]),
+        ],
+        {"x": tensor_type(X, ["n", 4])},
+        ["label", "scores", "hit"],
+        {"wanted": texts("yes")},
+    )
+    check(proto, {"x": X}, {"x": X[:1]})
+
+
+def test_one_sum_decides_between_two_labels() -> None:
+    """One row of weights stands for two classes."""
+    given = {"coefficients": X[0].tolist(), "intercepts": [0.1], "post_transform": "LOGISTIC"}
+    labels = {"domain": CLASSICAL, "classlabels_strings": WORDS[:2]}
+    proto = one("LinearClassifier", {"x": X}, 2, {"x": ["n", 4]}, **labels, **given)
+    check(proto, {"x": X}, {"x": X[:2]})
+
+
+COLORS = texts(["red", "S"], ["blue", "L"], ["", "red"])
+
+#: Operators, attributes, number of results, and operands ("c…" are constants).
+CASES: list[tuple[str, dict[str, Any], int, dict[str, Array]]] = [
+    *(
+        ("OneHotEncoder", {"domain": CLASSICAL, "cats_strings": ["S", "red", ""]}, 1, {"x": x})
+        for x in (COLORS, COLORS[:, 0], COLORS[:0])
+    ),
+    *(
+        ("LabelEncoder", {"domain": CLASSICAL, **keys, **values}, 1, {"x": x})
+        for x, keys in (
+            (COLORS, {"keys_strings": ["red", "", "S", "red"]}),
+            (np.array([[3, 1], [2, 7]]), {"keys_int64s": [1, 2, 3, 1]}),
+        )
+        for values in (
+            {"values_strings": ["a", "b", "red", "c"]},
+            {"values_strings": ["a", "b", "c", "d"], "default_string": "S"},
+            {"values_int64s": [4, 5, 6, 7], "default_int64": -7},
+            {"values_floats": [0.5, 1.5, 2.5, 3.5]},
+        )
+    ),
+    *(
+        (
+            "CategoryMapper",
+            {"domain": CLASSICAL, "cats_int64s": [3, 1], "cats_strings": ["red", "S"]},
+            1,
+            {"x": x},
+        )
+        for x in (COLORS, np.array([[3, 1], [2, 7]]))
+    ),
+    ("ArrayFeatureExtractor", {"domain": CLASSICAL}, 1, {"x": COLORS, "c": np.array([1, 1, 0])}),
+    *(("Cast", {"to": STRING}, 1, {"c": x}) for x in (np.array([1, -2]), np.array([True, False]))),
+    *(
+        ("Cast", {"to": to}, 1, {name: texts("1.5", "-2", " 7")})
+        for to in (FLOAT, INT64, TensorProto.FLOAT16, TensorProto.INT8)
+        for name in ("c", "x")
+    ),
+    ("Cast", {"to": STRING}, 1, {"x": COLORS}),
+    *(("Unique", {"sorted": s}, 4, {"x": COLORS}) for s in (0, 1)),
+    *(("Unique", {"axis": axis}, 4, {"x": np.repeat(COLORS, 2, 0)}) for axis in (0, 1)),
+    *(
+        ("MurmurHash3", {"domain": MICROSOFT, "positive": sign, "seed": 7}, 1, {"x": x})
+        for sign in (0, 1)
+        for x in (COLORS, texts("ä", "abcd", "abcde"), np.array([1, -2, 70000], np.int32))
+    ),
+    *(
+        (
+            "Tokenizer",
+            {"domain": MICROSOFT, "mark": mark, "mincharnum": least, "pad_value": "#", **how},
+            1,
+            {"x": x},
+        )
+        for mark in (0, 1)
+        for least, how in (
+            (1, {"separators": [""]}),
+            (1, {"separators": [" ", "[,;]"]}),
+            (2, {"separators": ["o", "brown"]}),
+            (2, {"tokenexp": r"\b\w+\b"}),
+            (1, {"tokenexp": "[[:alpha:]]+"}),
+        )
+        for x in (texts("a quick  brown", "x,yz;ö", ""), texts(["one"], ["two, three"]))
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "outputs", "operands"),
+    CASES,
+    ids=[f"{op}-{k}" for k, (op, *_) in enumerate(CASES)],
+)
+def test_operators_on_strings_are_those_of_onnx_runtime(
+    op: str, attributes: dict[str, Any], outputs: int, operands: dict[str, Array]
+) -> None:
+    feed = {name: x for name, x in operands.items() if not name.startswith("c")}
+    check(one(op, operands, outputs, **attributes), feed)
+
+
+def test_categories_have_to_be_known_where_zeros_are_not_admitted() -> None:
+    given = {"domain": CLASSICAL, "cats_strings": ["red", "S"], "zeros": 0}
+    proto = one("OneHotEncoder", {"x": COLORS}, **given)
+    check(proto, {"x": COLORS[:1]})
+    with pytest.raises(RuntimeCheckError, match="known categories"):
+        relaxpy.compile(from_onnx(proto))["main"](COLORS)
+
+
+def test_columns_of_strings_and_numbers_share_a_size() -> None:
+    """A pipeline as skl2onnx writes it: encoded columns beside scaled ones, then a classifier."""
+    proto = model(
+        [
+            helper.make_node(
+                *("OneHotEncoder", ["color"], ["codes"]),
+                domain=CLASSICAL,
+                cats_strings=["red", "blue"],
+            ),
+            helper.make_node("Reshape", ["codes", "wide"], ["flat"]),
+            helper.make_node("Concat", ["size", "flat"], ["features"], axis=1),
+            helper.make_node(
+                *("LinearClassifier", ["features"], ["label", "scores"]),
+                domain=CLASSICAL,
+                classlabels_strings=["no", "yes"],
+                coefficients=[1.0, 2.0, -1.0, 0.5, -1.0, 1.0],
+                intercepts=[0.1, 0.0],
+            ),
+        ],
+        {
+            "size": helper.make_tensor_type_proto(FLOAT, ["n", 1]),
+            "color": helper.make_tensor_type_proto(STRING, ["n", 1]),
+        },
+        ["label", "scores"],
+        {"wide": np.array([-1, 2])},
+    )
+    sizes, colors = X[:5, :1], texts("red", "blue", "green", "", "red").reshape(-1, 1)
+    check(proto, {"size": sizes, "color": colors}, {"size": sizes[:2], "color": colors[:2]})
+    with pytest.raises(MatchCastError):
+        relaxpy.compile(from_onnx(proto))["main"](sizes, colors[:2])
+
+
+def test_a_size_of_strings_may_be_an_expression_of_another() -> None:
+    kinds = {"x": ["2*n"], "y": ["n"]}
+    proto = model(
+        [helper.make_node("Concat", ["x", "y"], ["z"], axis=0)],
+        {name: helper.make_tensor_type_proto(STRING, sizes) for name, sizes in kinds.items()},
+        ["z"],
+    )
+    check(proto, {"x": texts("a", "b", "c", "d"), "y": texts("e", "a")})
+
+
+def test_sequences_of_strings_are_read_and_returned() -> None:
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(STRING, [None]))
+    proto = model(
+        [
+            helper.make_node("SequenceInsert", ["s", "x"], ["longer"]),
+            helper.make_node("SequenceAt", ["longer", "i"], ["y"]),
+            helper.make_node("SequenceConstruct", ["y", "x"], ["pair"]),
+            helper.make_node("SequenceLength", ["longer"], ["length"]),
+            helper.make_node("ConcatFromSequence", ["longer"], ["joined"], axis=0),
+        ],
+        {"s": kind, "x": tensor_type(texts("a")), "i": tensor_type(np.array(0))},
+        ["longer", "y", "pair", "length", "joined"],
+    )
+    feeds = [
+        {"s": [texts("b", "c"), texts("a")], "x": texts("z"), "i": np.array(i)} for i in (0, 2, -1)
+    ]
+    check(proto, *feeds)
+
+
+def branch(name: str, value: Array) -> onnx.GraphProto:
+    tensor = onnx.numpy_helper.from_array(value, "value")
+    node = helper.make_node("Constant", [], [name], value=tensor)
+    return helper.make_graph([node], name, [], [helper.make_tensor_value_info(name, STRING, None)])
+
+
+def test_branches_and_loops_carry_strings() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["going"], ["again"]),
+            helper.make_node("StringConcat", ["state", "chosen"], ["next"]),
+            helper.make_node("Gather", ["next", "zero"], ["row"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", INT64, []),
+            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", STRING, [None]),
+        ],
+        [
+            helper.make_tensor_value_info("again", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", STRING, [None]),
+            helper.make_tensor_value_info("row", STRING, []),
+        ],
+        [onnx.numpy_helper.from_array(np.array(0), "zero")],
+    )
+    ways = {
+        "then_branch": branch("then", texts("+", "-")),
+        "else_branch": branch("else", texts("*")),
+    }
+    proto = model(
+        [
+            helper.make_node("If", ["c"], ["chosen"], **ways),
+            helper.make_node("Loop", ["count", "", "x"], ["last", "rows"], body=body),
+        ],
+        {
+            "c": helper.make_tensor_type_proto(TensorProto.BOOL, []),
+            "count": helper.make_tensor_type_proto(INT64, []),
+            "x": helper.make_tensor_type_proto(STRING, [None]),
+        },
+        ["last", "rows"],
+    )
+    x = texts("a", "b")
+    check(proto, *({"c": np.array(c), "count": np.array(3), "x": x} for c in (True, False)))
+
+
+def map_type(key: int, value: int) -> onnx.TypeProto:
+    return helper.make_map_type_proto(key, helper.make_tensor_type_proto(value, []))
+
+
+#: Operators on dictionaries, the types of keys and values, a dictionary, and the row it becomes.
+#: ONNX Runtime takes few of them from Python, so the rows are what the text of ONNX says.
+MAPS: list[tuple[str, dict[str, Any], tuple[int, int], dict[Any, Any], list[Any]]] = [
+    *(
+        ("DictVectorizer", {"string_vocabulary": ["b", "a", "b"]}, (STRING, FLOAT), x, row)
+        for x, row in (
+            ({"a": 1.5, "c": 2.0}, [0.0, 1.5, 0.0]),
+            ({}, [0.0] * 3),
+            ({"b": -1.0}, [-1.0, 0.0, -1.0]),
+        )
+    ),
+    (
+        "DictVectorizer",
+        {"string_vocabulary": ["a"]},
+        (STRING, INT64),
+        {"a": 2**60 + 1},
+        [2**60 + 1],
+    ),
+    ("DictVectorizer", {"int64_vocabulary": [3, 1]}, (INT64, STRING), {1: "one"}, ["", "one"]),
+    *(
+        ("CastMap", {"cast_to": to, **form}, (INT64, STRING), {2: "7", 0: "-1"}, row)
+        for to, form, row in (
+            ("TO_FLOAT", {}, [-1.0, 7.0]),
+            ("TO_INT64", {}, [-1, 7]),
+            ("TO_STRING", {}, ["-1", "7"]),
+            ("TO_INT64", {"map_form": "SPARSE", "max_map": 4}, [-1, 0, 7, 0]),
+        )
+    ),
+    *(
+        ("CastMap", {"cast_to": to}, (INT64, FLOAT), {3: 1.75, 1: -2.5}, row)
+        for to, row in (
+            ("TO_FLOAT", [-2.5, 1.75]),
+            ("TO_INT64", [-2, 1]),
+            ("TO_STRING", ["-2.500000", "1.750000"]),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("op", "attributes", "kinds", "x", "row"), MAPS)
+def test_dictionaries_become_rows(
+    op: str, attributes: dict[str, Any], kinds: tuple[int, int], x: dict[Any, Any], row: list[Any]
+) -> None:
+    node = helper.make_node(op, ["x"], ["y"], domain=CLASSICAL, **attributes)
+    value = helper.make_tensor_type_proto(kinds[1], [])
+    kind = helper.make_map_type_proto(kinds[0], value)
+    mod = from_onnx(model([node], {"x": kind}, ["y"]))
+    numbers = "float32" if isinstance(row[0], float) else "int64"
+    dtype = object if isinstance(row[0], str) else numbers
+    for target in (*targets(op), "reference"):
+        agree(relaxpy.compile(mod, target)["main"](x), np.array([row], dtype))
+
+
+def test_what_is_no_dictionary_is_told() -> None:
+    kind = helper.make_map_type_proto(STRING, helper.make_tensor_type_proto(FLOAT, []))
+    node = helper.make_node(
+        "DictVectorizer", ["x"], ["y"], domain=CLASSICAL, string_vocabulary=["a"]
+    )
+    main = relaxpy.compile(from_onnx(model([node], {"x": kind}, ["y"])))["main"]
+    with pytest.raises(RuntimeCheckError, match="expected a dict"):
+        main(np.ones(1))
+    with pytest.raises(RuntimeCheckError, match="a value of a map is not of float32"):
+        main({"a": "many"})
+
+
+def test_constants_of_strings_stay_constants_beside_parameters() -> None:
+    proto = one("Concat", {"x": texts("a"), "c": texts("b", "")}, axis=0)
+    main = relaxpy.compile(from_onnx(proto, keep_params_in_input=True))["main"]
+    assert main(texts("z")).tolist() == ["z", "b", ""]
+
+
+def test_the_shape_of_strings_may_be_given() -> None:
+    proto = one("Shape", {"x": COLORS})
+    main = relaxpy.compile(from_onnx(proto, shape_dict={"x": [3, "k"]}))["main"]
+    assert main(COLORS).tolist() == [3, 2]
+    with pytest.raises(MatchCastError):
+        main(COLORS[:2])
+
+
+@pytest.mark.parametrize(
+    ("x", "reason"),
+    [(np.ones(2), "expected an array of strings"), (texts(b"\xff"), "strings in UTF-8")],
+)
+def test_arguments_that_are_no_strings_are_told(x: Array, reason: str) -> None:
+    main = relaxpy.compile(from_onnx(one("Identity", {"x": texts("a")})))["main"]
+    with pytest.raises(RuntimeCheckError, match=reason):
+        main(x)
+
+
+@pytest.mark.parametrize("text", ["abc", "", "1_000", "nan"])
+def test_texts_of_no_number_are_told(text: str) -> None:
+    main = relaxpy.compile(from_onnx(one("Cast", {"x": texts("1")}, to=INT64)))["main"]
+    with pytest.raises(RuntimeCheckError, match=f"the text of a number, found '{text}'"):
+        main(texts(text))
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "attributes", "reason"),
+    [
+        ("Trilu", {"x": COLORS}, {}, "operands that are strings are not imported"),
+        ("Relu", {"x": COLORS}, {}, "operands that are strings are not imported"),
+        ("Concat", {"x": COLORS, "y": np.ones((1, 2))}, {"axis": 0}, "numbers, expected strings"),
+        ("Gather", {"x": COLORS, "i": texts("a")}, {}, "indices has strings"),
+        (
+            "ScatterElements",
+            {"x": texts("a"), "i": np.array([0]), "u": texts("b")},
+            {"reduction": "add"},
+            "reduction is 'add', expected 'none' for strings",
+        ),
+        ("LabelEncoder", {"x": COLORS}, {"keys_int64s": [1], "values_int64s": [2]}, "not both"),
+        ("OneHotEncoder", {"x": COLORS}, {"cats_int64s": [1]}, "not both"),
+        ("RegexFullMatch", {"x": COLORS}, {"pattern": r"\pL"}, "is not one of Python"),
+    ],
+)
+def test_what_takes_no_strings_is_told(
+    op: str, operands: dict[str, Array], attributes: dict[str, Any], reason: str
+) -> None:
+    domain = {"domain": CLASSICAL} if "Encoder" in op else {}
+    with pytest.raises(OpNotImplemented, match=reason):
+        from_onnx(one(op, operands, **attributes, **domain))
+
+
+def test_a_saved_program_needs_no_onnx(tmp_path: Path) -> None:
+    given = {"coefficients": [1.0] * 4 + [-1.0] * 4, "classlabels_strings": ["no", "yes"]}
+    proto = one("LinearClassifier", {"x": X}, 2, {"x": ["n", 4]}, domain=CLASSICAL, **given)
+    relaxpy.compile(from_onnx(proto)).save(tmp_path / "labels.rxp")
+    program = (
+        "import sys, numpy, relaxpy;"
+        f"main = relaxpy.load_executable({str(tmp_path / 'labels.rxp')!r})['main'];"
+        "print(*main(numpy.ones((1, 4), 'float32'))[0], 'onnx' in sys.modules)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == ["no", "False"]
