@@ -114,7 +114,8 @@ FLOORS = {
         bodies.py importer.py api.py backend.py
     """,
     "relaxpy/plugins/torch": """
-        registry.py symbols.py arrays.py kernels.py context.py complexes.py mutation.py ops backward.py
+        registry.py symbols.py arrays.py kernels.py context.py complexes.py mutation.py ops
+        backward.py
         factorised.py sampled.py quantized.py lines.py decompose.py program.py importer.py
         aliases.py freezing.py api.py fx.py dynamo.py
     """,
