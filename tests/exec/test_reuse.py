@@ -165,14 +165,16 @@ def test_a_chain_needs_the_memory_of_one_tensor() -> None:
     run, _ = main_of(parse("\n".join(body), 'x: R.Tensor((1000, 1000), "float32")'))
     x = np.zeros((1000, 1000), "float32")
     run(x)
-    tracemalloc.start()
-    try:
-        result = run(x)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert result[0, 0] == 1
-    assert peak < 1.1 * x.nbytes
+    peaks = []
+    for _ in range(3):  # whatever else runs in this process may allocate during one of them
+        tracemalloc.start()
+        try:
+            result = run(x)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert result[0, 0] == 1
+    assert min(peaks) < 1.1 * x.nbytes
 
 
 def test_calls_at_the_same_time_have_memory_of_their_own() -> None:
