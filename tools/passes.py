@@ -42,24 +42,29 @@ COLUMNS = """| pass | what it does |
 | --- | --- |
 """
 ROOMS = {
-    "transform": "Normal form, kernels, and passes that leave every module as it is",
+    "transform": "Normal form and kernels",
     "transform.cleanup": "Cleaning: bindings, functions and their parameters",
     "transform.params": "Parameters: values in place of them, and what depends on them alone",
     "transform.algebra": "Algebra: the laws of operators, and precision",
     "transform.layout": "Layouts of tensors",
     "transform.fusion": "Fusion, and functions for back ends",
     "transform.gradient": "Gradients",
-    "training": "Training",
-    "transform.lowering": "Lowering: explicit calls, memory and checks",
+    "plugins.training": "Training",
+    "transform.lowering": "Lowering: explicit calls",
     "transform.distributed": "Several devices, in relaxpy.relax.distributed.transform",
-    "tir.transform": "Kernels, in relaxpy.tir.transform",
+    "tvm.cleanup": "Passes of TVM over bindings, functions and virtual devices",
+    "tvm.params": "Passes of TVM that read parameters and write outputs one by one",
+    "tvm.layout": "Passes of TVM that choose layouts by hand",
+    "tvm.libraries": "Passes of TVM that partition a module by libraries",
+    "tvm.lowering": "Lowering to TVM's virtual machine: memory, shapes, purity",
+    "tvm.tir": "Kernels, in relaxpy.tir.transform",
 }
 """The titles of the packages that passes belong to, in the order of the page."""
 
 
 def room(cls: type[Pass]) -> str:
     """Return the package that a pass belongs to."""
-    return cls.__module__.removeprefix("relaxpy.ir.").removeprefix("relax.").rpartition(".")[0]
+    return cls.__module__.removeprefix("relaxpy.").removeprefix("ir.relax.").rpartition(".")[0]
 
 
 def details(name: str, cls: type[Pass]) -> Iterator[str]:

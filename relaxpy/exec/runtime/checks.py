@@ -269,10 +269,10 @@ class Matcher:
             return
         text = ShortText().prim(expr, INT64)
         how = f"not {expected}" if isinstance(expr, tir.ConstExpr) else f"but {text} = {expected}"
-        used = [v for v in walk(expr) if isinstance(v, tir.Var)]
+        used, sizes = [v for v in walk(expr) if isinstance(v, tir.Var)], self._bindings.sizes
         # What has no position in a text is imported: its sizes are those that it was imported with.
         is_imported = self._error is FunctionSignatureError and at.subject.span is None
-        is_fixed = isinstance(expr, tir.ConstExpr) and rule == "MC-7"
+        is_fixed = isinstance(expr, tir.ConstExpr) and rule == "MC-7" and not sizes
         hint = _OTHER_SIZES if is_imported and is_fixed and self._binds else None
         raise self._fail(at, f"{what} is {actual}, {how}", rule, used, hint)
 

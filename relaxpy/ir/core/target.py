@@ -118,7 +118,8 @@ def target_facts(name: str) -> TargetFacts:
 
 def _names(kind: object) -> tuple[str, ...]:
     """The names of targets; those of plug-ins are among them where `kind` is no other name."""
-    return NAMES if kind in NAMES else (*NAMES, *plugin.targets())
+    is_known = isinstance(kind, str) and kind in NAMES
+    return NAMES if is_known else (*NAMES, *plugin.targets())
 
 
 def _kind_of(target: object) -> object:

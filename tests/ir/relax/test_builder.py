@@ -131,6 +131,16 @@ def test_calls_out_of_turn_are_refused(x: rx.Var) -> None:
     assert BlockBuilder.current() is None
 
 
+def test_an_abandoned_scope_ends_while_others_are_open() -> None:
+    abandoned, bb = BlockBuilder(), BlockBuilder()
+    scope = abandoned.testing_scope()
+    scope.__enter__()
+    with bb.testing_scope():
+        del scope
+        assert BlockBuilder.current() is bb
+    assert BlockBuilder.current() is None
+
+
 def nothing(bb: BlockBuilder, x: rx.Var) -> None:
     pass
 

@@ -651,7 +651,7 @@ def test_importing_relaxpy_does_not_import_onnx() -> None:
 def test_without_onnx_the_error_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['onnx'] = None\n"
-        "try:\n    import relaxpy.relax.frontend.onnx\n"
+        "try:\n    from relaxpy.relax.frontend.onnx import from_onnx\n"
         "except ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

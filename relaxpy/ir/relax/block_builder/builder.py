@@ -124,12 +124,15 @@ class BlockBuilder:
 
     @contextmanager
     def _activated(self) -> Iterator[None]:
-        token = _active.set((*_active.get(), self))
+        _active.set((*_active.get(), self))
         try:
             with evaluating(None):
                 yield
-        finally:
-            _active.reset(token)
+        finally:  # of an abandoned scope, too, which ends while others may be open
+            builders = _active.get()
+            last = max((k for k, builder in enumerate(builders) if builder is self), default=None)
+            if last is not None:
+                _active.set((*builders[:last], *builders[last + 1 :]))
 
     @contextmanager
     def testing_scope(self, def_vars: Sequence[tir.Var] = ()) -> Iterator[None]:

@@ -10,13 +10,13 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 ROOT = Path(relaxpy.__file__).parent
 #: Tables that say what a pass or an operator does, which is a fact about nothing else.
 ALLOWED = {
-    "ir/relax/op/op_attrs.py: _SHARED": "names of attribute classes of TVM",
-    "ir/relax/transform/algebra/fast_math_transform.py: _FAST": "the kernels of this pass",
+    "ir/relax/op/selection.py: IN_LOOPS": "operators that native code runs in loops",
     "ir/relax/transform/distributed/lower_dist_ir.py: _NEEDED_BEFORE": "calls of earlier passes",
-    "ir/relax/transform/lowering/dispatch_sort_scan.py: _SCANS": "the calls of this pass",
-    "ir/relax/transform/lowering/dispatch_sort_scan.py: _SORTS": "the calls of this pass",
-    "ir/relax/transform/lowering/lower_runtime_builtin.py: _LOWERINGS": "the calls of this pass",
-    "ir/relax/transform/lowering/rewrite_cuda_graph.py: _BESIDE": "what a graph may not contain",
+    "tvm/lowering/dispatch_sort_scan.py: _SCANS": "the calls of this pass",
+    "tvm/lowering/dispatch_sort_scan.py: _SORTS": "the calls of this pass",
+    "tvm/lowering/lower_runtime_builtin.py: _LOWERINGS": "the calls of this pass",
+    "tvm/lowering/rewrite_cuda_graph.py: _BESIDE": "what a graph may not contain",
+    "tvm/relax/op_attrs.py: _SHARED": "names of attribute classes of TVM",
 }
 
 
