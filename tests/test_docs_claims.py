@@ -179,7 +179,8 @@ def read_by_code(trees: Mapping[str, ast.Module]) -> set[str]:
                     if alias.name in constants.get(source, {}):
                         names[alias.asname or alias.name] = constants[source][alias.name]
             if isinstance(node, ast.comprehension) and isinstance(node.iter, ast.Name):
-                names[ast.unparse(node.target)] = names.get(node.iter.id, [])
+                loop = ast.unparse(node.target)
+                names[loop] = [*names.get(loop, []), *names.get(node.iter.id, [])]
         for node in ast.walk(tree):
             for key in keys_of_environment(node):
                 found |= set([key.value] if isinstance(key, ast.Constant) else names[key.id])  # type: ignore[attr-defined,list-item]

@@ -356,8 +356,8 @@ def run(case: Case, way: str) -> None:
 def run_compiled(case: Case) -> None:
     torch._dynamo.reset()
     plain, theirs, module = case.module(), case.module(), case.module()
-    eager = [called(case, plain, call) for call in case.calls]
     try:
+        eager = [called(case, plain, call) for call in case.calls]
         traced = torch.compile(theirs, backend="aot_eager")
         layouts = [*map(layout, compared(case, traced, eager)[0])]
         agree([*theirs.buffers()], [*plain.buffers()], "buffers")
