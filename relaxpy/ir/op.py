@@ -148,7 +148,7 @@ class Op(Node):
 
 
 def _is_importing() -> bool:
-    """Whether a module of relaxpy registers something while it is imported."""
+    """Return whether a module of relaxpy registers something while it is imported."""
     frame = sys._getframe(2)
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("relaxpy."):
         if frame.f_code.co_name == "<module>":

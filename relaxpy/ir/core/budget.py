@@ -23,7 +23,7 @@ MAX_DEPTH = 1_000
 
 @dataclass(slots=True, eq=False)
 class Budget:
-    """What is left of the limits for one text; errors are of the class `error`."""
+    """The remaining limits for one source; errors are of the class `error`."""
 
     steps: int = MAX_STEPS
     bytes: int = MAX_BYTES

@@ -60,7 +60,7 @@ class Device(Node):
 
     @property
     def exist(self) -> bool:
-        """Whether programs can run on the device: only on the first processor."""
+        """True if programs can run on the device: only on the first CPU."""
         return self.kind == "cpu" and self.index == 0
 
     def dlpack_device_type(self) -> int:

@@ -144,15 +144,15 @@ class DataType(str):
     vector: str
     """The suffix of a vector's name, `x4` or `xvscalex4`; empty for a scalar."""
     is_scalable: bool
-    """Whether the hardware decides by which factor a vector has more than `lanes` lanes."""
+    """True if the hardware decides by which factor a vector has more than `lanes` lanes."""
     is_void: bool
-    """Whether this is Void, a datatype not known at compile time."""
+    """True if this is Void, a datatype not known at compile time."""
     is_int: bool
-    """Whether this is Int or UInt (Bool included)."""
+    """True if this is Int or UInt (Bool included)."""
     is_bool: bool
-    """Whether one lane is a boolean."""
+    """True if one lane is a boolean."""
     is_float: bool
-    """Whether this is a floating-point datatype of any format."""
+    """True if this is a floating-point datatype of any format."""
 
     def __new__(cls, text: str | Self | npt.DTypeLike = "") -> Self:
         """Return the datatype for a name, a NumPy type or a Python scalar class."""

@@ -37,7 +37,7 @@ class ForkLock:
 
 
 class Late(Generic[T]):
-    """What `make` returns, which is called once, when it is first needed."""
+    """A lazy value: `make()`, evaluated once, on first use."""
 
     __slots__ = ("_lock", "_make", "_value")
 

@@ -134,7 +134,7 @@ class Node:
 
 
 def is_function(value: object) -> bool:
-    """Whether this is a Python function or the like; a node is none, though it can be called."""
+    """True if this is a Python callable other than a node (nodes can be called, too)."""
     return callable(value) and not isinstance(value, Node)
 
 
@@ -313,7 +313,7 @@ def as_attrs(value: Mapping[str, object] | None) -> Attrs:
 
 
 class Conversions:
-    """What the constructors of some kinds of node do with fields: functions by annotations.
+    """Field conversions in the constructors of some kinds of node: functions by annotations.
 
     A missing list that has a default is read as that.
     """

@@ -24,13 +24,13 @@ DEFAULT = "cpu"
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """What differs between the targets of this package before code is generated."""
+    """Differences between the targets of this package before code generation."""
 
     can_be_default: bool = True
     is_native: bool = False
-    """Whether machine code runs, which is kept on the disk."""
+    """True if machine code runs, and is cached on the disk."""
     runs_as_written: bool = False
-    """Whether programs run without the passes that make them faster, to show what those keep."""
+    """True if programs run without optimisation passes, as a reference for their results."""
 
 
 TARGETS: Final[Mapping[str, TargetFacts]] = {
@@ -163,7 +163,7 @@ _current: ContextVar[Target | None] = ContextVar("relaxpy_target", default=None)
 @user_constructed
 @dataclass(frozen=True)
 class Target:
-    """What a program is compiled for: `Target("llvm")`, or a table with its kind.
+    """The target of a compilation: `Target("llvm")`, or a table with its kind.
 
     A target that is entered by `with` is the one of `compile` if that gets none. The options of
     a target, and the host, exist for programs of TVM and have no effect. Programs may look at a

@@ -71,7 +71,7 @@ class Tensor(np.ndarray[Any, Any]):
         return view
 
     def same_as(self, other: object) -> bool:
-        """Whether this is the same tensor, and not one with the same elements."""
+        """Return whether this is the same tensor, and not one with the same elements."""
         return self is other
 
     def numpy(self) -> np.ndarray[Any, Any]:

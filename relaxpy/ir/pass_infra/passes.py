@@ -161,7 +161,7 @@ class PassInstrument:
         """The context is left."""
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """Whether the pass is to run; it runs if all instruments agree."""
+        """Return whether the pass is to run; it runs if all instruments agree."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -304,7 +304,7 @@ class PassContext:
 
     @property
     def is_default(self) -> bool:
-        """Whether passes run as they do without a context, and none is running."""
+        """True if this context is the default one, and no pass is running."""
         options = self.required_pass, self.disabled_pass, self.instruments, self.config
         others = self.check, self.reproducer_dir, self.running
         return not any((*options, *others)) and self.opt_level == 2
@@ -364,7 +364,7 @@ class PassContext:
             raise
 
     def is_enabled(self, info: PassInfo) -> bool:
-        """Whether a pass of a sequence runs in this context.
+        """Return whether a pass of a sequence runs in this context.
 
         Errors:
             MisuseError: the context names it by a name that several classes have.
@@ -549,7 +549,7 @@ def _candidates(plain: str) -> Mapping[str, type[Pass]]:
 
 
 def _is_named(info: PassInfo, names: Sequence[str]) -> bool:
-    """Whether a list of plain or full names has the name of a pass.
+    """Return whether a list of plain or full names has the name of a pass.
 
     Errors:
         MisuseError: the list has its plain name, which other classes have, too.

@@ -39,8 +39,8 @@ def default_pipeline(target: object = None) -> Pass:
 
     Bindings without effects go into dataflow blocks, equal ones are computed once, constant
     normalisations become part of convolutions, and what depends on constants only is computed now.
-    Kernels compute only the outputs that are used, read transposed operands as they are, leave new
-    layouts of weights to other kernels, and are fused as `fusion_pays` decides. For the target
+    Kernels compute only the outputs that are used, read transposed operands without a copy, leave
+    new layouts of weights to other kernels, and are fused as `fusion_pays` decides. For the target
     "native", products decode weights in few bits and multiply bytes without their zero points,
     images have their channels last where filters are constant, and loops select the largest
     elements, and the boxes that others do not suppress. The target "reference" runs the program as
@@ -66,7 +66,7 @@ def default_pipeline(target: object = None) -> Pass:
     kernels: tuple[Pass, ...] = (
         LegalizeOps(loops),  # from here on, calls are of kernels
         RemoveUnusedKernelOutputs(),  # what computes them would keep other kernels alive
-        FoldViews(),  # kernels index operands, of which no rearranged constants are folded then
+        FoldViews(),  # kernels index operands instead; no rearranged constants are folded then
         SplitLayoutRewritePreproc(),  # new layouts of constant weights, which the next pass folds
         FoldConstant(),  # after views, which cost no memory, before groups hide constants
         AnnotateTIROpPattern(),  # the patterns of kernels decide which are fused

@@ -73,7 +73,7 @@ class Quantization:
 
     @property
     def is_packed(self) -> bool:
-        """Whether weights are integers and scales, and not just of another datatype."""
+        """True if weights are integers and scales, and not just of another datatype."""
         return self.bits > 0
 
     @property

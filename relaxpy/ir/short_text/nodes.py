@@ -81,7 +81,7 @@ class ShortText:
         return flat(self.leaf_doc(expr))
 
     def written(self, node: Node, doc: Doc) -> Doc:
-        """Return the document of `node` as it is written; `doc` is its text."""
+        """Return the document of `node` at its use; `doc` is its text."""
         return doc
 
     # PrimExprs: operands first, so that depth is not limited by the stack.

@@ -22,7 +22,7 @@ _SHARED = 8
 
 
 def is_large(value: PrimExpr) -> bool:
-    """Whether the text of a value is long, and much longer than its parts written once."""
+    """Return whether the text of a value is long, and much longer than its parts written once."""
     size = tree_size(value)
     return size > _LARGEST and size > _SHARED * sum(1 for _ in walk(value))
 

@@ -349,25 +349,25 @@ class NE(CmpExpr):
 
 
 class LT(CmpExpr):
-    """Whether a < b."""
+    """The comparison a < b."""
 
     __slots__ = ()
 
 
 class LE(CmpExpr):
-    """Whether a <= b."""
+    """The comparison a <= b."""
 
     __slots__ = ()
 
 
 class GT(CmpExpr):
-    """Whether a > b."""
+    """The comparison a > b."""
 
     __slots__ = ()
 
 
 class GE(CmpExpr):
-    """Whether a >= b."""
+    """The comparison a >= b."""
 
     __slots__ = ()
 
@@ -393,19 +393,19 @@ class Junction(LogicalExpr):
 
 
 class And(Junction):
-    """Whether both a and b hold."""
+    """The conjunction of a and b."""
 
     __slots__ = ()
 
 
 class Or(Junction):
-    """Whether a, b or both hold."""
+    """The disjunction of a and b."""
 
     __slots__ = ()
 
 
 class Not(LogicalExpr):
-    """Whether a does not hold."""
+    """The negation of a."""
 
     __slots__ = ("a",)
     __match_args__ = ("a",)

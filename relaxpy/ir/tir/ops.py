@@ -562,7 +562,7 @@ def _chain(node: type[expr.Junction], conditions: Iterable[expr.ExprLike]) -> ex
 
 
 def _may_stop(condition: expr.PrimExpr) -> bool:
-    """Whether evaluating `condition` may fail or have an effect, so that it must not vanish."""
+    """True if evaluating `condition` may fail or have an effect, so that it must not vanish."""
     return any(isinstance(node, expr.PrimExpr) and node._may_stop() for node in walk(condition))
 
 

@@ -217,7 +217,7 @@ class PrimExpr(Node, ScalarOperators):
         return self._nodes
 
     def _may_stop(self) -> bool:
-        """Whether this operation, apart from its operands, may fail or have an effect."""
+        """Return whether this operation, apart from its operands, may fail or have an effect."""
         return False
 
     @override

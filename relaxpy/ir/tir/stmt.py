@@ -412,7 +412,7 @@ def stmt_seq(*stmts: Stmt | ExprLike) -> Stmt:
 
 
 def regions(items: Sequence[BufferRegion | BufferLoad]) -> tuple[BufferRegion, ...]:
-    """Convert loads to regions of one element, and return regions as they are."""
+    """Convert loads to regions of one element, and return regions unchanged."""
     return tuple(
         BufferRegion(item.buffer, tuple(Range.point(index) for index in item.indices))
         if isinstance(item, BufferLoad)

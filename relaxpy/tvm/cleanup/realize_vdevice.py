@@ -106,7 +106,7 @@ class _Devices:
 
 
 def _declares_result(binding: rx.Binding) -> bool:
-    """Whether the device of a value is declared, and not derived from those of operands."""
+    """Return whether the device of a value is declared, and not derived from those of operands."""
     value = binding.value
     if isinstance(value, rx.Call):
         return bool(value.sinfo_args)
@@ -125,7 +125,7 @@ def _declared_device(sinfo: rx.StructInfo | None) -> VDevice | None:
 
 
 class _Placing(BindingRewriter):
-    """Gives variables their devices, and puts copies in place of hints."""
+    """Gives variables their devices, and replaces hints by copies."""
 
     def __init__(self, known: Mapping[rx.Var, VDevice], devices: Iterable[VDevice]) -> None:
         super().__init__()

@@ -100,7 +100,7 @@ class _Shorter(BindingRewriter):
 
 
 def _has_shape_of(operand: rx.Expr, result: rx.Var) -> bool:
-    """Whether a variable is known to have the shape of the result."""
+    """Return whether a variable is known to have the shape of the result."""
     actual, expected = operand.struct_info, result.struct_info
     if not isinstance(operand, rx.Var) or actual is None or expected is None:
         return False

@@ -65,7 +65,7 @@ class _Reshapes(BindingRewriter):
 
 
 def _is_reshape(source: object, result: object) -> bool:
-    """Whether two tensors are known to have the same datatype and equally many elements."""
+    """Return whether two tensors are known to have the same datatype and equally many elements."""
     if not isinstance(source, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
         return False
     before, after = source.get_shape(), result.get_shape()

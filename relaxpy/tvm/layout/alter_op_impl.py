@@ -125,7 +125,7 @@ class _Altering(BindingRewriter):
         return _Replacement(binding, block, self, operator).bindings_of(gvar, transforms)
 
     def transforms(self, operator: str, old: PrimFunc, call: rx.Call) -> list[_Transform | None]:
-        """The transform of each buffer; none if all buffers stay as they are."""
+        """The transform of each buffer; none if all buffers stay unchanged."""
         maps = self.options.op_buffer_transforms.get(operator)
         if not maps:
             return [None] * len(old.params)
@@ -167,7 +167,7 @@ class _Altering(BindingRewriter):
 
 
 def _map_of(given: LayoutMap) -> IndexMap | Callable[..., object] | None:
-    """The map of a pair of a map and its axis separators; anything else as it is."""
+    """The map of a pair of a map and its axis separators; anything else unchanged."""
     match given:
         case (IndexMap() as index_map, _):
             return index_map

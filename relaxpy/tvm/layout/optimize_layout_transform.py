@@ -106,7 +106,7 @@ def _shape(sinfo: rx.StructInfo | None) -> Sizes | None:
 
 
 def _is_inverse(first: IndexMap, second: IndexMap, shape: Sizes, between: Sizes | None) -> bool:
-    """Whether a tensor of this shape is transformed to itself.
+    """Return whether a tensor of this shape is transformed to itself.
 
     `between` is the shape of what the second map transforms if padding is removed.
     """

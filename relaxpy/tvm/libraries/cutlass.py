@@ -36,7 +36,7 @@ def _is_supported_product(context: fusion.PatternCheckContext) -> bool:
 
 
 def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
-    """Whether one operand is one matrix, or the batches are equal, so that strides are constant."""
+    """True if one operand is one matrix, or the batches are equal, so that strides are constant."""
     if is_one(checks.product(left)) or is_one(checks.product(right)):
         return True
     pairs = zip_longest(reversed(left), reversed(right), fillvalue=ops.const(1, "int64"))
@@ -59,7 +59,7 @@ def _is_supported_convolution(context: fusion.PatternCheckContext) -> bool:
 
 
 def _residual_fits(context: fusion.PatternCheckContext) -> bool:
-    """Whether a residual, if there is one, is as large as the result, and computed without it."""
+    """True if a residual, if there is one, is as large as the result, and computed without it."""
     residual, bound = context.annotated_expr.get("residual"), context.value_to_bound_var
     if residual is None:
         return True

@@ -10,7 +10,7 @@ from relaxpy.tvm.libraries import cublas, library_checks as checks
 
 
 def _is_supported(context: fusion.PatternCheckContext) -> bool:
-    """Whether it is a product of float16 that cuBLAS would compute, too."""
+    """Return whether it is a product of float16 that cuBLAS would compute, too."""
     dtype = checks.dtype_of(context.annotated_expr["lhs"])
     return dtype == "float16" and cublas.is_supported(context)
 

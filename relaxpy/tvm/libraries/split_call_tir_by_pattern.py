@@ -88,7 +88,7 @@ class _Matcher:
         )
 
     def nodes(self, node: object, pattern: object) -> bool:
-        """Whether two fields match: nodes, sequences of them, or other values."""
+        """Return whether two fields match: nodes, sequences of them, or other values."""
         if isinstance(pattern, Var):
             return isinstance(node, PrimExpr) and self._variable(node, pattern)
         if isinstance(pattern, Buffer):
@@ -136,7 +136,7 @@ class _Matcher:
         return self._fields(buffer, pattern, _OF_BUFFERS)
 
     def _commutative(self, value: PrimExpr, pattern: Add | Mul) -> bool:
-        """Whether a sum or product matches, or a value that lacks a symbol as term or factor."""
+        """True if a sum or product matches, or a value that lacks a symbol as term or factor."""
         for symbol, other in ((pattern.a, pattern.b), (pattern.b, pattern.a)):
             if isinstance(symbol, Var) and symbol in self.symbols:
                 neutral = ops.const(_NEUTRAL[type(pattern)], other.dtype)
@@ -148,7 +148,7 @@ class _Matcher:
         return any(self._all((x, pattern.a), (y, pattern.b)) for x, y in ((a, b), (b, a)))
 
     def _all(self, *pairs: tuple[PrimExpr, PrimExpr]) -> bool:
-        """Whether all of these match; what a failed attempt assumed is forgotten."""
+        """Return whether all of these match; what a failed attempt assumed is forgotten."""
         values, buffers = dict(self.values), dict(self.buffers)
         if all(self.nodes(value, pattern) for value, pattern in pairs):
             return True
@@ -157,7 +157,7 @@ class _Matcher:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether loops are serial and begin at 0, and blocks are evaluated for each iteration."""
+    """True if loops are serial and begin at 0, and blocks are evaluated for each iteration."""
     match node:
         case For():
             is_zero = isinstance(node.min, IntImm) and node.min.value == 0
@@ -179,12 +179,12 @@ class SplitCallTIRByPattern(Pass):
     """Divides kernels into what a back end computes, and a kernel of the rest.
 
     Each pattern is a PrimFunc with one loop nest, and is compared with the loop nests of a kernel
-    from the first one on; see `match_statement`. `fcodegen` receives the list of matches, of which
-    there is at least one, and returns a Python function, the number of nests that it computes, and
-    the buffers of its arguments. The function takes their arrays, returns the result of these
-    nests, and has no visible effect. It belongs to the calls that replace those of the kernel. What
-    is left of the kernel is `unfused_epilogue`. A kernel whose nests exchange more than this result
-    stays as it is.
+    from the first one on; see `match_statement`. `fcodegen` receives the non-empty list of matches,
+    and returns a Python function, the number of nests that it computes, and the buffers of its
+    arguments. The function takes their arrays, returns the result of these nests, and has no
+    visible effect. It belongs to the calls that replace those of the kernel. What is left of the
+    kernel is `unfused_epilogue`. A kernel whose nests exchange more than this result stays as it
+    is.
 
     Errors:
         MisuseError (also TypeError): a pattern is not a PrimFunc with one loop nest, or `fcodegen`
@@ -277,7 +277,7 @@ class _Kernels:
 
 
 def _generated(result: Any, most: int) -> tuple[Callable[..., Any], int, list[Buffer]]:
-    """What a code generator returned: a function, the number of nests, and buffers.
+    """The result of a code generator: a function, the number of loop nests, and buffers.
 
     Errors:
         MisuseError: it returned something else.

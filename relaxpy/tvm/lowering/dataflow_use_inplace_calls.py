@@ -70,7 +70,7 @@ class _InplaceCalls(BindingRewriter):
 def inplace_call(builder: BlockBuilder, call: rx.Call, indices: Sequence[int]) -> rx.Call | None:
     """The call of a kernel that writes the outputs of `call` into its operands at `indices`.
 
-    The kernel is that of the operator's legalisation, with the operands' buffers in place of those
+    The kernel is that of the operator's legalisation, with the operands' buffers instead of those
     of the outputs, and is added to the module of the builder. None if the operator has no kernel.
     """
     assert isinstance(call.op, Op)

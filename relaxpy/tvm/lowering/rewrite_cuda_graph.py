@@ -149,7 +149,7 @@ class _Plan:
                 waiting = []
 
     def _is_static_value(self, value: rx.Expr) -> bool:
-        """Whether a value is the same in all calls, apart from the elements of its tensors."""
+        """True if a value is the same in all calls, apart from the elements of its tensors."""
         if not isinstance(value, rx.Call):
             return self._is_static(value)
         if not all(map(self._is_static, value.args)):
@@ -300,7 +300,7 @@ def _dimensions(region: _Region) -> rx.ShapeExpr | None:
 def _launch(
     region: _Region, capture: rx.GlobalVar, number: int, dims: rx.ShapeExpr | None
 ) -> list[rx.VarBinding]:
-    """The bindings in place of a region: its storages, the call, and its outputs."""
+    """The bindings instead of a region: its storages, the call, and its outputs."""
     span = region.bindings[0].span
     more = () if dims is None else (dims,)
     key = rx.PrimValue(ops.const(number, INT64))
@@ -349,7 +349,7 @@ def _with_launches(
     slots: _Slots,
     allocate: rx.GlobalVar,
 ) -> rx.Function:
-    """The function with calls in place of the regions and of the allocations of storages."""
+    """The function with calls instead of the regions and of the allocations of storages."""
     storages: rx.Var | None = None
     done: set[rx.Binding] = set()
     blocks: list[rx.BindingBlock] = []

@@ -20,7 +20,7 @@ from relaxpy.support.dataclass import replace
 
 
 class DataflowBlockRewrite:
-    """Changes to a dataflow block of a function, which themselves stay as they are.
+    """Changes to a dataflow block of a function, which themselves stay unchanged.
 
     `mutated_dfb` and `mutated_root_fn` are the results so far. Changes of bindings are collected,
     and applied to the function when one of these is requested. An empty block is removed from the

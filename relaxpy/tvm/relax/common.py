@@ -44,7 +44,7 @@ def make_fused_bias_activation_pattern(
 def make_residual_block_pattern(
     node_output: DFPattern | Named, binary_op: str = "relax.add", activation: str | None = None
 ) -> Named:
-    """What `node_output` matches, combined with another value on either side.
+    """The pattern `node_output`, combined with another value on either side.
 
     Errors:
         MisuseError (also TypeError): `node_output` is neither a pattern nor a pattern with its

@@ -76,7 +76,7 @@ def _last_uses(block: rx.DataflowBlock, aliases: Aliases) -> dict[int, int]:
 
 
 def _is_free(call: rx.Call, position: int, aliases: Aliases) -> bool:
-    """Whether an operand is known memory that only this operand refers to in the call."""
+    """Return whether an operand is known memory that only this operand refers to in the call."""
     operand = call.args[position]
     memories = aliases.of.get(operand) if isinstance(operand, rx.Var) else None
     if not memories or EXTERNAL in memories or memories & aliases.exposed:
@@ -86,7 +86,7 @@ def _is_free(call: rx.Call, position: int, aliases: Aliases) -> bool:
 
 
 def _fits(operand: rx.StructInfo | None, result: rx.StructInfo | None) -> bool | None:
-    """Whether two tensors of a datatype have the same shape; None if the operand may be smaller."""
+    """True if two tensors of a datatype have the same shape; None if the operand may be smaller."""
     if not isinstance(operand, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
         return None
     if not isinstance(operand.shape, rx.ShapeExpr) or not isinstance(result.shape, rx.ShapeExpr):

@@ -234,7 +234,7 @@ def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, stmt.Block | stmt.F
 
 @user_facing
 def expr_deep_equal(lhs: PrimExpr, rhs: PrimExpr) -> bool:
-    """Whether two expressions have the same structure; variables are equal only to themselves."""
+    """True if two expressions have the same structure; variables are equal only to themselves."""
     return lhs is rhs or lhs.same_as(rhs)
 
 
@@ -246,7 +246,7 @@ def undefined_vars(node: stmt.Stmt | PrimExpr, defs: Sequence[Var] | None = None
 
 @user_facing
 def verify_ssa(func: PrimFunc) -> bool:
-    """Whether each variable of a kernel is defined once, before its uses."""
+    """Return whether each variable of a kernel is defined once, before its uses."""
     check_type(func, PrimFunc, "expected a PrimFunc")
     if kernel_faults(func):
         return False
@@ -281,7 +281,7 @@ def _effect(func: PrimFunc) -> Node | None:
 
 @user_facing
 def is_pure_function(func: PrimFunc) -> bool:
-    """Whether a kernel only returns a value: it neither stores to parameters nor has effects."""
+    """True if a kernel only returns a value: it neither stores to parameters nor has effects."""
     check_type(func, PrimFunc, "expected a PrimFunc")
     return _effect(func) is None
 

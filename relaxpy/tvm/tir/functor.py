@@ -168,7 +168,7 @@ class _WithAnalyzer(_Functor):
 
 
 def _is_stable_integer(value: PrimExpr) -> bool:
-    """Whether a value is an integer that does not depend on memory or calls."""
+    """Return whether a value is an integer that does not depend on memory or calls."""
     stable = next(occurrences(value, BufferLoad, tir.Call), None) is None
     return stable and value.dtype.family in ("int", "uint")
 

@@ -56,7 +56,7 @@ class _StatementPass(Pass):
 
     @abstractmethod
     def rule(self, node: Node) -> Node | None:
-        """What takes the place of a node; None if it stays."""
+        """The replacement of a node; None if it stays."""
 
 
 @dataclass(frozen=True, slots=True)

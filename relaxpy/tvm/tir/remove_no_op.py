@@ -72,7 +72,7 @@ class RemoveAssume(RemoveNoOp):
 
 
 class _Remover(Simplifier):
-    """Removes statements by what the simplifier knows, and leaves expressions as they are."""
+    """Removes statements by what the simplifier knows, and leaves expressions unchanged."""
 
     @override
     def expression(self, value: PrimExpr) -> PrimExpr:

@@ -147,7 +147,7 @@ class Simplifier:
                 return map_children(self.operand, node)
 
     def holds(self, condition: PrimExpr) -> bool | None:
-        """Whether `condition` is known to be true or false; names are replaced by their values."""
+        """True if `condition` is known to be true or false; names are replaced by their values."""
         for value in (condition, substitute(condition, self.bound)):
             simple = self.analyzer.simplify(substitute(value, self.inlined))
             if isinstance(simple, tir.IntImm):
@@ -184,7 +184,7 @@ class Simplifier:
                 return map_children(self.operand, stmt)
 
     def stores_itself(self, store: BufferStore) -> bool:
-        """Whether a store writes the element that it loads."""
+        """Return whether a store writes the element that it loads."""
         value = store.value
         if not isinstance(value, BufferLoad) or value.buffer is not store.buffer:
             return False
@@ -194,7 +194,7 @@ class Simplifier:
         )
 
     def are_equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Whether two values are known to be equal."""
+        """Return whether two values are known to be equal."""
         names = {**self.bound, **self.inlined}
         return a.dtype == b.dtype and self.analyzer.can_prove_equal(
             substitute(a, names), substitute(b, names)
@@ -262,12 +262,12 @@ def nothing() -> Stmt:
 
 
 def does_nothing(stmt: Stmt) -> bool:
-    """Whether a statement is a literal."""
+    """Return whether a statement is a literal."""
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, tir.IntImm)
 
 
 def is_used(var: Var, body: Stmt) -> bool:
-    """Whether `body` mentions `var`, be it in the declaration of a buffer."""
+    """Return whether `body` mentions `var`, be it in the declaration of a buffer."""
     for node in walk(body):
         if node is var:
             return True

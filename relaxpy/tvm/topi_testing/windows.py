@@ -25,7 +25,7 @@ def _each(size: Sizes, count: int) -> list[int]:
 
 
 def _pads(padding: Padding, window: Sequence[int]) -> Pads:
-    """What is added before and after each axis: "SAME", "VALID", or one or two numbers for each."""
+    """The padding before and after each axis: "SAME", "VALID", or one or two numbers for each."""
     if padding == "VALID":
         padding = 0
     if padding == "SAME":

@@ -48,7 +48,7 @@ class Lanes:
 
 
 def divides_by_zero(expr: PrimExpr) -> TypeGuard[tir.BinaryOpExpr]:
-    """Whether `expr` divides every lane of a vector by a literal 0, which has no value (PX-3)."""
+    """True if `expr` divides every lane of a vector by a literal 0, which has no value (PX-3)."""
     if not isinstance(expr, _DIVISIONS):
         return False
     lanes = Lanes.of(expr.b)

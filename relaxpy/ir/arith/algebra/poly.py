@@ -148,7 +148,7 @@ def multiply(a: Poly, b: Poly) -> Poly:
 
 
 def can_expand(a: Poly, b: Poly) -> bool:
-    """Whether a * b is to be expanded."""
+    """Return whether a * b is to be expanded."""
     factors = max(map(len, a), default=0) + max(map(len, b), default=0)
     return len(a) * len(b) <= _MOST_TERMS and factors <= _MOST_FACTORS
 

@@ -61,7 +61,7 @@ Term = Remainder | Extremum | Product
 
 
 def has_only_leaves(p: Poly) -> bool:
-    """Whether every factor is a leaf, so that no terms form a group."""
+    """Return whether every factor is a leaf, so that no terms form a group."""
     return not any(isinstance(f, (Quotient, Positive)) for monomial in p for f in monomial)
 
 
@@ -140,7 +140,7 @@ def _dividends(candidate: Quotient, others: list[Quotient]) -> Iterator[tuple[Po
 
 
 def _contains(remaining: Poly, terms: Poly, times: int) -> bool:
-    """Whether `times` times `terms` can be subtracted from `remaining` without changing a sign."""
+    """True if `times` times `terms` can be subtracted from `remaining` without changing a sign."""
     for monomial, coefficient in terms.items():
         if monomial != ONE:
             have, need = remaining.get(monomial, 0), times * coefficient

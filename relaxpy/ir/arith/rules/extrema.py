@@ -105,7 +105,7 @@ def _of_quotients(
 
 
 def _at_least(engine: Engine, a: Poly, b: Poly, sign: int) -> bool:
-    """Whether a (for a minimum, -a) is never below b (-b)."""
+    """Return whether a (for a minimum, -a) is never below b (-b)."""
     difference = poly.scaled(poly.add(a, b, -1), sign)
     if engine.facts.negative:
         return engine.is_negative(difference) is False

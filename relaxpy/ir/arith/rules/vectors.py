@@ -107,7 +107,7 @@ def _linear(p: Lanes, q: Lanes, sign: int) -> Lanes | None:
 
 
 def _fits(stride: int, lanes: Lanes) -> bool:
-    """Whether a ramp of the datatype of `lanes` can have this stride; unsigned numbers wrap."""
+    """True if a ramp of the datatype of `lanes` can have this stride; unsigned numbers wrap."""
     low, high = ops.int_range(lanes.base.dtype)
     return low <= stride <= high or lanes.base.dtype.family == "uint"
 
@@ -123,7 +123,7 @@ def _times(p: Lanes, q: Lanes) -> Lanes | None:
 
 
 def _not_negative(engine: Engine, p: Lanes) -> bool:
-    """Whether no lane is negative."""
+    """Return whether no lane is negative."""
     if engine.bound(p.base)[0] < 0 or p.step is None:
         return False
     if p.step >= 0:
@@ -157,7 +157,7 @@ def _divided(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -
 
 
 def _share_quotient(engine: Engine, base: PrimExpr, c: int, length: int) -> bool:
-    """Whether base and base + length have one quotient by c, by residue or by interval."""
+    """Return whether base and base + length have one quotient by c, by residue or by interval."""
     coeff, residue = engine.residue(base)
     common = gcd(coeff, c)
     first = residue % common

@@ -82,7 +82,7 @@ def detected_map(
     *,
     padded: bool = True,
 ) -> IterMapResult:
-    """What `detect_iter_map` finds, or a `padded` map: its digits are whole, and padding counts."""
+    """A result of `detect_iter_map`, or a `padded` map: with whole digits, padding included."""
     condition = ops.truth(predicate)
     values = ops.convert_all(indices)
 
@@ -167,7 +167,7 @@ def _level(level: IterMapLevel | str | int) -> IterMapLevel:
 def _checked(
     reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...], *, padded: bool
 ) -> bool:
-    """Whether the map is one-to-one as well. Errors: RefusedError if it is not as `level` says."""
+    """True if the map is also injective. Errors: RefusedError if it is not as `level` says."""
     if level == IterMapLevel.NoCheck:
         return False
     _Check(reader, level, indices, padded=padded).run()
@@ -179,7 +179,7 @@ def _checked(
 
 
 class _Check:
-    """Whether the indices use each digit of each iterator once, and none in part."""
+    """True if the indices use each digit of each iterator once, and none in part."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class _Check:
         return expected
 
     def is_filled(self, padded: Padded, splits: Sequence[IterSplitExpr], period: PrimExpr) -> bool:
-        """Whether what is not padding has all values of some digits, which repeat by `period`."""
+        """True if what is not padding has all values of some digits, which repeat by `period`."""
         reader, size = self.reader, ops.sub(padded.end, padded.begin)
         if reader.holds(ops.compare(tir.LE, period, size)):
             return True

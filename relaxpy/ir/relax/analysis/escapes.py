@@ -33,7 +33,7 @@ class Escapes:
             self._users.setdefault(var, []).append((run, binding))
 
     def escapes(self, var: Var) -> bool:
-        """Whether a value may be used by code that changes it or sees it changed.
+        """Return whether a value may be used by code that changes it or sees it changed.
 
         That is any code except for operators that compute new values from it in the same run. What
         the sequence does not bind itself is such a value.

@@ -46,7 +46,7 @@ def _emitter_for(
 
 
 def _environment(func: Function, mod: IRModule, out: Emitter) -> dict[str, object]:
-    """What a normal form depends on: the functions that are mentioned, and rules of operators."""
+    """Dependencies of a normal form: the functions that it mentions, and rules of operators."""
     signatures = out.ctx.signatures
     environment: dict[str, object] = {
         name: (signatures.get(name), type(mod.find_function(name)))

@@ -111,7 +111,7 @@ def _call_closure(
 
 
 def _computes_shapes(call: rx.Call, ctx: Context) -> bool:
-    """Whether a call is of a kernel over dimensions, which VMShapeLower adds to lowered programs.
+    """True if a call is of a kernel on dimensions that VMShapeLower adds to lowered programs.
 
     Its argument has the right size, and users could not change what a warning is about.
     """
@@ -120,7 +120,7 @@ def _computes_shapes(call: rx.Call, ctx: Context) -> bool:
 
 
 def _is_narrower(expected: rx.StructInfo) -> bool:
-    """Whether a kernel has dimensions of less than 64 bits, which are compared when it runs."""
+    """True if a kernel has dimensions of less than 64 bits, which are compared when it runs."""
     sizes = sizes_of(expected)
     return any(isinstance(node, tir.Cast) for size in sizes for node in walk(size))
 
@@ -151,7 +151,7 @@ def check_argument(
 def _compatibility(
     actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context
 ) -> relations.Compatibility:
-    """Whether a value fits what is expected of it, given the signs of dimensions."""
+    """Return whether a value fits what is expected of it, given the signs of dimensions."""
     result = relations.check_compatibility(actual, expected, ctx.shape_vars)
     if result is relations.Compatibility.POSSIBLE and ctx.sizes:
         actual, expected = (over_sizes_info(sinfo, ctx.sizes) for sinfo in (actual, expected))
@@ -309,7 +309,7 @@ def function_sinfo(func: rx.Function, ret: rx.StructInfo) -> rx.FuncStructInfo:
 
 
 def is_pure_call(call: rx.Call, ctx: Context) -> bool:
-    """Whether the callee declares that this call is pure (PU-12, PU-13, PU-14, LEG-15)."""
+    """Return whether the callee declares that this call is pure (PU-12, PU-13, PU-14, LEG-15)."""
     callee = call.op
     if isinstance(callee, Op):
         record = callee.record
@@ -322,7 +322,7 @@ def is_pure_call(call: rx.Call, ctx: Context) -> bool:
 
 
 def is_pure_packed(callee: rx.Expr, ctx: Context) -> bool:
-    """Whether a callee, which may be a packed function, is known to be pure (PU-12, PU-13)."""
+    """True if a callee, which may be a packed function, is known to be pure (PU-12, PU-13)."""
     if ctx.is_pure_callee(callee):
         return True
     if not isinstance(callee, rx.ExternFunc):
@@ -332,7 +332,7 @@ def is_pure_packed(callee: rx.Expr, ctx: Context) -> bool:
 
 
 def impure_hint(call: rx.Call) -> str:
-    """What to do about an impure call in a dataflow block."""
+    """The treatment of an impure call in a dataflow block."""
     moved = "move the call out of the dataflow block"
     packed = [f for f in (call.op, *call.args[:1]) if isinstance(f, rx.ExternFunc)]
     if not packed:

@@ -94,7 +94,7 @@ def is_normal_value(expr: rx.Expr) -> bool:
 
 
 def _is_normal_leaf(value: rx.Expr) -> bool:
-    """Whether a value in normal form is a leaf: a tuple in normal form has leaves as fields."""
+    """True if a value in normal form is a leaf: a tuple in normal form has leaves as fields."""
     return type(value) in ATOMS or type(value) is rx.Tuple
 
 
@@ -149,7 +149,7 @@ class Normalizer:
         return value if _is_normal_leaf(value) else self.out.bind(value, span=expr.span)
 
     def _is_final(self, call: rx.Call) -> bool:
-        """Whether a call needs nothing but its own struct info, as most do."""
+        """Return whether a call needs nothing but its own struct info, as most do."""
         if self._shape_vars or (self._vars and call.sinfo_args):
             return False
         op = call.op
@@ -157,7 +157,7 @@ class Normalizer:
         return called and self._are_final(call.args)
 
     def _are_final(self, args: tuple[rx.Expr, ...]) -> bool:
-        """Whether these are leaves that have struct info and need no replacement."""
+        """Return whether these are leaves that have struct info and need no replacement."""
         ctx, replaced = self.out.ctx, self._vars
         for arg in args:
             kind = type(arg)
@@ -584,11 +584,11 @@ class Normalizer:
 
 
 def _mentions_variable(param: rx.Var) -> bool:
-    """Whether the struct info of a parameter has a variable as a shape (RES-75)."""
+    """Return whether the struct info of a parameter has a variable as a shape (RES-75)."""
     sinfo = param.struct_info
     return sinfo is not None and any(isinstance(node, rx.Var) for node in walk(sinfo))
 
 
 def mentions(func: rx.Function, var: rx.Var) -> bool:
-    """Whether `var` occurs in `func`."""
+    """Return whether `var` occurs in `func`."""
     return any(node is var for node in walk(func))

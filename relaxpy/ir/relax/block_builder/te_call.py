@@ -173,7 +173,7 @@ class _Arguments:
 
 
 class _ArgumentKinds(_Arguments):
-    """Arguments with a shape and a datatype in place of each tensor."""
+    """Arguments with a shape and a datatype instead of each tensor."""
 
     @override
     def _operand(

@@ -127,7 +127,7 @@ def _merged(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:
 
 
 def _computes(value: rx.Expr) -> bool:
-    """Whether a value is a projection, or newly computed by a pure operator with a legalisation."""
+    """True if a value is a projection, or newly computed by a pure operator with a legalisation."""
     if isinstance(value, rx.Call) and isinstance(value.op, Op):
         return value.op.record.legalize is not None and value.op.record.pure is True
     return isinstance(value, rx.TupleGetItem)

@@ -199,7 +199,7 @@ class OrRewriter(PatternMatchingRewriter):
 
 @user_facing
 def rewrite_call(pattern: dp.DFPattern, rewriter: Rewriter, func: Function) -> Function:
-    """The function with `rewriter(expr, matches)` in place of each expression that matches.
+    """The function with `rewriter(expr, matches)` instead of each expression that matches.
 
     See `PatternMatchingRewriter.from_pattern`; `matches` has the match of each subpattern.
 

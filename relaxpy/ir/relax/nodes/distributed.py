@@ -207,12 +207,12 @@ class DTensorStructInfo(StructInfo):
                 )
 
     def is_placed_like(self, other: DTensorStructInfo) -> bool:
-        """Whether both have the same mesh and placement."""
+        """Return whether both have the same mesh and placement."""
         return self.device_mesh == other.device_mesh and self.placement == other.placement
 
     @property
     def is_whole(self) -> bool:
-        """Whether every device has the whole tensor."""
+        """True if every device has the whole tensor."""
         return all(spec.kind == "replica" for spec in self.placement.dim_specs)
 
     @property

@@ -126,7 +126,7 @@ MASKED = (
 
 
 def is_masked(value: object) -> bool:
-    """Whether `value` is a NumPy array with masked elements."""
+    """Return whether `value` is a NumPy array with masked elements."""
     if type(value) is np.ndarray or not isinstance(value, np.ndarray):
         return False
     return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
@@ -190,7 +190,7 @@ class Constant(bases.Expr):
 
     @property
     def is_released(self) -> bool:
-        """Whether `data` is computed when it is read."""
+        """True if `data` is computed when it is read."""
         return hasattr(self, "_released")
 
     @property
@@ -214,7 +214,7 @@ class Constant(bases.Expr):
 
     @property
     def _described(self) -> Array | Released:
-        """What has the shape and the datatype of `data`."""
+        """The object with the shape and the datatype of `data`."""
         return self._released if self.is_released else self.data
 
     @property
@@ -224,7 +224,7 @@ class Constant(bases.Expr):
 
     @property
     def data_and_placement(self) -> Array | tuple[Array, bases.StructInfo]:
-        """What structural equality compares: the data, and the struct info if it is distributed."""
+        """The key of structural equality: the data, and the struct info if it is distributed."""
         return self.data if self.distributed_sinfo is None else (self.data, self.distributed_sinfo)
 
 
@@ -243,7 +243,7 @@ def _check_constant(actual: TensorStructInfo, declared: bases.StructInfo) -> Non
 
 
 def _is_writable(data: Array) -> bool:
-    """Whether an array, or one of which it is a view, is writable."""
+    """Return whether an array, or one of which it is a view, is writable."""
     base: object = data
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
@@ -322,7 +322,7 @@ class Tuple(bases.Expr):
 
     @property
     def has_field_sinfos(self) -> bool:
-        """Whether its struct info consists of those of its fields."""
+        """True if its struct info consists of those of its fields."""
         return self.struct_info is not None and all(f.struct_info for f in self.fields)
 
     def __len__(self) -> int:
@@ -477,7 +477,7 @@ class Call(bases.Expr):
 
 
 def is_call_of(value: object, *names: str) -> TypeGuard[Call]:
-    """Whether a value is a call of an operator with one of these names."""
+    """Return whether a value is a call of an operator with one of these names."""
     return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in names
 
 

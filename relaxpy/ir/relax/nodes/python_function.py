@@ -47,7 +47,7 @@ def compiled_function(name: str, function: Callable[..., Any]) -> ExternFunc:
 
 
 def is_python_function(func: BaseFunc) -> bool:
-    """Whether an entry of a module is a Python function."""
+    """Return whether an entry of a module is a Python function."""
     return isinstance(func, ExternFunc) and func.attrs.get(IS_PYTHON) is True
 
 
@@ -65,7 +65,7 @@ def python_function_of(func: BaseFunc) -> Callable[..., Any] | None:
 
 
 def reindented(text: str, old: str, new: str) -> str:
-    """`text` with the indentation `new` in place of `old`, except inside of strings."""
+    """`text` with the indentation `new` instead of `old`, except inside of strings."""
     lines = text.split("\n")
     inside: set[int] = set()
     try:

@@ -72,7 +72,7 @@ def _sampled(
 
 
 def _fit(data: rx.TensorStructInfo, grid: rx.TensorStructInfo) -> bool:
-    """Whether data and a grid of known shapes are known to fit."""
+    """Return whether data and a grid of known shapes are known to fit."""
     sizes, positions = rules.literal_shape(data), rules.literal_shape(grid)
     assert sizes is not None
     assert positions is not None
@@ -129,7 +129,7 @@ def grid_sample(
 
 
 def _is_gradient(gradient: rx.TensorStructInfo, result: rx.TensorStructInfo) -> bool:
-    """Whether a gradient is known to have the shape of the result.
+    """Return whether a gradient is known to have the shape of the result.
 
     Errors:
         StructInfoError: it has another rank or shape.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 #: For each method the first tap, counted from the element before a position, and the weights of the
-#: taps: polynomials in the fraction between two elements, of which each row has the coefficients.
+#: taps: polynomials in the fraction between two elements; each row has the coefficients of one.
 _POLYNOMIALS = {
     "bilinear": (0, np.array([[1.0, -1.0], [0.0, 1.0]])),
     "bicubic": (

@@ -271,7 +271,7 @@ def _gradient_index_put(
 
 
 def _one_index(arguments: dict[str, Any]) -> None:
-    """Read a tensor in place of the tuple of indices as its only one."""
+    """Take a tensor instead of a tuple of indices as the only index."""
     indices = arguments["indices"]
     if isinstance(indices, rx.Expr) and isinstance(indices.struct_info, rx.TensorStructInfo):
         arguments["indices"] = rx.Tuple((indices,))

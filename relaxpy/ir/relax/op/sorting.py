@@ -49,7 +49,7 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
 def _keys(data: Array, *, descending: bool) -> Array:
     """Signed integers in the order of numbers of 32 or 64 bits; those of equal numbers are equal.
 
-    Those of floats are their bits, of which all but the sign are inverted if it is set.
+    Those of floats are their bits, all but the sign inverted if it is set.
     """
     signed = np.dtype(f"i{data.dtype.itemsize}")
     most = np.iinfo(signed).max

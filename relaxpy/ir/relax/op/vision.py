@@ -36,7 +36,7 @@ _AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class _Boxes:
-    """Boxes of one image: a row each of the least and the greatest coordinates, and of areas."""
+    """Boxes of one image: rows of their minimum and maximum coordinates, and of their areas."""
 
     low: Array
     high: Array
@@ -54,7 +54,7 @@ class _Boxes:
         return _Boxes(self.low[:, index], self.high[:, index], self.area[index])
 
     def cover(self, other: _Boxes, iou: float) -> Array:
-        """Whether the ratio of intersection and union of each and each other box exceeds `iou`."""
+        """For each pair of boxes, whether their intersection over union (IoU) exceeds `iou`."""
         meet = np.full((self.area.size, other.area.size), True)
         if iou < 0:
             return meet

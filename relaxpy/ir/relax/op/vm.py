@@ -18,7 +18,7 @@ from relaxpy.support.dataclass import replace
 
 
 class MatchShapeCode(IntEnum):
-    """What `vm.builtin.match_shape` does with a dimension; a number follows each code."""
+    """The actions of `vm.builtin.match_shape` on a dimension; a number follows each code."""
 
     ASSERT_EQUAL_TO_IMM = 0
     STORE_TO_HEAP = 1

@@ -50,7 +50,7 @@ class Workers(ABC):
 
     @abstractmethod
     def combined_parts(self, parts: Array) -> Array:
-        """The sum of what is at this worker's number in the first axis of the parts of all."""
+        """The sum over all workers of their slices for this worker along the first axis."""
 
     @abstractmethod
     def collected(self, x: Array) -> Array:
@@ -66,7 +66,7 @@ class Workers(ABC):
 
     @abstractmethod
     def part_of_first(self, parts: Array) -> Array:
-        """What is at this worker's number in the first axis of the parts of the first worker."""
+        """The slice for this worker along the first axis of the first worker's tensor."""
 
     def tell_failure(self, error: BaseException) -> None:  # noqa: B027
         """Tell the others that this worker ends with an error, so that they need not wait."""

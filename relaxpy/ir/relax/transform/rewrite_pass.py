@@ -31,7 +31,7 @@ class RewritePass(Pass):
 
     @abstractmethod
     def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
-        """What rewrites a function of `mod`, which is in normal form; it returns one that stays."""
+        """Rewrites a function of `mod`, which is in normal form, or returns it unchanged."""
 
 
 class FusionPass(Pass):
@@ -53,4 +53,4 @@ class FusionPass(Pass):
 
     @abstractmethod
     def rewriter(self, builder: BlockBuilder) -> BindingRewriter:
-        """What rewrites the bindings of one function; kernels are added to the builder."""
+        """Rewrites the bindings of one function; kernels are added to the builder."""

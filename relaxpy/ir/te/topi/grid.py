@@ -123,7 +123,7 @@ class _Sampled:
         return (self.grid.shape[0], *self.grid.shape[2:])
 
     def axes(self) -> list[list[_Tap]]:
-        """The taps along each axis of the data, of which the grid lists the last one first."""
+        """The taps along each axis of the data; the grid lists the last axis first."""
         count = self.data.ndim - 2
         return [self._taps(axis, count - 1 - axis) for axis in range(count)]
 
@@ -143,7 +143,7 @@ class _Sampled:
 
     @property
     def folds_taps(self) -> bool:
-        """Whether each tap outside moves inside by itself, instead of the position before it."""
+        """True if each tap outside moves inside by itself, instead of the position before it."""
         return self.method == "bicubic" and self.padding != "zeros"
 
     def _taps(self, axis: int, row: int) -> list[_Tap]:

@@ -141,7 +141,7 @@ class Axis:
 
     @property
     def is_kept(self) -> bool:
-        """Whether each element is known to equal the element of the data with its index."""
+        """True if each element is known to equal the element of the data with its index."""
         keeps = self.sampling.mode in _KEEPS_EQUAL_SIZES
         return keeps and prove_equal(self.old, self.new) is True
 
@@ -159,7 +159,7 @@ class Axis:
 
     @property
     def shrinks(self) -> bool:
-        """Whether the result is known to have fewer elements along this axis."""
+        """True if the result is known to have fewer elements along this axis."""
         match self.old, self.new:
             case tir.IntImm(value=old), tir.IntImm(value=new):
                 return new < old
@@ -205,7 +205,7 @@ class Axis:
         return [partial(rows, ops.const(k, INT64)) for k in range(count)]
 
     def inside(self) -> Table:
-        """Whether each element lies in the data."""
+        """For each element, whether it lies in the data."""
 
         def element(x: PrimExpr) -> PrimExpr:
             at, last = self.coordinate(x), double(ops.cast_to(self.old, INT64) - 1)
@@ -396,7 +396,7 @@ def _repeated(
 
 
 def _inside(axes: Sequence[Axis]) -> Callable[[Sequence[PrimExpr]], PrimExpr] | None:
-    """Whether the element at an index lies in the data; None if all elements do."""
+    """Return whether the element at an index lies in the data; None if all elements do."""
     if axes[0].sampling.mode != CROP:
         return None
     tables = {axis.position: axis.inside() for axis in axes}

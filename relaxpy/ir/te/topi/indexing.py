@@ -305,7 +305,7 @@ def index_put(
 def _slice_checks(
     data: Tensor, src: Tensor, bounds: tuple[PrimExpr, PrimExpr, PrimExpr], axis: int
 ) -> Iterator[tuple[PrimExpr, str]]:
-    """What is not known of the bounds of a slice and the shape of src, and how an error says it."""
+    """Unproved conditions on the bounds of a slice and the shape of src, with their messages."""
     start, end, step = bounds
     one, size = ops.const(1, "int64"), ops.cast_to(data.shape[axis], "int64")
     shape = [ops.cast_to(n, "int64") for n in data.shape]

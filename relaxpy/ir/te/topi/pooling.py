@@ -73,7 +73,7 @@ class Along:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the windows are the single elements in order."""
+        """True if the windows are the single elements in order."""
         return self.kernel == self.stride == 1 and not self.before and not self.after
 
     def position(self, window: PrimExpr, element: PrimExpr) -> PrimExpr:
@@ -419,7 +419,7 @@ def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
 
 
 def _is_inside(place: PrimExpr, along: Along, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Whether a place along an axis that is padded is not in the padding."""
+    """Return whether a place along an axis that is padded is not in the padding."""
     before = number(along.before)
     return ops.compare(tir.LE, before, place), ops.compare(tir.LT, place, ops.add(before, size))
 

@@ -11,7 +11,7 @@ from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.support.dataclass import dataclass
 
 _WIDE: Final = "float64"
-"""What overlaps are computed in."""
+"""The datatype in which overlaps are computed."""
 _LANES: Final = 16
 """How many numbers are compared at once."""
 _GROUP: Final = 32
@@ -173,7 +173,7 @@ class _Kept:
         return _Kept(k, corners, fields, k.array([_LANES], _WIDE))
 
     def add_if_free(self, b: Number, box: Number, count: Number, iou: Number) -> Number:
-        """Whether none of `count` boxes overlaps a box too much, which is then added to them."""
+        """True if none of `count` boxes overlaps a box too much; the box is then added to them."""
         k = self.loops
         sides = [[ops.cast_to(self.corners[b, box, n + m], _WIDE) for m in (0, 2)] for n in (0, 1)]
         low = [k.local(ops.minimum(*pair))[0] for pair in sides]

@@ -36,7 +36,7 @@ def _computed(shape: Sequence[Any], element: Callable[..., PrimExpr], name: str)
 
 @dataclass(frozen=True, eq=False)
 class _OfBytes:
-    """What belongs to the rows of weights in 8 bits: scales, sums without zero points, and these.
+    """Row data of int8 weights: scales, sums without zero points, and the zero points.
 
     `zeros` is None if all zero points are 0.
     """

@@ -1,4 +1,4 @@
-"""What is read from regions of images.
+"""Reads of regions of images.
 
 A region is a row of five numbers: the image, and the left, upper, right and lower border.
 """
@@ -45,7 +45,7 @@ def _like(x: Number, dtype: Any) -> Number:
 
 
 def _is_near(x: Any, y: Number, z: Number) -> Number:
-    """Whether (y, z) is at most a pixel outside."""
+    """The condition that (y, z) is at most a pixel outside."""
     height, width = (_like(size, x.dtype) for size in x.shape[-2:])
     return (y >= -1.0) & (y <= height) & (z >= -1.0) & (z <= width)
 
@@ -70,7 +70,7 @@ def _clamped(
 ) -> Number:
     """The element of `x[at]` at (y, z) between its four neighbours; borders go on by one pixel.
 
-    It is a sum of four terms, of which the `greatest` may be taken.
+    It is a sum of four terms, or with `greatest` their maximum.
     """
     found = k.local(ops.const(0.0, x.dtype))
     with k.when(_is_near(x, y, z)):
@@ -144,8 +144,8 @@ def averaged(
     """The mean over a grid of points in each bin; both operands have the same datatype of floats.
 
     With a number of `channels`, each bin of a result's channel has a channel of its own. The
-    `greatest` one of the values at the points, or of all terms that these add, may be taken in
-    place of the mean.
+    `greatest` one of the values at the points, or of all terms that these add, may be taken instead
+    of the mean.
     """
     dtype = str(x.dtype)
     rows, columns = pooled

@@ -176,7 +176,7 @@ def _key(value: PrimExpr, kind: str, *, largest: bool) -> PrimExpr:
 
 
 def _float_key(value: PrimExpr, kind: str) -> PrimExpr:
-    """The bits of a float, of which all but the sign are inverted if it is set."""
+    """The bits of a float, all but the sign inverted if it is set."""
     most = intrin.max_value(kind)
     bits = intrin.reinterpret(kind, value + ops.const(0.0, str(value.dtype)))  # -0 is 0
     sign = intrin.shift_right(bits, ops.const(value.dtype.bits - 1, kind))

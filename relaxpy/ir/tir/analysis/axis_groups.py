@@ -54,7 +54,7 @@ class AxisGroups:
         self._has_to_be_whole = {self._groups.find(axis) for axis in self._whole}
 
     def group(self, buffer: Buffer, axis: int) -> Axis | None:
-        """What stands for the group of an axis of a buffer, or None if it has to be whole."""
+        """The representative of the group of a buffer's axis; None if it has to be whole."""
         group = self._groups.find((buffer, axis))
         return None if group in self._has_to_be_whole else group
 
@@ -245,7 +245,7 @@ class AxisGroups:
 
 
 def _starts_neutral(block: Block, combination: type[tir.BinaryOpExpr]) -> bool:
-    """Whether devices may start with the same value, which does not change the total."""
+    """Return whether devices may start with the same value, which does not change the total."""
     if combination in (tir.Max, tir.Min):
         return True
     start = block.init.value if isinstance(block.init, BufferStore) else None

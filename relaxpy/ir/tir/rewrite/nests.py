@@ -90,13 +90,13 @@ def open_tests(analyzer: Analyzer, index: PrimExpr, domain: Range) -> list[PrimE
 
 
 def is_inside(analyzer: Analyzer, indices: Sequence[PrimExpr], box: Sequence[Range]) -> bool:
-    """Whether indices are known to be in a box."""
+    """Return whether indices are known to be in a box."""
     pairs = zip(indices, box, strict=True)
     return not any(open_tests(analyzer, index, domain) for index, domain in pairs)
 
 
 def is_shared(buffer: Buffer, loop: For) -> bool:
-    """Whether the threads of a loop use the same buffer, though each runs one iteration."""
+    """Return whether the threads of a loop use the same buffer, though each runs one iteration."""
     if loop.kind != ForKind.THREAD_BINDING or loop.thread_binding is None:
         return False
     scope, tag = buffer.scope().partition(".")[0], loop.thread_binding.thread_tag

@@ -70,7 +70,7 @@ def _is_old(value: PrimExpr, store: BufferStore) -> bool:
 
 
 def is_commutative(block: Block) -> bool:
-    """Whether the updates of `block` are those of a known commutative reduction."""
+    """Return whether the updates of `block` are those of a known commutative reduction."""
     return reduction_of(block) is not None
 
 

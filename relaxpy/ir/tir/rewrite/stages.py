@@ -1,4 +1,4 @@
-"""What the blocks of a scope read, write and update: the dependences between its stages."""
+"""Reads, writes and updates of the blocks of a scope: the dependences between its stages."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Stage:
         ]
 
     def runs_once(self) -> bool:
-        """Whether no two iterations of the loops have the same values of what the block uses."""
+        """True if no two iterations of the loops have the same values of what the block uses."""
         direct = [loop.loop_var for loop in self.direct_loops()]
         return is_one_to_one(
             [*self.realize.iter_values, *direct], domains_of(self.loops), self.realize.predicate
@@ -113,24 +113,24 @@ class Stage:
                 yield found
 
     def updates(self) -> bool:
-        """Whether the block reads what it writes."""
+        """Return whether the block reads what it writes."""
         return not self.reads.keys().isdisjoint(self.writes)
 
     def is_guarded(self, inner: Sequence[stmt.For]) -> bool:
-        """Whether a branch or a while loop is directly around the innermost loops, or in them."""
+        """True if a branch or a while loop is directly around the innermost loops, or in them."""
         around = len(self.loops) - len(inner)
         return any(depth >= around for depth, _ in self.guards)
 
 
 def is_unit(domain: Range | None) -> bool:
-    """Whether a domain is known to have one value."""
+    """Return whether a domain is known to have one value."""
     return domain is not None and isinstance(domain.extent, IntImm) and domain.extent.value == 1
 
 
 def is_one_to_one(
     indices: Sequence[PrimExpr], domains: Mapping[Var, Range], predicate: PrimExpr | bool = True
 ) -> bool:
-    """Whether no two values of the variables have the same indices, as far as is known."""
+    """Return whether no two values of the variables have the same indices, as far as is known."""
     used = {var: dom for var, dom in domains.items() if not is_unit(dom)}
     if not all(any(mentions(index, (var,)) for index in indices) for var in used):
         return False
@@ -228,7 +228,7 @@ def _tables(state: State, block: stmt.Block) -> frozenset[Buffer]:
 
 
 def _is_number(node: stmt.Stmt) -> TypeGuard[stmt.BufferStore]:
-    """Whether a statement writes a number to an element that is known."""
+    """Return whether a statement writes a number to an element that is known."""
     return (
         isinstance(node, stmt.BufferStore)
         and isinstance(node.value, (IntImm, FloatImm))
@@ -388,7 +388,7 @@ def check_own_dependence(stage: Stage) -> None:
 def _may_meet(
     a: Indices, b: Indices, spatial: Mapping[Var, Range], inner: Mapping[Var, Range]
 ) -> bool:
-    """Whether two stores may write one element for different values of spatial variables."""
+    """Return whether two stores may write one element for different values of spatial variables."""
     if is_one_to_one([x for x, y in zip(a, b, strict=True) if x is y or x.same_as(y)], spatial):
         return False
     domains = {**spatial, **inner}
@@ -532,7 +532,7 @@ def check_init_runs(stage: Stage) -> None:
 
 
 def _holds_first(stage: Stage, test: PrimExpr, loops: Sequence[stmt.For]) -> bool:
-    """Whether a test of a block holds in the first iteration of loops, if they have any.
+    """Return whether a test of a block holds in the first iteration of loops, if they have any.
 
     One that mentions other loops, too, needs to hold there only if it does in another iteration.
     """
@@ -557,7 +557,7 @@ def _skipped(stage: Stage, what: str) -> ScheduleError:
 
 
 def reorders_reduction(stage: Stage, before: Sequence[stmt.For], after: Sequence[stmt.For]) -> bool:
-    """Whether the loops of a reduction change their order among each other."""
+    """Return whether the loops of a reduction change their order among each other."""
     relevant = {loop.loop_var for loop in stage.reduction_loops()}
     old = [loop.loop_var for loop in before if loop.loop_var in relevant]
     return old != [loop.loop_var for loop in after if loop.loop_var in relevant]
@@ -622,7 +622,7 @@ def check_no_partial_reads(stage: Stage, readers: Sequence[Stage]) -> None:
 
 
 def covers_domain(stage: Stage) -> bool:
-    """Whether the loops run through all values of the block variables, as far as is known.
+    """Return whether the loops run through all values of the block variables, as far as is known.
 
     That is where its `condition_outside` of the loops holds.
     """
@@ -647,14 +647,14 @@ def covers_domain(stage: Stage) -> bool:
 
 
 def _has_no_gaps(index: IterSumExpr) -> bool:
-    """Whether an index that is onto has every value from its minimum to its maximum."""
+    """Return whether an index that is onto has every value from its minimum to its maximum."""
     count = prod((arg.extent for arg in index.args), start=ops.const(1, index.dtype))
     size = ops.sub(stop_of(index), minimum_of(index))
     return Analyzer().can_prove_equal(size, count)
 
 
 def _may_never_run(stage: Stage, loops: Sequence[stmt.For], indices: Sequence[PrimExpr]) -> bool:
-    """Whether loops that are in none of the `indices` may have no iteration that runs.
+    """Return whether loops that are in none of the `indices` may have no iteration that runs.
 
     Those of a reduction with an init may, as that runs all the same.
     """

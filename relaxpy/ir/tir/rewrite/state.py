@@ -60,7 +60,7 @@ class State:
             stack += reversed(below)
 
     def copy(self) -> State:
-        """Return a copy, of which changes are not changes of this one."""
+        """Return a copy; changes of it do not affect this one."""
         return copy(self)
 
     # --- where things are
@@ -72,7 +72,7 @@ class State:
         return self.func.body.block
 
     def is_here(self, node: Stmt) -> bool:
-        """Whether `node` is part of the kernel now."""
+        """Return whether `node` is part of the kernel now."""
         return id(node) in self._parents
 
     def current(self, block: Block) -> Block | None:

@@ -90,7 +90,7 @@ def infer_distributed(
 
 
 def _whole_on(mesh: DeviceMesh, sinfo: StructInfo) -> StructInfo:
-    """What every device of a mesh has all of."""
+    """The struct info with its tensors replicated over all devices of a mesh."""
     if isinstance(sinfo, TupleStructInfo):
         return TupleStructInfo(tuple(_whole_on(mesh, field) for field in sinfo.fields))
     if not isinstance(sinfo, TensorStructInfo):
@@ -129,7 +129,7 @@ class _Operand:
             self.labels.append(label)
 
     def _stays_split(self, axis: int, label: int, result: StructInfo) -> bool:
-        """Whether the parts of an axis are those of the axis of the result."""
+        """Return whether the parts of an axis are those of the axis of the result."""
         old, new = self.sinfo.tensor_sinfo.get_shape(), _dims(result)
         if label < 0 or old is None or new is None or prove_equal(old[axis], new[label]) is True:
             return True

@@ -104,7 +104,7 @@ class Signature:
 
     @property
     def is_variadic(self) -> bool:
-        """Whether the last parameter takes any number of operands."""
+        """True if the last parameter takes any number of operands."""
         return bool(self.operands) and self.operands[-1].variadic
 
     @late_property

@@ -58,7 +58,7 @@ def _known(call: rx.Call) -> rx.TensorStructInfo | None:
 def _by_statistics(
     new: PrecedingBindings, call: rx.Call, ndim: int, mean: rx.Expr, variance: rx.Expr
 ) -> rx.Tuple:
-    """The results of a `batch_norm` with these statistics in place of the moving ones."""
+    """The results of a `batch_norm` with these statistics instead of the moving ones."""
     axis = cast("int", call.attrs["axis"]) % ndim
     others = [k for k in range(ndim) if k != axis]
 

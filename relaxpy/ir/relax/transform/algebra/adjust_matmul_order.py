@@ -127,7 +127,7 @@ def _adjusted(
 
 
 def _associative(a: Expr, b: Expr, c: Expr) -> bool:
-    """Whether the order does not matter: a vector makes a matrix of the stack next to it."""
+    """Return whether the order does not matter: a vector makes a matrix of the stack next to it."""
     ndims = [len(products.shape_of(factor) or ()) for factor in (a, b, c)]
     return min(ndims) >= 2 or ndims[1] == 2
 
@@ -146,7 +146,7 @@ def _cost(call: Call, first: int | None = None) -> tir.PrimExpr:
 
 
 def _is_less(upper: Mapping[tir.Var, int], one: tir.PrimExpr, other: tir.PrimExpr) -> bool | None:
-    """Whether one number is always less, or always greater than another, for positive sizes.
+    """Return whether one number is always less, or always greater than another, for positive sizes.
 
     `upper` has the upper bounds of sizes.
     """

@@ -108,7 +108,7 @@ class _Combining(BindingRewriter):
         return with_bindings(block, ordered)
 
     def _accepts(self, branches: Sequence[_Branch], values: Mapping[rx.Var, rx.Expr]) -> bool:
-        """Whether the user's check lets these be combined."""
+        """Return whether the user's check lets these be combined."""
         if self._check is None:
             return True
         weights = [branch.weight for branch in branches]
@@ -153,7 +153,7 @@ def _parallel_branches(bindings: Sequence[rx.Binding]) -> Iterator[list[_Branch]
 
 
 def _is_product(binding: rx.Binding) -> bool:
-    """Whether a binding is of a product with a matrix of known shape and datatype."""
+    """Return whether a binding is of a product with a matrix of known shape and datatype."""
     value = binding.value
     if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(value, "relax.matmul"):
         return False
@@ -227,7 +227,7 @@ def _chosen(branches: list[_Branch]) -> list[_Branch]:
 
 
 def _are_rows(biases: Sequence[rx.Expr], branches: Sequence[_Branch]) -> bool:
-    """Whether biases have the last axis of their products, and can be concatenated along it."""
+    """True if biases have the last axis of their products, and can be concatenated along it."""
     if not _differ_in_last_axis(biases) or not _have_one_type(biases):
         return False
     return all(
@@ -237,7 +237,7 @@ def _are_rows(biases: Sequence[rx.Expr], branches: Sequence[_Branch]) -> bool:
 
 
 def _differ_in_last_axis(tensors: Sequence[rx.Expr]) -> bool:
-    """Whether tensors have known shapes of one rank that are equal up to the last axis."""
+    """Return whether tensors have known shapes of one rank that are equal up to the last axis."""
     first, *others = map(shape_of, tensors)
     if not first:
         return False
@@ -250,7 +250,7 @@ def _differ_in_last_axis(tensors: Sequence[rx.Expr]) -> bool:
 
 
 def _have_one_type(tensors: Iterable[rx.Expr]) -> bool:
-    """Whether tensors have one known datatype and one device."""
+    """Return whether tensors have one known datatype and one device."""
     sinfos = [tensor_sinfo(tensor) for tensor in tensors]
     kinds = {(sinfo.dtype, sinfo.vdevice) for sinfo in sinfos if sinfo is not None}
     return len(kinds) == 1 and None not in sinfos and not next(iter(kinds))[0].is_void

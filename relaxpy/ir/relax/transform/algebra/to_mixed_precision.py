@@ -48,7 +48,7 @@ class ToMixedPrecision(Pass):
     not subnormal in it, as an epsilon may be. All others use what the program says. Parameters,
     results of blocks, and code outside of blocks keep their datatypes. Parameters in
     `fp16_input_names` become float16, but not those of local functions and of functions that the
-    module mentions, whose arguments stay as they are.
+    module mentions, whose arguments stay unchanged.
 
     Errors:
         MisuseError (also TypeError, ValueError): `out_dtype` is neither float16 nor float32, or
@@ -318,14 +318,14 @@ def _where_narrow(present: Precision, uses: Precision) -> Precision:
 
 
 def _differs(present: Precision, to: Precision) -> bool:
-    """Whether a tensor is to have another datatype."""
+    """Return whether a tensor is to have another datatype."""
     if isinstance(present, tuple) and isinstance(to, tuple):
         return any(map(_differs, present, to))
     return present is not None and to is not None and present != to
 
 
 def _is_contraction(call: rx.Call) -> bool:
-    """Whether a call always uses float16: its operands and result are tensors that can be cast."""
+    """True if a call always uses float16: its operands and result are tensors that can be cast."""
     policy = call.op.record.precision_policy if isinstance(call.op, Op) else None
     tensors = (
         value for value in (call, *call.args) if isinstance(value.struct_info, rx.TensorStructInfo)
@@ -334,7 +334,7 @@ def _is_contraction(call: rx.Call) -> bool:
 
 
 def _fits_narrow(arg: rx.Expr) -> bool:
-    """Whether an argument has float16, is a constant in its range, or holds no tensors."""
+    """Return whether an argument has float16, is a constant in its range, or holds no tensors."""
     if isinstance(arg, rx.Constant):
         data = np.asarray(arg.data)
         if data.dtype == np.float16:
@@ -349,7 +349,7 @@ def _fits_narrow(arg: rx.Expr) -> bool:
 
 
 def _is_in_range(data: np.ndarray[Any, Any]) -> bool:
-    """Whether float16 has numbers of these sizes, and all digits of a scalar, as an epsilon."""
+    """True if float16 has numbers of these sizes, and all digits of a scalar, as an epsilon."""
     sizes = np.abs(data)
     least = _LIMITS.tiny if data.size == 1 else _LIMITS.smallest_subnormal
     return bool(np.all((sizes == 0) | ((sizes >= least) & (sizes <= _LIMITS.max))))

@@ -125,7 +125,7 @@ class _Converter(BindingRewriter):
         return rebuild(seq, blocks=tuple(blocks))
 
     def _fits(self, block: rx.BindingBlock, binding: rx.Binding) -> bool:
-        """Whether a binding may be in a dataflow block, and loses nothing there."""
+        """Return whether a binding may be in a dataflow block, and loses nothing there."""
         if isinstance(block, rx.DataflowBlock):
             return True
         callee = binding.value.op if isinstance(binding.value, rx.Call) else None

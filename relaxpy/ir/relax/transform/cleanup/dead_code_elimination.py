@@ -110,7 +110,7 @@ class ReturningCalls:
                     self._returning[name] = func
 
     def may_fail(self, binding: rx.Binding) -> bool:
-        """Whether a pure binding may raise an error or not terminate."""
+        """Return whether a pure binding may raise an error or not terminate."""
         value = binding.value
         if isinstance(binding, rx.MatchCast):
             return cast_may_fail(binding)
@@ -124,7 +124,7 @@ class ReturningCalls:
         return may_fail(binding)
 
     def _returns(self, func: rx.Function) -> bool:
-        """Whether calls of a function return; enters the local functions in it that do."""
+        """Return whether calls of a function return; enters the local functions in it that do."""
         fails = self._blocks_may_fail(func.body.blocks)
         return func.is_pure and not fails and unproved_result(func) is None
 

@@ -143,7 +143,7 @@ class _Folder(BindingRewriter):
         return self.kernels.operator_result(call) or simpler
 
     def _shape(self, arg: rx.Expr) -> rx.Expr:
-        """The shape that a variable is bound to, in place of it."""
+        """The shape that a variable is bound to, instead of the variable."""
         value = self.value_of(arg)
         return value if isinstance(value, rx.ShapeExpr) else arg
 
@@ -224,7 +224,7 @@ class _Kernels:
         return rx.Constant(out, span=call.span)
 
     def _is_small(self, sinfo: rx.StructInfo | None, operands: list[rx.Constant]) -> bool:
-        """Whether the shape and the datatype of a result are known, and it is not too large."""
+        """True if the shape and the datatype of a result are known, and it is not too large."""
         if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype.is_void or sinfo.vdevice:
             return False
         sizes = _known_sizes(sinfo.shape)

@@ -55,7 +55,7 @@ class InlinePrivateFunctions(Pass):
 def _expanded(
     mod: IRModule, order: Sequence[str], inlined: Mapping[str, Function]
 ) -> Iterator[tuple[str, Function]]:
-    """The functions that stay, with the bodies of `inlined` in place of calls of these.
+    """The functions that stay, with the bodies of `inlined` instead of calls of these.
 
     Functions are visited in `order`, each after those that it calls. Of `inlined`, those of every
     `_LEVELS`th level of calls are expanded beforehand, as inlining recurses at each level.

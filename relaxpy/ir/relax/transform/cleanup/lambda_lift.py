@@ -115,7 +115,7 @@ def _proved(func: rx.Function) -> Collection[rx.Var]:
 
 
 def _fits(actual: rx.StructInfo | None, declared: rx.StructInfo | None) -> bool:
-    """Whether an argument has what a parameter declares, in the scope of both."""
+    """Return whether an argument has what a parameter declares, in the scope of both."""
     if actual is None or declared is None:
         return declared is None
     scope = set(definable_shape_vars(declared))
@@ -215,7 +215,7 @@ class _Lifter(BindingRewriter):
         return [*casts, replace(binding, value=call)]
 
     def _lift(self, var: rx.Var, func: rx.Function) -> Iterable[rx.Binding]:
-        """What is bound in place of a local function, which is entered in `lifted`."""
+        """The value bound instead of a local function, which is entered in `lifted`."""
         target = rx.GlobalVar(self.names[var])
         outside = [v for v in free_vars(func) if v is not var]
         images = [self._remapped(v) for v in outside]

@@ -46,7 +46,7 @@ def calls_of(mod: IRModule) -> dict[str, list[rx.Call]]:
 
 
 def with_calls(mod: IRModule, replacements: Mapping[str, Callable[[rx.Call], rx.Expr]]) -> IRModule:
-    """The module with other expressions in place of the calls of functions.
+    """The module with other expressions instead of the calls of functions.
 
     What such a call is bound to is derived anew.
     """

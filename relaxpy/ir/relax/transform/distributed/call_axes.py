@@ -44,7 +44,7 @@ class CallAxes:
 
 
 def whole(sinfo: rx.StructInfo) -> rx.StructInfo:
-    """The struct info with whole tensors in place of distributed ones."""
+    """The struct info with whole tensors instead of distributed ones."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return rx.TupleStructInfo(tuple(map(whole, sinfo.fields)))
     return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
@@ -83,7 +83,7 @@ _MEANS = {"mean", "variance", "std"}
 
 
 def _is_combined(call: rx.Call, operand: rx.StructInfo, result: rx.TensorStructInfo) -> bool:
-    """Whether partial results of an operator, or of simpler ones, can be combined."""
+    """Return whether partial results of an operator, or of simpler ones, can be combined."""
     assert isinstance(call.op, Op)
     name = call.op.name.removeprefix("relax.")
     if name in _MEANS and isinstance(operand, rx.TensorStructInfo):
@@ -225,7 +225,7 @@ def _count(mesh: DeviceMesh, along: Sequence[Label | None], label: Label) -> int
 
 
 def _divides(placed: Iterable[tuple[DTensorStructInfo, Labels]], label: Label, count: int) -> bool:
-    """Whether so many parts of the axes with a label can belong together.
+    """Return whether so many parts of the axes with a label can belong together.
 
     A size that is not known has to be that of all these axes and of no other, whose kernel would
     get another number for it; it is checked at run time.
@@ -249,7 +249,7 @@ def _divides(placed: Iterable[tuple[DTensorStructInfo, Labels]], label: Label, c
 
 
 def is_multiple(size: PrimExpr, count: int) -> bool:
-    """Whether a size is provably a multiple of a number."""
+    """Return whether a size is provably a multiple of a number."""
     if isinstance(size, IntImm):
         return size.value % count == 0
     rest = ops.floormod(size, ops.const(count, size.dtype))

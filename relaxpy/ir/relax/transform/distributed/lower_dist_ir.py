@@ -37,7 +37,7 @@ class LowerDistIR(RewritePass):
     Kernels have to work on parts already, as after `LowerGlobalViewToLocalView`.
 
     With `own_params` this holds for the first `num_input` parameters only, an attribute of the
-    function. The others are weights, of which each worker passes its own part
+    function. The others are weights; each worker passes its own part
     (`relaxpy.distributed.own_parts`).
 
     Errors:
@@ -80,7 +80,7 @@ def _mentions_dtensor(sinfo: rx.StructInfo | None) -> bool:
 
 
 def _part(sinfo: rx.StructInfo, call: rx.Expr) -> rx.StructInfo:
-    """What a device has of a value."""
+    """The part of a value that a device has."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return rx.TupleStructInfo(tuple(_part(field, call) for field in sinfo.fields))
     if not isinstance(sinfo, DTensorStructInfo):
@@ -124,9 +124,9 @@ class _Lowering(BindingRewriter):
     def __init__(self) -> None:
         super().__init__()
         self._fields: dict[tuple[rx.Expr, int], rx.Var] = {}
-        """What replaces fields of parameters."""
+        """The replacements of fields of parameters."""
         self._wholes: dict[rx.Var, rx.StructInfo] = {}
-        """What variables of the new program are parts of."""
+        """The distributed values of which variables of the new program are parts."""
 
     def lowered(self, func: rx.Function, inputs: int) -> rx.Function:
         """The function of one device, which gets its part of all parameters but the inputs."""
@@ -202,7 +202,7 @@ class _Lowering(BindingRewriter):
 
 
 def _is_gathered_unknown(call: rx.Call, result: rx.StructInfo | None) -> bool:
-    """Whether parts become an axis of unknown size, n // 2 * 2 elements of which are n."""
+    """Return whether parts become an axis of unknown size, n // 2 * 2 elements of which are n."""
     if not rx.is_call_of(call, "relax.ccl.allgather") or not isinstance(result, DTensorStructInfo):
         return False
     dims = result.tensor_sinfo.get_shape()
@@ -294,7 +294,7 @@ def _bound(value: rx.Expr, kind: type[rx.BindingBlock], received: list[rx.Bindin
 def _received(
     whole: rx.Var, sinfo: DTensorStructInfo, kind: type[rx.BindingBlock], received: list[rx.Binding]
 ) -> rx.Var:
-    """What a device gets of a tensor that the first worker has."""
+    """The part that a device gets of a tensor that the first worker has."""
     mesh, specs = sinfo.device_mesh, sinfo.placement.dim_specs
     if len(specs) == 1 and specs[0].kind == "sharding":
         call = R.ccl.scatter_from_worker0(whole, mesh.shape[0], specs[0].axis)

@@ -73,7 +73,7 @@ class Placements:
             self._annotate(binding, unsplit)
 
     def sinfo(self, var: rx.Var) -> rx.StructInfo | None:
-        """The struct info of a variable with distributed tensors in place of its tensors.
+        """The struct info of a variable with distributed tensors instead of its tensors.
 
         Errors:
             TransformError: nothing says on which mesh a tensor is, or two of its axes are split
@@ -269,7 +269,7 @@ def _contradiction(binding: rx.VarBinding) -> TransformError:
 
 
 def is_annotation(value: rx.Expr) -> bool:
-    """Whether a value is a call of `R.dist.annotate_sharding`."""
+    """Return whether a value is a call of `R.dist.annotate_sharding`."""
     return rx.is_call_of(value, "relax.dist.annotate_sharding")
 
 

@@ -243,7 +243,7 @@ class _Divided:
         return self._located(total)
 
     def _located(self, call: rx.Call) -> rx.Call:
-        """A call that stands in place of this one."""
+        """A call that replaces this one."""
         return replace(call, span=self.call.span)
 
     def _emitted(self, call: rx.Call) -> rx.Var:

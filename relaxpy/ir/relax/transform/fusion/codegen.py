@@ -58,7 +58,7 @@ class _Wrappers:
         self.names: dict[str, rx.GlobalVar] = {}
 
     def of(self, name: str) -> rx.GlobalVar | None:
-        """The function to call in place of one, if that is composite."""
+        """The function to call instead of this one, if this one is composite."""
         if name in self.names:
             return self.names[name]
         func = self.mod.find_function(name)

@@ -24,7 +24,7 @@ _DIVISIONS: Final = (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)
 
 @user_facing
 def fusion_pays(producer: PrimFunc, consumer: PrimFunc) -> bool:
-    """Whether a kernel is computed together with one that uses its result, in the default pipeline.
+    """True if a kernel is computed together with one that uses its result, in the default pipeline.
 
     A fused kernel runs in blocks of rows, so that what one step computes is in cache for the next
     one, and needs no memory of the size of an intermediate result. Results are never computed
@@ -36,7 +36,7 @@ def fusion_pays(producer: PrimFunc, consumer: PrimFunc) -> bool:
 
 @memoised
 def may_fail(kernel: PrimFunc) -> bool:
-    """Whether a kernel can raise an error that depends on the elements of its operands.
+    """Return whether a kernel can raise an error that depends on the elements of its operands.
 
     These are indices that are elements of a tensor, divisions by integers that may be zero,
     assertions, and calls of other functions.

@@ -87,7 +87,7 @@ class _Kernels:
         self._batched: dict[str, bool] = {}
 
     def is_row_local(self, name: str) -> bool:
-        """Whether a kernel computes rows from rows, where a rule decides."""
+        """Return whether a kernel computes rows from rows, where a rule decides."""
         if self.rule is None or name not in self.by_name:
             return False
         if name not in self._row_wise:
@@ -95,7 +95,7 @@ class _Kernels:
         return self._row_wise[name]
 
     def is_batched_matmul(self, name: str) -> bool:
-        """Whether a kernel is a product of batches of matrices, where a rule decides."""
+        """Return whether a kernel is a product of batches of matrices, where a rule decides."""
         if self.rule is None or self.kinds.get(name) is not OpPatternKind.OUT_EWISE_FUSABLE:
             return False
         if name not in self._batched:
@@ -103,7 +103,7 @@ class _Kernels:
         return self._batched[name]
 
     def reshapes(self, name: str) -> bool:
-        """Whether a kernel only reshapes, where a rule decides."""
+        """Return whether a kernel only reshapes, where a rule decides."""
         if self.rule is None or self.kinds.get(name) is not OpPatternKind.INJECTIVE:
             return False
         if name not in self._reshapes:
@@ -111,7 +111,7 @@ class _Kernels:
         return self._reshapes[name]
 
     def pays(self, producer: str, consumer: str) -> bool:
-        """What the rule decides; "" is a binding that calls no kernel."""
+        """The decision of the rule; "" is a binding that calls no kernel."""
         if self.rule is None or not producer or not consumer:
             return True
         pair = producer, consumer

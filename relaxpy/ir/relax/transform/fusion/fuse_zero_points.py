@@ -30,7 +30,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 _BYTE = 8
 _SCALE = 2.0**40
-"""What scales are below, and their inverses: products of two of them with sums are normal."""
+"""The bound of scales and of their inverses: two of them times a sum are normal numbers."""
 _PRODUCTS = {"relax.matmul": 0} | {f"relax.nn.conv{count}d": count for count in RANKS}
 """The operators, with the number of axes of windows."""
 
@@ -190,7 +190,7 @@ class _Fusing(BindingRewriter):
         return replace(found, scale=scale) if found is not None and self._is_scale(scale) else None
 
     def _is_scale(self, scale: rx.Expr) -> bool:
-        """Whether a factor is a constant that neither overflows nor underflows with another one."""
+        """True if a factor is a constant that neither overflows nor underflows with another one."""
         source = self._source(scale)
         if not isinstance(source, rx.Constant) or tensor_sinfo(scale) is None:
             return False
@@ -211,7 +211,7 @@ class _Fusing(BindingRewriter):
         return _Bytes(found, None if is_zero else point)
 
     def _source(self, zero: rx.Expr) -> rx.Expr:
-        """What a zero point is, maybe in another shape, before it was converted."""
+        """A zero point before its conversion, maybe in another shape."""
         value, is_converted = self.value_of(zero), False
         while rx.is_call_of(value, "relax.reshape", *["relax.astype"] * (not is_converted)):
             is_converted = is_converted or rx.is_call_of(value, "relax.astype")
@@ -234,14 +234,14 @@ def _is_byte(x: rx.Expr) -> bool:
 
 
 def _is_exact(extents: Sequence[int | PrimExpr]) -> bool:
-    """Whether a sum of so many products of bytes without their zero points is below 2**31."""
+    """True if a sum of so many products of bytes without their zero points is below 2**31."""
     sizes = [n.value if isinstance(n, IntImm) else n for n in extents]
     known = [n for n in sizes if isinstance(n, int)]
     return len(known) == len(sizes) and math.prod(known) * (2**_BYTE - 1) ** 2 < 2**31
 
 
 def _scaled(sums: rx.Expr, *scales: rx.Expr | None) -> rx.Expr:
-    """Sums in float32 times both scales, or as they are if there are none."""
+    """Sums in float32 times both scales; unchanged if there are none."""
     [a, b] = scales
     if a is None or b is None:
         return sums
@@ -249,13 +249,13 @@ def _scaled(sums: rx.Expr, *scales: rx.Expr | None) -> rx.Expr:
 
 
 def _is_one(x: rx.Expr | None) -> bool:
-    """Whether a tensor, if there is one, has one element."""
+    """Return whether a tensor, if there is one, has one element."""
     sizes = () if x is None else shape_of(x)
     return sizes is not None and all(is_const(n, 1) for n in sizes)
 
 
 def _is_constant_along(point: rx.Expr | None, axis: int) -> bool:
-    """Whether a tensor, if there is one, is the same along an axis that counts from the end."""
+    """True if a tensor, if there is one, is the same along an axis that counts from the end."""
     sizes = () if point is None else shape_of(point)
     return sizes is not None and (len(sizes) < -axis or is_const(sizes[axis], 1))
 

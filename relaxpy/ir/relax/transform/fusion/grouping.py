@@ -30,7 +30,7 @@ MAX_NAMES: Final = 16
 
 
 def is_kernel_call(expr: rx.Expr) -> TypeGuard[rx.Call]:
-    """Whether this is a `call_tir` or `call_tir_inplace`."""
+    """Return whether this is a `call_tir` or `call_tir_inplace`."""
     calls = expr.op.record.calls if isinstance(expr, rx.Call) and isinstance(expr.op, Op) else None
     return calls is not None and calls.is_kernel
 
@@ -55,13 +55,13 @@ def group_bindings(
     entries: Sequence[str] | None = None,
     refuses_cycles: bool = False,
 ) -> IRModule:
-    """The module with a call of a new private function in place of each group of bindings.
+    """The module with a call of a new private function instead of each group of bindings.
 
     The functions have the attribute `Primitive`. Those in the module that have it already, or are
-    for a back end, are left alone, and so are those that are not `entries` if there are any.
-    What a group uses is passed to its function; constants are only if `lift_constants`. A group
-    whose results nothing uses is removed. A group stays as it is if its bindings cannot be computed
-    one after the other, since others depend on some and are needed by others.
+    for a back end, are left alone, and so are those that are not `entries` if there are any. What a
+    group uses is passed to its function; constants are only if `lift_constants`. A group whose
+    results nothing uses is removed. A group stays ungrouped if its bindings cannot be computed one
+    after the other, since others depend on some and are needed by others.
 
     Errors:
         TransformError: `refuses_cycles`, and there is such a group.
@@ -212,7 +212,7 @@ def _names(bindings: Iterable[rx.Binding]) -> str:
 
 
 def _needs(block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]) -> _Needs:
-    """What each group and each other binding depends on, in order."""
+    """The dependencies of each group and each other binding, in order."""
     needs: _Needs = {}
     for binding, required in Dependencies(block.bindings).needs.items():
         unit: Unit = groups.get(binding, binding)

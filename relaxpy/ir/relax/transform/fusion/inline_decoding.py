@@ -37,7 +37,7 @@ _GROUPS: Final = 8
 _GROWTH: Final = 1.5
 """Weights are worth it that have so many times the bytes of what they are decoded from."""
 _PART: Final = 32
-"""What the length of a row of weights is a multiple of that are not packed."""
+"""The divisor of the row length of weights that are not packed."""
 _BYTE: Final = 8
 _ROWS: Final = 64
 """The most rows with which a product decodes weights in less time than before it."""
@@ -113,7 +113,7 @@ def _source(
 
 
 def _is_of_bytes(func: PrimFunc) -> bool:
-    """Whether a kernel computes floats from as many integers of 8 bits."""
+    """Return whether a kernel computes floats from as many integers of 8 bits."""
     match list(_blocks(func)):
         case [Block(body=BufferStore(value=Cast(value=BufferLoad(buffer=buffer)), buffer=target))]:
             return buffer.dtype.is_int and buffer.dtype.bits == _BYTE and target.dtype.is_float
@@ -138,7 +138,7 @@ def _kernel_call(
 
 
 def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:
-    """Whether a kernel decodes the operand `number` of a product, for few rows at most."""
+    """Return whether a kernel decodes the operand `number` of a product, for few rows at most."""
     if op_pattern_kind(decoding) > OpPatternKind.INJECTIVE:
         return False
     if op_pattern_kind(product) is not OpPatternKind.OUT_EWISE_FUSABLE:
@@ -184,7 +184,7 @@ def _extent(axis: IterVar) -> int | None:
 
 
 def _has_groups(decoding: PrimFunc, size: int) -> bool:
-    """Whether the kernel decodes groups of neighbours of rows of `size` weights."""
+    """Return whether the kernel decodes groups of neighbours of rows of `size` weights."""
     blocks = list(_blocks(decoding))
     if len(blocks) != 1:
         return False

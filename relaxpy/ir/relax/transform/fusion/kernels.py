@@ -20,7 +20,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(slots=True, eq=False)
 class FusedKernel:
-    """A kernel in place of a Relax function, and how it is called.
+    """A kernel instead of a Relax function, and how it is called.
 
     `operands` are the parameters that it takes, each with the way to a field of it, `scalars` the
     positions of shapes, each with those of its dimensions that are passed. `inplace_indices` has
@@ -285,7 +285,7 @@ def _definitions(node: Node) -> Iterator[Node]:
 def _unified(
     kernel: PrimFunc, arguments: Sequence[Buffer | tir.PrimExpr]
 ) -> tuple[dict[Node, Node], dict[tir.Var, tir.PrimExpr]]:
-    """What replaces the buffers of a kernel and its variables, and the values of the latter.
+    """The substitution of a kernel's buffers and variables, and the values of the latter.
 
     The variables are replaced by new ones first, since the arguments may mention them.
     """
@@ -329,7 +329,7 @@ def _unified(
 
 
 def _is_compact(buffer: Buffer, argument: Buffer) -> bool:
-    """Whether a buffer has the datatype and the rank of an argument, and its elements in a row."""
+    """True if a buffer has the datatype and the rank of an argument, and its elements in a row."""
     zero = ops.const(0, buffer.elem_offset.dtype)
     plain = not buffer.strides and prove_equal(buffer.elem_offset, zero) is True
     same = buffer.dtype == argument.dtype and buffer.ndim == argument.ndim

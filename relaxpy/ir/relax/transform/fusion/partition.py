@@ -40,7 +40,7 @@ class GraphNode:
 
     @property
     def contracts(self) -> bool:
-        """Whether this is a contraction, which has blocks of its own."""
+        """True if this is a contraction, which has blocks of its own."""
         return self.kind is _OUT_EWISE_FUSABLE and not self.row_wise
 
 
@@ -56,7 +56,7 @@ class Group:
     parent: Group | None = None
 
     def root(self) -> Group:
-        """The group that this one is part of, with the path to it made shorter."""
+        """The representative of this group, with path compression (union-find)."""
         root = self
         while root.parent is not None:
             root = root.parent
@@ -230,7 +230,7 @@ class _Fusion:
         return size
 
     def _permits(self, index: int, sink: int, condition: _Condition) -> bool:
-        """Whether all nodes on the way to the sink, and the sink, satisfy the condition."""
+        """Return whether all nodes on the way to the sink, and the sink, satisfy the condition."""
         between = (node for node in self._between(index, sink) if node != index)
         return (
             condition(self.groups[sink].root().kind, True)
@@ -239,7 +239,7 @@ class _Fusion:
         )
 
     def _pays(self, index: int, sink: int) -> bool:
-        """Whether fusion pays for each node on the way to the sink with each of its users."""
+        """True if fusion pays for each node on the way to the sink with each of its users."""
         return all(
             self.pays(node, user)
             for node in self._between(index, sink)

@@ -71,7 +71,7 @@ class RunCodegen(Pass):
 def _compiled(
     target: str, functions: Mapping[str, rx.Function], options: Mapping[str, object]
 ) -> dict[str, rx.ExternFunc]:
-    """What a back end provides for functions, by the names of the latter."""
+    """The functions that a back end provides, by the names of those that it compiled."""
     backend = hooks.call("packed_function", f"{_PREFIX}{target}")
     tables = backend(list(functions.values()), dict(options), _constant_names(functions, target))
     found: dict[str, Callable[..., Any]] = {}
@@ -105,7 +105,7 @@ def _constant_names(functions: Mapping[str, rx.Function], target: str) -> dict[r
 
 
 class _Caller(BindingRewriter):
-    """Calls packed functions in place of functions of the module."""
+    """Calls packed functions instead of functions of the module."""
 
     def __init__(self, packed: Mapping[str, rx.ExternFunc]) -> None:
         super().__init__()

@@ -315,7 +315,7 @@ def _dtype(target: rx.Var) -> DataType:
 
 
 def _is_float(sinfo: rx.StructInfo | None) -> bool:
-    """Whether a value is a tensor of floats, or a tuple of such values."""
+    """Return whether a value is a tensor of floats, or a tuple of such values."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(_is_float, sinfo.fields))
     return isinstance(sinfo, rx.TensorStructInfo) and (sinfo.dtype.is_float or sinfo.dtype.is_void)
@@ -335,7 +335,7 @@ _MATMUL = Op("relax.matmul")
 
 
 def simplified(func: rx.Function) -> rx.Function:
-    """The function with x in place of (x')', and with b @ a' in place of (a @ b')'.
+    """The function with x instead of (x')', and with b @ a' instead of (a @ b')'.
 
     Calls of kernels with gradients become `call_tir`. What this leaves unused stays.
     """

@@ -28,7 +28,7 @@ _LANES: Final = 4
 _SLOWDOWN: Final = 500
 """The products that have to be faster for each one of groups with fewer channels."""
 _SIZE: Final = 32
-"""What an unknown size is taken for."""
+"""The assumed value of an unknown size."""
 _PRODUCTS: Final = 200
 """The products of convolutions that have to be faster for each element that is transposed."""
 
@@ -39,7 +39,7 @@ class ChannelsLast(RewritePass):
 
     The channels of a result are then the columns of a product, whose second operand, the filter, is
     stored once in the order in which tiles read it, and images of any width fill these. A function
-    stays as it is if that takes more transpositions than are worth it.
+    stays unchanged if that takes more transpositions than are worth it.
     """
 
     @override

@@ -166,7 +166,7 @@ def _blocks(stmt: Stmt) -> list[Block]:
 
 
 def _is_preproc(stmt: Stmt) -> bool:
-    """Whether a statement is one annotated block in loops, which copies one buffer to another."""
+    """True if a statement is one annotated block in loops, which copies one buffer to another."""
     blocks = _blocks(stmt)
     return (
         len(blocks) == 1

@@ -154,7 +154,7 @@ class _Appending:
         }
 
     def appending(self) -> rx.Function:
-        """The function that writes into memory that it takes in place of parameters."""
+        """The function that writes into memory that it takes instead of parameters."""
         func = self.func
         presents = {append.present: append for append in self.appends}
         pending: dict[rx.Var, _Append] = {}
@@ -282,14 +282,14 @@ def _values(func: rx.Function) -> Mapping[rx.Expr | None, rx.Expr]:
 
 
 def _original(expr: rx.Expr, values: Mapping[rx.Expr | None, rx.Expr]) -> rx.Expr:
-    """What an expression is another name of, or the tuple that it is."""
+    """The original of an alias, or the tuple that an expression is."""
     while isinstance(values.get(expr), (rx.Var, rx.Tuple)):
         expr = values[expr]
     return expr
 
 
 def _leaves(expr: rx.Expr, values: Mapping[rx.Expr | None, rx.Expr]) -> Iterator[rx.Expr]:
-    """What a tuple is made of; another value is a leaf."""
+    """The leaves of a tuple; another value is a leaf itself."""
     expr = _original(expr, values)
     if isinstance(expr, rx.Tuple):
         for field in expr.fields:
@@ -313,7 +313,7 @@ def _binding(var: rx.Var, call: rx.Expr, span: Span | None) -> rx.Binding:
 
 
 def _has_shape(expr: rx.Expr) -> bool:
-    """Whether this is a tensor of known shape and datatype."""
+    """Return whether this is a tensor of known shape and datatype."""
     sinfo = expr.struct_info
     if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype.is_void:
         return False

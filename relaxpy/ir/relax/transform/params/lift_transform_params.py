@@ -43,7 +43,7 @@ class LiftTransformParams(Pass):
     takes a tuple of these parameters, and returns a tuple of the values that `f` then takes in
     their place: parameters that it still needs, and the values computed from parameters. Bindings
     of dataflow blocks are moved, except for those after `R.builtin.stop_lift_params`, and for
-    values that a mutation could change (OPT-11). Functions that the module calls stay as they are.
+    values that a mutation could change (OPT-11). Functions that the module calls stay unchanged.
 
     If `shared_transform` is True, or a list of names, one function `transform_params` serves all
     functions, or those of the list. It computes what is the same in all of them. Where such a

@@ -31,7 +31,7 @@ from relaxpy.support.dataclass import dataclass
 
 
 def lifting_of(mod: IRModule, names: Sequence[str]) -> Lifting:
-    """What is lifted from functions together.
+    """The bindings lifted together from several functions.
 
     Errors:
         TransformError: their weights are not alike.
@@ -213,12 +213,12 @@ class Lifting:
 
     @property
     def functions(self) -> list[rx.Function]:
-        """The functions that take the outputs in place of the weights."""
+        """The functions that take the outputs instead of the weights."""
         return [self._after(k) for k in range(len(self.members))]
 
     @property
     def changes(self) -> bool:
-        """Whether a function changes."""
+        """True if a function changes."""
         return any(a is not m.func for a, m in zip(self.functions, self.members, strict=True))
 
     def _after(self, k: int) -> rx.Function:

@@ -37,7 +37,7 @@ from relaxpy.support.progress import long_work
 
 Array: TypeAlias = NDArray[Any]
 _Layout: TypeAlias = Literal["rows", "columns"]
-"""Whether products add along the rows of a weight, or along its columns."""
+"""The axis of a weight along which a matmul sums: its rows, or its columns."""
 _NAMES: Final = "{}_q_weight", "{}_q_scale"
 
 
@@ -131,7 +131,7 @@ def _names(quantization: Quantization, name: str) -> tuple[str, ...]:
 
 
 def _stored(quantization: Quantization, weight: Array, layout: _Layout) -> tuple[Array, ...]:
-    """What is stored of a weight; rows are along the sum."""
+    """The stored form of a weight, with rows along the sum."""
     rows = weight if layout == "rows" else np.ascontiguousarray(weight.T)
     return (
         quantization.quantize(rows)
@@ -141,7 +141,7 @@ def _stored(quantization: Quantization, weight: Array, layout: _Layout) -> tuple
 
 
 def _is_weight(expr: rx.Expr) -> bool:
-    """Whether this is a matrix of floats, whose sizes are known, except for shape variables."""
+    """True if this is a matrix of floats, whose sizes are known, except for shape variables."""
     sinfo, shape = tensor_sinfo(expr), shape_of(expr)
     if sinfo is None or shape is None or len(shape) != 2 or not sinfo.dtype.is_float:
         return False
@@ -205,7 +205,7 @@ class _Quantizing(BindingRewriter):
         self.func = func
 
     def with_params(self, func: rx.Function) -> rx.Function:
-        """The function with stored weights in place of parameters."""
+        """The function with stored weights instead of parameters."""
         params: list[rx.Var] = []
         inputs = func.attrs.get("num_input")
         for number, param in enumerate(self.func.params):
