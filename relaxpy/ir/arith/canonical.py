@@ -339,7 +339,7 @@ class Canonical:
         return self.over_simple_operands(expr)
 
     def let(self, expr: tir.Let) -> tir.PrimExpr:
-        """A Let of floats or truths; literals, variables and values used once are inlined."""
+        """A Let of floats or bools; literals, variables and values used once are inlined."""
         value = self.simplify(expr.value)
         is_leaf = isinstance(value, (tir.ConstExpr, tir.Var))
         if is_leaf or (folding.is_safe(value) and folding.uses(expr.body, expr.var) <= 1):

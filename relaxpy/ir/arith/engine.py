@@ -62,7 +62,7 @@ class Engine(Protocol):
         """The residue class of an expression."""
 
     def let(self, expr: tir.Let) -> tir.PrimExpr:
-        """A Let of floats or truths, simplified."""
+        """A Let of floats or bools, simplified."""
 
     # --- conditions
 
@@ -105,4 +105,4 @@ class Engine(Protocol):
         """p // by for a literal by > 1."""
 
     def extremum_of(self, sign: int, candidates: list[Poly]) -> Poly:
-        """The greatest of some polynomials; with `sign` -1 the least."""
+        """The maximum of some polynomials; with `sign` -1 the minimum."""

@@ -1,7 +1,7 @@
-"""The limits on reading one text: steps, bytes, nodes of types, and depth.
+"""The limits on reading one source: steps, bytes, nodes of types, and depth.
 
-All readers of text that may be hostile count with a budget: `from_source`, the reader of Relay text
-and `load_json`. The limits are such that a text which reaches one takes about fifteen seconds.
+All readers of possibly hostile sources count with a budget: `from_source`, the reader of Relay text
+and `load_json`. A source that reaches a limit takes about fifteen seconds.
 """
 
 from __future__ import annotations

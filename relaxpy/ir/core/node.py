@@ -27,7 +27,7 @@ class Node:
     definitions inside a node with `_scope` end with that node. A `_variable` has identity:
     structural equality compares its fields where it is defined, and its definition at each use. A
     variable that `_defines_itself` is defined at its first use if it is not defined elsewhere.
-    `_compared_as` maps a field to the attribute that structural equality compares in its place.
+    `_compared_as` maps a field to the attribute that structural equality compares instead.
     `_derived_from` are the fields from whose struct info that of the node follows; None means that
     it depends on all fields. Nodes that are `_shared` form a graph: two programs are equal only if
     they use the same ones several times. A class has `_bits`, and `_bits_inside` are those of the

@@ -1,4 +1,4 @@
-"""Targets: what programs are compiled for, by name or as an object of TVM's programs."""
+"""Compilation targets, by name or as an object of TVM's programs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMES = tuple(TARGETS)
 _OF_PLUGIN: Final = TargetFacts(can_be_default=False)
 DEFAULTS = tuple(name for name, facts in TARGETS.items() if facts.can_be_default)
 PROCESSORS = ("llvm", DEFAULT)
-"""TVM's names of processors, all of which mean the default target."""
+"""TVM's names of CPUs; all mean the default target."""
 DEVICES = ("cuda", "hexagon", "metal", "nvptx", "opencl", "rocm", "vulkan", "webgpu")
 """TVM's names of other devices: a target can describe one, and nothing is compiled for it."""
 _THREADS: Final = dict.fromkeys(DEVICES, 256) | {"cuda": 1024, "nvptx": 1024}
@@ -57,7 +57,7 @@ VARIABLE = "RELAXPY_TARGET"
 def target_name(target: object) -> str:
     """The name of the target that a name, table or object of TVM's programs describes.
 
-    None and TVM's names of processors are `default_target`. Options after a name have no effect.
+    None and TVM's names of CPUs are `default_target`. Options after a name have no effect.
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such target.
@@ -69,7 +69,7 @@ def target_name(target: object) -> str:
 def default_target() -> tuple[str, str]:
     """The name of the default target on this machine, and why it is not "native".
 
-    It is "native" where llvmlite is installed and the processor has vectors, or else "numpy". The
+    It is "native" where llvmlite is installed and the CPU has vectors, or else "numpy". The
     environment variable RELAXPY_TARGET decides otherwise.
 
     Errors:
@@ -234,7 +234,7 @@ class Target:
     def max_num_threads(self) -> int:
         """The option of that name: how many threads of a block a kernel may count on.
 
-        A processor has one: loops over threads run one after another.
+        A CPU has one: loops over threads run one after another.
         """
         return self._number("max_num_threads")
 

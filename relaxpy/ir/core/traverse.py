@@ -52,7 +52,7 @@ def tree_size(root: Node) -> int:
 
 
 def consists_of(root: Node, *kinds: type[Node]) -> bool:
-    """Return whether the expressions in `root` are all of some classes, without a visit of them."""
+    """Return whether all expressions in `root` are of some classes, without a traversal."""
     bits = 0
     for kind in kinds:
         bits |= kind._bits

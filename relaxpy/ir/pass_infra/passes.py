@@ -283,7 +283,7 @@ class PassContext:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What decides which passes run, and how, where it differs from the default context."""
+        """Settings of which passes run, and how, where they differ from the default context."""
         level = {} if self.opt_level == 2 else {"opt_level": self.opt_level}
         names = ("required_pass", "disabled_pass", "config")
         return level | {name: getattr(self, name) for name in names if getattr(self, name)}

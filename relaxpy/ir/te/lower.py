@@ -386,7 +386,7 @@ class _Stage:
 
 
 def _where(condition: tir.PrimExpr, source: tir.PrimExpr, identity: tir.PrimExpr) -> tir.PrimExpr:
-    """Return `source` if `condition` holds, else the identity, so that `source` is not read."""
+    """Return `source` if `condition` holds, else the identity, without reading `source`."""
     if isinstance(condition, tir.IntImm) and condition.value:
         return source
     return intrin.if_then_else(condition, source, ops.cast_to(identity, source.dtype))

@@ -325,7 +325,7 @@ def _refused(frame: FrameType) -> bool:
 
 
 class EQ(CmpExpr):
-    """a == b; its `bool` is whether the two are the same expression."""
+    """a == b; its `bool` tells whether the two are the same expression."""
 
     __slots__ = ()
 
@@ -337,7 +337,7 @@ class EQ(CmpExpr):
 
 
 class NE(CmpExpr):
-    """a != b; its `bool` is whether the two are different expressions."""
+    """a != b; its `bool` tells whether the two are different expressions."""
 
     __slots__ = ()
 

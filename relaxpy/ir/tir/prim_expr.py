@@ -101,7 +101,7 @@ def _comparison(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
 
 
 class ScalarOperators:
-    """The operators of Python on scalar expressions, and on what stands for one."""
+    """The operators of Python on scalar expressions, and on objects that convert to one."""
 
     __slots__ = ()
 

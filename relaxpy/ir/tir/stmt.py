@@ -43,7 +43,7 @@ class ForKind(IntEnum):
 
 
 Condition: TypeAlias = PrimExpr
-"""An expression that the constructor checks to be a truth value."""
+"""An expression that the constructor checks to be a Bool."""
 
 
 class Stmt(Node):

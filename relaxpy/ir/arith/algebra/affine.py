@@ -30,7 +30,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(slots=True, eq=False)
 class IndexPoly:
-    """A polynomial read from an expression as it is written; its atoms are not sums or products.
+    """A polynomial read from an unsimplified expression; its atoms are not sums or products.
 
     It is not frozen, though never changed: thousands are created for a kernel, in half of the time.
 
@@ -193,7 +193,7 @@ def _read(value: PrimExpr) -> IndexPoly:
 
 
 def _keeps_integers(source: DataType, target: DataType) -> bool:
-    """Return whether a cast changes no value that an index takes."""
+    """Return whether a cast preserves the values that an index takes."""
     if not (source.is_int and target.is_int):
         return False
     if target.family == "uint":

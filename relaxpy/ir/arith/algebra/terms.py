@@ -14,7 +14,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """`coefficient` times `cofactor` times num % den; `unit` is the polynomial of one such."""
+    """`coefficient * cofactor * (num % den)`; `unit` is its polynomial for the coefficient 1."""
 
     coefficient: int
     cofactor: Monomial
@@ -25,7 +25,7 @@ class Remainder:
 
     @property
     def modulus(self) -> int | None:
-        """The divisor, where this is nothing but the remainder by a literal, rounded down."""
+        """The divisor, where this is exactly a FloorMod by a literal."""
         return poly.constant_of(self.den) if self.floor and not self.cofactor else None
 
 
@@ -185,7 +185,7 @@ def _extremum(remaining: Poly, atom: Positive, times: int) -> Extremum:
 
 @lru_cache(maxsize=1 << 10)
 def _sides(atom: Positive) -> tuple[Poly, Poly]:
-    """The positive and the negated negative terms of the operand of `atom`."""
+    """The operand of `atom` as p - n: its positive terms p, and its negative terms negated, n."""
     p: dict[Monomial, int] = {}
     n: dict[Monomial, int] = {}
     for term in grouped({m: c for m, c in atom.inner if m}):

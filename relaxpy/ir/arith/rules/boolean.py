@@ -71,7 +71,7 @@ def either(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
 def conjoined(
     engine: Engine, simplified: list[tir.PrimExpr], added: list[tir.PrimExpr]
 ) -> list[tir.PrimExpr] | None:
-    """The least conjunction of `simplified`, which is simplified, and `added`; None if it is false.
+    """The shortest conjunction of the simplified `simplified` and `added`; None if it is false.
 
     An operand may keep later ones from failing, as by a division by zero: it is neither dropped for
     a later one nor moved after it.
@@ -187,7 +187,7 @@ def _quotient(
 def _cut(
     engine: Engine, ordering: tuple[tir.CmpExpr, Poly], remainder_limit: tuple[tir.CmpExpr, Poly]
 ) -> list[tir.PrimExpr] | None:
-    """n < k and n % c < m: the greatest n below k with such a remainder is a sharper limit."""
+    """n < k and n % c < m: the largest n below k with such a remainder is a tighter bound."""
     (a, p), (b, q) = ordering, remainder_limit
     remainder = _remainder(q)
     if remainder is None or remainder.coefficient != 1:

@@ -57,7 +57,7 @@ def _with_shared(engine: Engine, sign: int, nested: list[list[Poly]], shared: li
 
 
 def of_polys(engine: Engine, sign: int, candidates: list[Poly]) -> Poly:
-    """The greatest of some polynomials; with `sign` -1 the least."""
+    """The maximum of some polynomials; with `sign` -1 the minimum."""
     largest: list[Poly] = []
     for p in candidates:
         if any(_at_least(engine, q, p, sign) for q in largest):

@@ -16,7 +16,7 @@ def is_negative(engine: Engine, p: Poly) -> bool | None:
     """Return True if p is always below 0, False if it never is, None if unknown.
 
     Rule:
-        By its interval, also with remainders by a symbolic divisor at their greatest, or as some
+        By its interval, also with remainders by a symbolic divisor at their maximum, or as some
         known negative polynomials plus what its interval keeps at most 0.
     """
     low, high = engine.bound_by_cases(p)

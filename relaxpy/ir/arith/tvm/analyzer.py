@@ -106,7 +106,7 @@ class RewriteSimplifyStats:
     rewrites_performed: int = 0
 
 
-#: Those that say more come first.
+#: Stronger relations come first.
 _COMPARISONS = {
     CompareResult.EQ: tir.EQ,
     CompareResult.LT: tir.LT,

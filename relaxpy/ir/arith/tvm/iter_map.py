@@ -36,7 +36,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class IterMapResult:
-    """The indices as sums of iterators; where that is impossible, none, and `errors` say why.
+    """The indices as sums of iterators; empty where that is impossible, and `errors` say why.
 
     `padding_predicate` holds where an index is from padding, not from the iterators. A map that was
     checked has whether it is `one_to_one`, apart from padding.
@@ -110,7 +110,7 @@ def normalize_to_iter_sum(
 ) -> IterSumExpr:
     """One index as a sum of splits, fused only where quotients need it, the coarsest first.
 
-    What is no sum of iterators, such as a product of them, is added to the base.
+    Anything that is not a sum of iterators, such as a product of them, is added to the base.
     """
     value = ops.convert(index)
     total = with_padding(

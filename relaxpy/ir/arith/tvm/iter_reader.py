@@ -454,7 +454,7 @@ class Reader(Extents):
 
 
 class LooseReader(Reader):
-    """Reads what is no sum of iterators as an addend without iterators."""
+    """Reads anything that is not a sum of iterators as an addend without iterators."""
 
     @override
     def read(self, expr: PrimExpr) -> Sum:

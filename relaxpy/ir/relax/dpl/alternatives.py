@@ -126,7 +126,7 @@ def _named(expected: str, name: str) -> bool:
 
 
 def is_same_program(a: Node, b: Node) -> bool:
-    """Return whether two expressions are structurally equal, with free variables as they are."""
+    """Return whether two expressions are structurally equal, free variables by identity."""
     if type(a) is not type(b) or isinstance(a, Op):
         return False
     if (

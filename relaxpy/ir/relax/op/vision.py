@@ -88,7 +88,7 @@ def _ranked(scores: Array, threshold: float, count: int) -> Iterator[Array]:
 
 
 def _select_boxes(corners: Array, scores: Array, count: int, iou: float, threshold: float) -> Array:
-    """The boxes of one class, best first, without those that overlap a better one."""
+    """Non-maximum suppression: the boxes of one class, best first."""
     selected, at_once = np.zeros(0, np.int64), _AT_ONCE
     for ranked in _ranked(scores, threshold, count + _AT_ONCE) if count > 0 else ():
         begin = 0
@@ -181,7 +181,7 @@ def all_class_non_max_suppression(
     score_threshold: Scalar,
     output_format: Format = "onnx",
 ) -> rx.TupleStructInfo:
-    """The boxes of each class from the best on, without those that overlap a better one too much.
+    """Non-maximum suppression: the boxes of each class, best first, without overlapping ones.
 
     Only scores above `score_threshold` count. Boxes overlap too much if the ratio of the areas of
     their intersection and their union exceeds `iou_threshold`. Of each class,

@@ -76,7 +76,7 @@ def _padded(x: _Axes, windows: Windows, wide: DataType) -> _Axes:
 
 
 def _joint(first: Tensor, second: Tensor, out_dtype: str | None) -> DataType:
-    """The datatype of products."""
+    """The datatype in which terms are multiplied."""
     a, b = (ops.const(0, x.dtype) for x in (first, second))
     return DataType(out_dtype or ops.match_dtypes(a, b)[0].dtype)
 
@@ -170,7 +170,7 @@ def conv(
 
 
 def _without_ends(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> _Axes:
-    """A filter without some elements at both ends of its axes, which only meet zeros.
+    """A filter without the elements at both ends of its axes that are only multiplied by zeros.
 
     What such an element adds to every result is nothing, or NaN if it is not finite: then the
     elements that stay are NaN in its place.

@@ -77,12 +77,12 @@ _REPEATING = {
     "half_pixel": ("round", "round_prefer_floor", "round_prefer_ceil"),
     "pytorch_half_pixel": ("round", "round_prefer_floor", "round_prefer_ceil"),
 }
-"""The roundings with which axes that become `n` times as long have each element `n` times."""
+"""The roundings with which upsampling by an integer factor `n` repeats each element `n` times."""
 _KEEPS_EQUAL_SIZES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 
 def multiple_of(old: PrimExpr, new: PrimExpr) -> int | None:
-    """How many times `old` the size `new` is; None if it is not known to be a multiple."""
+    """new / old; None if `new` is not known to be a multiple of `old`."""
     before, after = as_poly(old).terms, as_poly(new).terms
     factors = {divmod(factor, before.get(monomial, 0) or 1) for monomial, factor in after.items()}
     if before.keys() != after.keys() or len(factors) != 1:
@@ -180,7 +180,7 @@ class Axis:
         return tir.Select(new > ops.const(1, INT64), spread, middle)
 
     def nearest(self, x: PrimExpr) -> PrimExpr:
-        """The whole number that stands for the coordinate of element x of the result."""
+        """The rounded coordinate of element x of the result."""
         return _ROUNDINGS[self.sampling.rounding](self.coordinate(x))
 
     def _table(self, element: Callable[[PrimExpr], PrimExpr], name: str) -> Table:
@@ -369,8 +369,8 @@ def resampled(
         extrapolated = _converted(double(sampling.extrapolation), dtype)
         return tir.Select(is_inside(index), result, extrapolated)
 
-    # The fewest elements are moved one at a time, along the last axis, if axes shrink before that
-    # and grow after it.
+    # If axes shrink before the last one and grow after it, the fewest elements are moved along the
+    # last axis, where they are moved one at a time.
     changed = [axis for axis in changed if axis.shrinks] + [
         axis for axis in reversed(changed) if not axis.shrinks
     ]

@@ -184,7 +184,7 @@ def _scattered(
     if reduction not in REDUCTIONS:
         names = ", ".join([*REDUCTIONS, "mean"])
         raise unexpected(reduction, f"{name}: the reduction is one of {names}")
-    # A sum of truths is true, as with `add`; their sum modulo 2 is another operation.
+    # A sum of bools is true if one is, as with `add`; their sum modulo 2 is another operation.
     is_any = reduction == "add" and data.dtype.is_bool
     combine = REDUCTIONS["max" if is_any else reduction]
     wide = accumulator(data.dtype) if reduction in ("add", "mul") else data.dtype

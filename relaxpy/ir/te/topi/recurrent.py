@@ -90,7 +90,7 @@ class _Walk:
         return self.stage(rows, element, name)
 
     def product_of_bytes(self, state: Tensor, weights: Tensor, of: _OfBytes) -> Tensor:
-        """The product of the state before each step, in 8 bits, with weights in 8 bits."""
+        """The matmul of the quantised state before each step with int8 weights."""
         rows = weights.shape[0]
         before, step, zero = self.rounded(state)
 
@@ -308,8 +308,8 @@ def lstm_kernel(
 ) -> list[Tensor]:
     """The hidden states, the last one and the last cell state of a long short-term memory.
 
-    The gates are input, output, forget and cell. Where `weights` are in 8 bits, and have scales, so
-    is the hidden state before products. Hidden states are multiplied by the `projection`, if any.
+    The gates are input, output, forget and cell. Where `weights` are int8 with scales, the hidden
+    state is quantised before matmuls. Hidden states are multiplied by the `projection`, if any.
     """
     hidden = cell.shape[1]
     walk = _Walk(inputs, reverse, clip, lengths, hidden)

@@ -74,7 +74,7 @@ def cumprod(
 
 
 def cumprod_grad(output_grad: Tensor, data: Tensor, axis: int, exclusive: bool) -> Tensor:
-    """The gradient of data in `cumprod` along an axis, also where elements are 0.
+    """The gradient of data in `cumprod` along an axis, exact where elements are 0.
 
     It is the product of all elements before one, times s, where s[k] = g[k] + x[k + 1] * s[k + 1].
     """

@@ -1,4 +1,4 @@
-"""The first elements in order along an axis, found one after the other in groups with the best."""
+"""Top-k along an axis: elements are selected one after the other, from groups with the best."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass
 
 Index: TypeAlias = tuple[PrimExpr, ...]
-#: What a row has at a position.
+#: The element of a row at a position.
 Element: TypeAlias = Callable[[Index, PrimExpr], PrimExpr]
 
 _GAIN = 3
-"""How many times fewer elements there are in the groups, where these are compared first."""
+"""The minimum factor by which groups reduce the elements to compare, where they are used."""
 
 
 def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) -> Any:
@@ -66,12 +66,12 @@ class _Rows:
     count: int
 
     def array(self, name: str, *size: int) -> Any:
-        """A number of each row, or so many of them."""
+        """One number for each row, or a given number of them."""
         return self.loops.array([*self.sizes, *size], self.kind, name)
 
     @contextmanager
     def every(self, size: int) -> Iterator[tuple[Index, PrimExpr]]:
-        """Repeat for each row and so many positions."""
+        """A loop nest over rows and positions."""
         with self.loops.every(self.sizes) as row, self.loops.loop(number(size)) as k:
             yield row, k
 

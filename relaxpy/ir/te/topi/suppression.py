@@ -1,4 +1,4 @@
-"""Which of the boxes that were detected in images remain."""
+"""Non-maximum suppression of boxes that were detected in images."""
 
 from __future__ import annotations
 

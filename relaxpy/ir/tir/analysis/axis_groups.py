@@ -64,7 +64,7 @@ class AxisGroups:
         Beside them are the groups over which each is reduced.
 
         Errors:
-            TransformError: a reduction is not a sum, a product or an extreme, or its result is used
+            TransformError: a reduction is not a sum, product, min or max, or its result is used
                 in the kernel.
         """
         found: dict[tuple[Buffer, str], list[Axis]] = {}
@@ -149,7 +149,7 @@ class AxisGroups:
         assert isinstance(result, PrimFunc)
         return result
 
-    # --- what is read off the kernel
+    # --- analysis of the kernel
 
     def _enter(self, node: Node) -> None:
         match node:
@@ -204,7 +204,7 @@ class AxisGroups:
             self._enter_stores(child, repeated)
 
     def _enter_sizes(self) -> None:
-        """Note the axes whose size something else depends on."""
+        """Note the axes on whose size something else depends."""
         owners: dict[Var, set[Axis]] = {}
         own: list[tuple[Axis, PrimExpr]] = [
             ((b, k), size) for b in self._buffers for k, size in enumerate(b.shape)
@@ -245,7 +245,7 @@ class AxisGroups:
 
 
 def _starts_neutral(block: Block, combination: type[tir.BinaryOpExpr]) -> bool:
-    """Return whether devices may start with the same value, which does not change the total."""
+    """Return whether all devices may start with the init value without changing the total."""
     if combination in (tir.Max, tir.Min):
         return True
     start = block.init.value if isinstance(block.init, BufferStore) else None

@@ -310,7 +310,7 @@ class Accesses:
 
 
 def _fits(bound: PrimExpr, dtype: DataType) -> bool:
-    """Return whether a cast keeps a bound, as far as is known: wrapped numbers are in no order."""
+    """Return whether a cast provably keeps a bound; wrapping would not preserve order."""
     low, high = ops.int_range(dtype)
     return not isinstance(bound, tir.IntImm) or low <= bound.value <= high
 

@@ -56,7 +56,7 @@ def compute_inline(state: State, block: Block) -> None:
 
 
 def inline_shared(func: PrimFunc) -> PrimFunc:
-    """Return `func` without blocks in which each thread computes what all threads read.
+    """Return `func` without blocks that compute, per thread, values that all threads read.
 
     Where threads run one after the other, none gains by that, so each computes what it reads.
     """
@@ -114,7 +114,7 @@ def reverse_compute_inline(state: State, block: Block) -> None:
 
 
 def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None:
-    """Begin a reduction with what `epilogue` combines it with, and remove that block.
+    """Initialise a reduction with the other operand of `epilogue`, and remove that block.
 
     As in TVM, the buffer that the reduction wrote stays allocated.
     """
@@ -247,7 +247,7 @@ def _check_order(state: State, producer: Stage, stage: Stage, stages: list[Stage
 
 
 def _only_store(stage: Stage) -> BufferStore:
-    """Return the store that is all of a block. Errors: ScheduleError if it is not."""
+    """Return the store that is the whole body of a block. Errors: ScheduleError if it is not."""
     body = stage.block.body
     if not isinstance(body, BufferStore) or body.predicate is not None:
         raise refused(f"block {stage.name} is not one store", stage.block)

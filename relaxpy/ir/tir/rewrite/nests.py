@@ -83,7 +83,7 @@ def copied_block(
 
 
 def open_tests(analyzer: Analyzer, index: PrimExpr, domain: Range) -> list[PrimExpr]:
-    """Return what of `index` being in `domain` is not known."""
+    """Return the unproved bounds conditions of `index` in `domain`."""
     stop = ops.add(domain.min, domain.extent)
     tests = ops.compare(tir.GE, index, domain.min), ops.compare(tir.LT, index, stop)
     return [test for test in tests if not analyzer.can_prove(test)]

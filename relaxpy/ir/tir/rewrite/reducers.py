@@ -1,4 +1,4 @@
-"""Reductions read off their blocks: what combines the old value with the new, and from what."""
+"""Detection of the combiner and the source of reductions from their blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMBINERS: dict[type[PrimExpr], Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
 }
 
 
-#: Combinations of which a value may be combined twice.
+#: Idempotent combiners.
 IDEMPOTENT = frozenset((tir.Min, tir.Max, tir.And, tir.Or))
 
 
@@ -75,5 +75,5 @@ def is_commutative(block: Block) -> bool:
 
 
 def identity_of(kind: type[PrimExpr], dtype: DataType) -> PrimExpr:
-    """Return the value whose sum or product with any other is the other one."""
+    """Return the identity element."""
     return ops.const(1 if kind is tir.Mul else 0, dtype)

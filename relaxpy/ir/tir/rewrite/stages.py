@@ -255,7 +255,7 @@ def _buffers(state: State) -> set[Buffer]:
 
 
 def stages_in(state: State, scope: stmt.Stmt) -> list[Stage]:
-    """Return the stages directly inside of a block or loop, in the order of the text.
+    """Return the stages directly inside of a block or loop, in program order.
 
     Errors:
         ScheduleError: there are statements with effects beside them, so that they are not all.
@@ -295,7 +295,7 @@ def stage_in_scope(state: State, block: stmt.Block) -> tuple[list[Stage], Stage]
 def check_only_content(
     stage: Stage, loops: Sequence[stmt.For], kinds: Container[stmt.ForKind] | None = None
 ) -> None:
-    """Errors: ScheduleError if there is more in loops than the block, or they are annotated.
+    """Errors: ScheduleError if loops contain more than the block, or are annotated.
 
     `kinds` are those that the loops may have; without any, annotations are no matter either.
     """
@@ -307,7 +307,7 @@ def check_only_content(
 
 
 def check_plain_iterations(stage: Stage, loops: Sequence[stmt.For]) -> None:
-    """Errors: ScheduleError if more than the predicate decides about the iterations of loops.
+    """Errors: ScheduleError if more than the predicate guards the iterations of loops.
 
     `loops` are the innermost ones of the block.
     """
@@ -557,14 +557,14 @@ def _skipped(stage: Stage, what: str) -> ScheduleError:
 
 
 def reorders_reduction(stage: Stage, before: Sequence[stmt.For], after: Sequence[stmt.For]) -> bool:
-    """Return whether the loops of a reduction change their order among each other."""
+    """Return whether the relative order of a reduction's loops changes."""
     relevant = {loop.loop_var for loop in stage.reduction_loops()}
     old = [loop.loop_var for loop in before if loop.loop_var in relevant]
     return old != [loop.loop_var for loop in after if loop.loop_var in relevant]
 
 
 def check_commutes(stage: Stage) -> None:
-    """Errors: ScheduleError if the updates of a reduction may not change their order."""
+    """Errors: ScheduleError if the updates of a reduction may not be reordered."""
     if not is_commutative(stage.block):
         raise refused(
             f"block {stage.name} is not a known commutative reduction, so the order of its "
@@ -573,7 +573,7 @@ def check_commutes(stage: Stage) -> None:
         )
 
 
-# --- the conditions on what a stage reads
+# --- conditions on the reads of a stage
 
 
 def shared_loops(a: Stage, b: Stage) -> list[stmt.For]:
@@ -609,7 +609,7 @@ def check_stable_inputs(
 
 
 def check_no_partial_reads(stage: Stage, readers: Sequence[Stage]) -> None:
-    """Errors: ScheduleError if one of `readers` sees a reduction that is not complete."""
+    """Errors: ScheduleError if one of `readers` sees an incomplete reduction."""
     relevant = stage.reduction_loops()
     for reader in readers:
         for loop in shared_loops(stage, reader):
@@ -647,7 +647,7 @@ def covers_domain(stage: Stage) -> bool:
 
 
 def _has_no_gaps(index: IterSumExpr) -> bool:
-    """Return whether an index that is onto has every value from its minimum to its maximum."""
+    """Return whether a surjective index has every value from its minimum to its maximum."""
     count = prod((arg.extent for arg in index.args), start=ops.const(1, index.dtype))
     size = ops.sub(stop_of(index), minimum_of(index))
     return Analyzer().can_prove_equal(size, count)
@@ -679,7 +679,7 @@ def check_unconditional(stage: Stage) -> None:
 
 
 def condition_outside(stage: Stage, loops: Sequence[stmt.For]) -> PrimExpr:
-    """Return what of the predicate of `stage` does not depend on `loops`."""
+    """Return the conjuncts of the predicate of `stage` that do not depend on `loops`."""
     inside = {loop.loop_var for loop in loops}
     tests = conjuncts(stage.realize.predicate)
     return ops.all_of(True, *(test for test in tests if not mentions(test, inside)))

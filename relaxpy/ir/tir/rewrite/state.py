@@ -1,4 +1,4 @@
-"""A kernel under transformation: its loops and blocks, where they stand, and their replacement."""
+"""A kernel under transformation: its loops and blocks, their positions, and their replacement."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class State:
         """Return a copy; changes of it do not affect this one."""
         return copy(self)
 
-    # --- where things are
+    # --- positions
 
     @property
     def root(self) -> Block:
@@ -93,14 +93,14 @@ class State:
         return self._parents[id(node)]
 
     def ancestors(self, node: Stmt) -> Iterator[Stmt]:
-        """Visit the statements around `node`, innermost first."""
+        """Visit the statements that enclose `node`, innermost first."""
         above = self.parent(node)
         while above is not None:
             yield above
             above = self.parent(above)
 
     def position(self, node: Stmt) -> int:
-        """Return the number of `node` in the order of the text."""
+        """Return the index of `node` in program order."""
         return self._order[id(node)]
 
     def realize(self, block: Block) -> BlockRealize:
@@ -117,7 +117,7 @@ class State:
         raise refused("the root block is not inside a block", node)
 
     def loops(self, node: Stmt) -> list[For]:
-        """Return the loops around `node` inside of its scope, outermost first."""
+        """Return the loops that enclose `node` inside of its scope, outermost first."""
         found: list[For] = []
         for above in self.ancestors(node.block if isinstance(node, BlockRealize) else node):
             if isinstance(above, Block):
@@ -127,13 +127,13 @@ class State:
         return found[::-1]
 
     def blocks(self) -> Iterator[Block]:
-        """Visit all blocks in the order of the text."""
+        """Visit all blocks in program order."""
         return (node for node in below(self.func.body) if isinstance(node, Block))
 
     # --- replacement
 
     def renew(self, old: Block, new: Block) -> None:
-        """Put a block in the place of another one."""
+        """Replace a block by another one."""
         self.replace({old: new}, {old: new})
 
     def allocate(self, scope: Block, *buffers: Buffer) -> None:
@@ -199,7 +199,7 @@ class State:
 
 
 class _RemovedError(Exception):
-    """A statement of which nothing is left."""
+    """A statement that became empty."""
 
 
 def statements(node: Stmt) -> list[Stmt]:
