@@ -440,7 +440,7 @@ _current: ContextVar[PassContext | None] = ContextVar("relaxpy_pass_context", de
 
 @contextmanager
 def _noting(note: str) -> Iterator[None]:
-    """Add a note to errors of a pass, unless a nested one has added one."""
+    """Add a note to errors of a pass, unless a nested pass has added one."""
     try:
         yield
     except Exception as error:

@@ -71,7 +71,7 @@ def reproducible(
 
 @contextmanager
 def _advising() -> Iterator[None]:
-    """Add to errors that are none of the program how to get a reproducer."""
+    """Add a note on how to get a reproducer to internal errors."""
     try:
         yield
     except Exception as error:

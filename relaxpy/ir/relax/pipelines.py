@@ -60,7 +60,7 @@ def default_pipeline(target: object = None) -> Pass:
     )
     if is_native:
         operators += (
-            FuseZeroPoints(),  # reads operators of quantised products, which are loops afterwards
+            FuseZeroPoints(),  # matches quantised matmuls as operators, which are loops afterwards
             ChannelsLast(),  # operators have rules of layouts, kernels have none
         )
     kernels: tuple[Pass, ...] = (
@@ -72,7 +72,7 @@ def default_pipeline(target: object = None) -> Pass:
         AnnotateTIROpPattern(),  # the patterns of kernels decide which are fused
     )
     if is_native:
-        kernels += (InlineDecoding(),)  # takes weights into products, which FuseOps would not
+        kernels += (InlineDecoding(),)  # decodes weights in matmuls, which FuseOps would not
     fusion = (
         FuseOps(rule=fusion_pays),  # groups of kernels are functions
         FuseTIR(),  # each of these functions is one kernel

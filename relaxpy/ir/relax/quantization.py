@@ -22,7 +22,7 @@ _WORD: Final = 32
 """The bits of an element of packed weights, `uint32`."""
 _MOST: Final = ops.const(127.0, "float32")
 _LONGEST: Final = (2**31 - 1) // 127**2
-"""How many products of integers from -127 to 127 add up to a number of int32."""
+"""The number of products of integers in [-127, 127] whose sum fits int32."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Quantization:
 
     @property
     def greatest(self) -> int:
-        """The greatest integer, `m`."""
+        """The largest integer, `m`."""
         return (1 << (self.bits - 1)) - 1
 
     @property

@@ -28,9 +28,9 @@ def is_large(value: PrimExpr) -> bool:
 
 
 def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, PrimExpr]]]:
-    """The values in terms of variables, and what these are, in order.
+    """The values in terms of variables, and the definitions of these, in order.
 
-    What may fail is bound only if it is computed in any case.
+    An operation that may fail is bound only if it is evaluated unconditionally.
     """
     large = [value for value in values if is_large(value)]
     always = {*reached(list[Node](large), _computed_in_any_case)}

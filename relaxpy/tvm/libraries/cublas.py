@@ -1,4 +1,4 @@
-"""The products of matrices that cuBLAS computes."""
+"""The matmuls that cuBLAS computes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relaxpy.tvm.libraries import library_checks as checks
 from relaxpy.tvm.relax import common
 
 _ALIGNMENT: Final = 16
-"""The bytes to which rows of 8-bit floats are aligned."""
+"""The alignment of rows of 8-bit floats, in bytes."""
 
 
 def is_supported(context: fusion.PatternCheckContext) -> bool:
@@ -77,7 +77,7 @@ def _is_vector(context: fusion.PatternCheckContext) -> bool:
 
 
 def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
-    """True if both operands have as many matrices, or the second is one; a variable may agree."""
+    """True if the batches are equal, or the second operand is one matrix; a variable may agree."""
     first, second = checks.product(left[:-2]), checks.product(right[:-2])
     if isinstance(first, tir.Var) or isinstance(second, tir.Var):
         return True
@@ -85,7 +85,7 @@ def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
 
 
 def products(library: str, check: fusion.Check) -> Iterator[fusion.FusionPattern]:
-    """The patterns of a library for products, with a bias and an activation where it adds them."""
+    """The patterns of a library for matmuls, with a bias and an activation where it adds them."""
     for transposed in ("", "_transposed"):
         for bias, activation in (("", ""), ("_bias", ""), ("_bias", "relu"), ("_bias", "gelu")):
             pattern, annotations = common.make_matmul_pattern(
@@ -116,7 +116,7 @@ fusion.register_patterns(
 
 @user_facing
 def partition_for_cublas(mod: IRModule, bind_constants: bool = False) -> IRModule:
-    """The module with a function for each product that cuBLAS computes, for RunCodegen.
+    """The module with a function for each matmul that cuBLAS computes, for RunCodegen.
 
     The functions have the attribute `Codegen`, "cublas". Constants stay inside of them if
     `bind_constants`, else they are passed.

@@ -1,4 +1,4 @@
-"""The products, convolutions, attention and normalisations that CUTLASS computes."""
+"""The matmuls, convolutions, attention and normalisations that CUTLASS computes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _is_rms_norm(context: fusion.PatternCheckContext) -> bool:
 
 
 def _base_patterns() -> Iterator[tuple[object, ...]]:
-    """Products and convolutions, those with the highest priority last."""
+    """Matmuls and convolutions, those with the highest priority last."""
     for activation in (None, "", "relu", "silu"):
         bias = "" if activation is None else f"_bias{activation and '_' + activation}"
         pattern = common.make_fused_bias_activation_pattern(
@@ -113,7 +113,7 @@ def _base_patterns() -> Iterator[tuple[object, ...]]:
 
 
 def _residual_patterns() -> Iterator[tuple[object, ...]]:
-    """Products and convolutions with a bias, and a residual that is added or multiplied."""
+    """Matmuls and convolutions with a bias, and a residual that is added or multiplied."""
     for activation in ("", "relu"):
         for name, pattern, parts, check in _base_patterns():
             for op in ("add", "multiply") if "_bias" in cast("str", name) else ():

@@ -148,7 +148,7 @@ class _Matcher:
         return any(self._all((x, pattern.a), (y, pattern.b)) for x, y in ((a, b), (b, a)))
 
     def _all(self, *pairs: tuple[PrimExpr, PrimExpr]) -> bool:
-        """Return whether all of these match; what a failed attempt assumed is forgotten."""
+        """Return whether all of these match; a failed attempt is rolled back."""
         values, buffers = dict(self.values), dict(self.buffers)
         if all(self.nodes(value, pattern) for value, pattern in pairs):
             return True
@@ -176,15 +176,14 @@ FCodegen = Callable[[list[MatchResult]], Any]
 
 @dataclass(frozen=True)
 class SplitCallTIRByPattern(Pass):
-    """Divides kernels into what a back end computes, and a kernel of the rest.
+    """Splits kernels into a part that a back end computes, and a kernel of the rest.
 
     Each pattern is a PrimFunc with one loop nest, and is compared with the loop nests of a kernel
     from the first one on; see `match_statement`. `fcodegen` receives the non-empty list of matches,
     and returns a Python function, the number of nests that it computes, and the buffers of its
     arguments. The function takes their arrays, returns the result of these nests, and has no
-    visible effect. It belongs to the calls that replace those of the kernel. What is left of the
-    kernel is `unfused_epilogue`. A kernel whose nests exchange more than this result stays as it
-    is.
+    visible effect. It belongs to the calls that replace those of the kernel. The rest of the kernel
+    is `unfused_epilogue`. A kernel whose nests exchange more than this result stays unchanged.
 
     Errors:
         MisuseError (also TypeError): a pattern is not a PrimFunc with one loop nest, or `fcodegen`

@@ -1,4 +1,4 @@
-"""RewriteCUDAGraph: calls whose operands keep their memory become functions that run as a unit."""
+"""RewriteCUDAGraph: calls whose operands keep their addresses become functions to capture."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RewriteCUDAGraph(Pass):
     parameters define, or that the attribute `relax.rewrite_cuda_graph.capture_symbolic_vars` names.
 
     The functions are called by `vm.builtin.cuda_graph.get_cached_alloc` and `run_or_capture`. Here
-    both call them, since a processor captures no graphs: every call allocates its storages.
+    both call them, since a CPU does not capture graphs: every call allocates its storages.
     """
 
     @override

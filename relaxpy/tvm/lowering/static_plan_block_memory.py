@@ -284,7 +284,7 @@ class Lifetimes:
 
 
 def _is_view(call: rx.Call) -> bool:
-    """Return whether the result of a call may lie in the memory of its first operand."""
+    """Return whether the result of a call may alias its first operand."""
     memory = memory_of(call)
     return memory is not None and memory.is_of_operand
 

@@ -1,4 +1,4 @@
-"""Which memory variables may refer to: the only analysis that follows results to operands."""
+"""Alias analysis: the memory that variables may refer to, with results followed to operands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relaxpy.ir.relax.expect import expect
 from relaxpy.support.entry import user_facing
 
 EXTERNAL: Final = -1
-"""The number of all memory of which nothing is known."""
+"""The number of all unknown memory."""
 
 Memories = frozenset[int]
 
@@ -146,7 +146,7 @@ def dataflow_alias_analysis(
     """The memory that each variable of a block may refer to, and that of the fields of tuples.
 
     Each value that the block creates has a number, and so has each of the `inputs`, which are known
-    to be different. -1 is any memory of which nothing is known. The result of a function is a new
+    to be different. -1 is any unknown memory. The result of a function is a new
     value, or whatever its arguments refer to.
 
     Errors:

@@ -32,7 +32,7 @@ class InplaceCandidates:
 def inplace_candidates(
     block: rx.DataflowBlock, inputs: Iterable[rx.Var]
 ) -> list[InplaceCandidates]:
-    """The elementwise calls with an operand that nothing refers to after the call (OPT-11).
+    """The elementwise calls with an operand that is dead after the call (OPT-11).
 
     Such an operand has memory that the block has allocated, or an input has. No function has had
     it, and it is neither used later by any name, nor in a tuple, nor in another operand.

@@ -118,7 +118,7 @@ def get_block_access_region(
 def get_block_read_write_region(
     block: stmt.Block, buffer_var_map: Mapping[Var | Buffer, Buffer]
 ) -> list[list[BufferRegion]]:
-    """The regions that a block reads and writes; what pointers are used for is both."""
+    """The regions that a block reads and writes; regions used through pointers are both."""
     found = _detected(block, buffer_var_map)
     opaque = _opaque(found)
     reads, writes = _collected(found, block, {region.buffer for region in opaque})
@@ -259,7 +259,7 @@ def verify_ssa(func: PrimFunc) -> bool:
 
 
 def _effect(func: PrimFunc) -> Node | None:
-    """Return what in a kernel may be seen outside of it, or None."""
+    """Return an effect of a kernel that is visible outside of it, or None."""
     own = {
         node.data
         for block in walk(func.body)

@@ -1,4 +1,4 @@
-"""Passes that say blocks and loops in simpler statements, and move conditions out of loops."""
+"""Passes that lower blocks and loops to simpler statements, and hoist conditions out of loops."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class UnrollLoop(_StatementPass):
 
 @dataclass(frozen=True, slots=True)
 class HoistIfThenElse(Pass):
-    """Moves conditions out of loops that do not change them, and of which they are the whole body.
+    """Hoists loop-invariant conditions out of loops whose whole body they are (loop unswitching).
 
     Rule:
         `for i: if c: a else: b` becomes `if c: (for i: a) else: (for i: b)`, also out of several

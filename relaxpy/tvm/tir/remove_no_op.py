@@ -53,7 +53,7 @@ class RemoveNoOp(Pass):
 
 @dataclass(frozen=True)
 class RemoveAssume(RemoveNoOp):
-    """Removes `T.assume`, and what has no effect after that."""
+    """Removes `T.assume`, and statements that have no effect after that."""
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

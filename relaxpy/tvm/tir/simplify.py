@@ -1,4 +1,4 @@
-"""Simplify: expressions and branches of kernels in simpler forms, by what is known at each."""
+"""Simplify: expressions and branches of kernels are simplified by the facts at each of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ THREADS = ("thread_extent", "virtual_thread")
 
 @dataclass(frozen=True)
 class Simplify(Pass):
-    """Simplifies expressions, and removes branches whose condition is known and what has no effect.
+    """Simplifies expressions; removes branches with known conditions, and no-ops.
 
     Rule:
         What is known are the ranges of loops and of block variables, values that names are bound
@@ -88,7 +88,7 @@ def simplified(func: PrimFunc, extensions: Extension = Extension.NoExtensions) -
 
 
 class Simplifier:
-    """Simplifies statements from the outside in, with an Analyzer that knows what is around."""
+    """Simplifies statements from the outside in, with an Analyzer of the enclosing scopes."""
 
     def __init__(self, extensions: Extension) -> None:
         self.analyzer = Analyzer()

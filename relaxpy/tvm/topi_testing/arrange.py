@@ -78,7 +78,7 @@ def sequence_mask(data: Array, valid_length: Array, mask_value: float, axis: int
 def one_hot(
     indices: Array, on_value: float, off_value: float, depth: int, axis: int, dtype: Any
 ) -> Array:
-    """One value where a new axis of size `depth` has the index, and another one elsewhere."""
+    """One-hot: one value where a new axis of size `depth` has the index, another one elsewhere."""
     place = indices.ndim if axis == -1 else axis
     classes = np.arange(depth).reshape([-1 if i == place else 1 for i in range(indices.ndim + 1)])
     hot = np.expand_dims(indices, place) == classes

@@ -92,7 +92,7 @@ class IndexPoly:
         return (self - other).is_at_least(least, sizes)
 
     def _weaker(self) -> Iterator[IndexPoly]:
-        """Polynomials that are never greater, with one Min, Max or quotient bounded by operands."""
+        """Lower bounds of the polynomial, each with one Min, Max or quotient bounded."""
         for monomial, factor in self.terms.items():
             match monomial:
                 case (Min(a=a, b=b) | Max(a=a, b=b) as choice,) if isinstance(choice, Max) == (

@@ -290,7 +290,7 @@ class Analyzer:
     def try_compare(
         self, lhs: tir.ExprLike, rhs: tir.ExprLike, propagate_inequalities: bool = True
     ) -> CompareResult:
-        """The most that is known of two values, also by long chains if inequalities propagate."""
+        """The strongest known relation of two values, also by chains if inequalities propagate."""
         known = self.clone()
         chains = Extension.TransitivelyProveInequalities
         known.enabled_extensions = (

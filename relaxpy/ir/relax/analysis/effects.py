@@ -1,4 +1,4 @@
-"""The effects and the failures of bindings, which decide what may be moved."""
+"""The effects and the failures of bindings, which decide which may be moved."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Effects:
 
     @contextmanager
     def inside(self, func: rx.Function) -> Iterator[None]:
-        """Decide about calls in `func` meanwhile."""
+        """Decide about calls in `func` inside the `with` statement."""
         outer = self.in_pure_function
         self.in_pure_function = _is_pure_inside(func)
         yield
@@ -50,7 +50,7 @@ class Effects:
         return is_pure_in(call, self.functions, unknown=self.in_pure_function, context=self.context)
 
     def is_barrier(self, binding: rx.Binding) -> bool:
-        """Return whether nothing may move past a binding (OPT-3, OPT-4).
+        """Return whether a binding is a barrier: nothing may move past it (OPT-3, OPT-4).
 
         It has effects, branches, or mutates operands.
         """

@@ -46,7 +46,7 @@ def estimate_memory_usage(mod: IRModule | rx.Function) -> str:
 
     Tensors are those of `alloc_tensor`, and new outputs of `call_tir` and `call_dps_packed`. A
     storage that memory planning uses for several tensors counts once. So does every allocation in
-    the text, in both branches of an If, however often it is executed.
+    the source, in both branches of an If, however often it is executed.
 
     Errors:
         MisuseError (also TypeError): `mod` is neither a module nor a Relax function.

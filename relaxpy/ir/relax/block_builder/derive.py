@@ -29,7 +29,7 @@ _NORMAL: Final[NodeTable[dict[str, object]]] = NodeTable()
 
 
 class _RuleBuilder(BlockBuilder):
-    """The builder for rules of operators: what they emit is added to what a normaliser writes."""
+    """The builder for rules of operators: their bindings are added to those of a normaliser."""
 
     def __init__(self, mod: IRModule, normalizer: Normalizer) -> None:
         super().__init__(mod)

@@ -59,12 +59,12 @@ def _have_one_signature(a: BaseFunc, b: BaseFunc) -> bool:
 
 
 class FunctionTable:
-    """The functions of `mod`, with an index of them by what they look like from outside.
+    """The functions of `mod`, with an index of them by a cheap hash key.
 
-    Those that look alike are indexed by structural key when one of them is looked up, since a key
-    takes a visit of the whole function.
-    `declare` receives the name and the signature of each function that is stored. The names in
-    `claimed` are those of functions that are under construction: others get a number.
+    Those with the same key are indexed by structural key when one of them is looked up, since that
+    takes a visit of the whole function. `declare` receives the name and the signature of each
+    function that is stored. The names in `claimed` are those of functions that are under
+    construction: others get a number.
     """
 
     def __init__(self, mod: IRModule, declare: Callable[[str, StructInfo], None]) -> None:

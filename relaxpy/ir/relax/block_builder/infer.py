@@ -113,7 +113,7 @@ def _call_closure(
 def _computes_shapes(call: rx.Call, ctx: Context) -> bool:
     """True if a call is of a kernel on dimensions that VMShapeLower adds to lowered programs.
 
-    Its argument has the right size, and users could not change what a warning is about.
+    Its argument has the right size, and users could not act on a warning.
     """
     func = ctx.function_of(call.op) if isinstance(call.op, rx.GlobalVar) else None
     return isinstance(func, PrimFunc) and bool(func.attrs.get("tir.is_host_func", False))
@@ -173,7 +173,7 @@ def _incompatible(actual: rx.StructInfo, expected: rx.StructInfo) -> type[Struct
 
 
 def cast_hint(actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context) -> str | None:
-    """SI-15: the match_cast to write where more must be known; None if it cannot succeed."""
+    """SI-15: the match_cast that would refine the struct info; None if it cannot succeed."""
     if isinstance(actual, rx.FuncStructInfo) or relations.provably_disjoint(
         actual, expected, ctx.shape_vars
     ):

@@ -47,7 +47,7 @@ _VARIABLES = frozenset((rx.Var, rx.DataflowVar))
 MAX_RULES: Final = 50
 """How many normalisations of operators may follow one from another."""
 _VISIT_COST = 16
-"""How many times as long as a visit of a node it takes to normalise a sequence or an operand."""
+"""The cost of normalising a sequence or an operand, in visits of a node."""
 
 
 def is_leaf(expr: rx.Expr) -> bool:

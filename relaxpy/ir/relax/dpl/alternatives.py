@@ -153,7 +153,7 @@ def _call(pattern: dp.CallPattern, call: rx.Call) -> Alternatives:
     if len(params) > len(args) or (len(params) < len(args) and not pattern.varg_default_wildcard):
         return NEVER
     callee = Goal(pattern.op, call.op)
-    in_order = (callee, *map(Goal, params, args))  # without the arguments that are left over
+    in_order = (callee, *map(Goal, params, args))  # without the additional arguments
     if len(args) == 2 and isinstance(call.op, Op) and call.op.record.commutative and params:
         return in_order, (callee, *map(Goal, params, reversed(args)))
     return (in_order,)

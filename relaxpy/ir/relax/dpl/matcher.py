@@ -334,8 +334,8 @@ def extract_matched_expr(
 def independent_patterns(roots: Sequence[DFPattern]) -> frozenset[DFPattern]:
     """The patterns under `roots` whose subpatterns and shape variables occur nowhere else.
 
-    Whether such a pattern matches depends on the expression alone, and the first way in which it
-    does is as good as any other. The roots count as used from outside.
+    Whether such a pattern matches depends on the expression alone, and its first match is as good
+    as any other. The roots count as used from outside.
 
     Rule:
         A pattern is independent if it dominates everything below it: every path from the roots

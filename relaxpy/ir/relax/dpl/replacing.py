@@ -1,4 +1,4 @@
-"""From the result of a rewriter to bindings: in normal form, derived, and checked to fit."""
+"""Bindings from the result of a rewriter: in normal form, derived, and checked to fit."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class DeviceMesh(GlobalInfo):
         object.__setattr__(self, "device_ids", tuple(ids))
 
     def stride(self, axis: int) -> int:
-        """How far the positions of devices are apart that are next to each other along an axis."""
+        """The stride of an axis: the distance of the positions of neighbouring devices along it."""
         return math.prod(self.shape[axis + 1 :])
 
     @property

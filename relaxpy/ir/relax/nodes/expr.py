@@ -181,7 +181,7 @@ class Constant(bases.Expr):
             return bases.Expr.__getattribute__(self, name)
 
     def release(self, restore: Callable[[], Array]) -> None:
-        """Let go of the array, which `restore` computes again, bit by bit, when `data` is read."""
+        """Release the array; `restore` recomputes it, bit for bit, when `data` is read."""
         with _RELEASING:
             if not self.is_released:
                 assert isinstance(self.data, Tensor)
@@ -398,7 +398,7 @@ def _as_index(value: object) -> int | None:
 
 
 def project_tuple(expr: bases.Expr, index: object) -> TupleGetItem:
-    """The value of `expr[index]` of what may be a tuple."""
+    """The value of `expr[index]`, where `expr` may be a tuple."""
     number, sinfo = _as_index(index), expr.struct_info
     if number is None:
         raise MisuseError(

@@ -65,7 +65,7 @@ def _gradient_scatter(
             count = scatter(R.ones_like(data), R.ones_like(updates), "add")
             share = R.divide(gradient, count)
             return [share, gather(share)]
-        case _:  # equal extremes share the gradient
+        case _:  # equal extrema share the gradient
             dtype = cast("rx.TensorStructInfo", data.struct_info).dtype
             in_data = R.astype(R.equal(data, var), dtype)
             in_updates = R.astype(R.equal(updates, gather(var)), dtype)

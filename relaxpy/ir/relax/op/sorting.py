@@ -28,14 +28,14 @@ def comparable(data: Array) -> Array:
     """The elements in a datatype that NumPy orders: floats of 8 and 16 bits as float32.
 
     For floats of a datatype that NumPy does not define, NaN equals any number in its order. On some
-    processors it sorts more than 4096 elements of float16 wrongly if there is a NaN.
+    CPUs it sorts more than 4096 elements of float16 wrongly if there is a NaN.
     """
     is_narrow = data.dtype.isbuiltin == 2 or data.dtype == np.float16
     return data.astype(np.float32) if is_narrow else data
 
 
 def order(data: Array, axis: int, *, descending: bool) -> Array:
-    """The indices that sort data along an axis stably; NaN is greatest."""
+    """The indices that sort data along an axis stably; NaN is sorted last."""
     data = comparable(data)
     if data.size > SMALL and data.shape[axis] > _SHORT and data.dtype.itemsize > 2:
         return _order_of_keys(_keys(data, descending=descending), axis)
@@ -184,7 +184,7 @@ _LONG = 512
 _LONG_WIDE = 4096
 """The same for integers of 64 bits."""
 _GROUP = 64
-"""The most elements of a group whose extreme is compared with those of other groups."""
+"""The maximum size of a group whose best element is compared with those of other groups."""
 _IN_TURN = 8
 """Up to so many elements are selected one after the other, in rows that stay in the cache."""
 
@@ -246,8 +246,8 @@ def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
 def _select_beyond(rows: Array, k: int, size: int, *, largest: bool) -> Array | None:
     """The first k positions of each row; None if there is a NaN.
 
-    Of groups of `size` elements, k have an extreme at least as good as the k-th best one, so that
-    only elements as good as this are sorted.
+    Of groups of `size` elements, k have a best element at least as good as the k-th best of all;
+    only elements as good as the worst of these are sorted.
     """
     count = rows.shape[1] // size
     groups = rows[:, : size * count].reshape(len(rows), size, count)

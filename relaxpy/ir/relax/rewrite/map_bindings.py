@@ -29,7 +29,7 @@ class BindingRewriter:
     """Rewrites the bindings of an expression in the order of evaluation.
 
     A pass overrides `step`. If it keeps track of scopes, it extends `function`, `sequence`, `block`
-    or `binding`, too. Whatever does not change stays the same object, and spans and names are kept.
+    or `binding`, too. Unchanged nodes stay the same objects, and spans and names are kept.
     Struct info is dropped where that of an operand changes, and normalisation derives it (DER).
     Only nested branches and functions take recursion.
     """
@@ -138,7 +138,7 @@ class BindingRewriter:
         return new
 
     def _remapped(self, node: N) -> N:
-        """The node with images instead of variables that are no longer bound."""
+        """The node with the images (remap) of variables that are no longer bound."""
         return replace_variables(node, self._remap) if self._remap else node
 
 

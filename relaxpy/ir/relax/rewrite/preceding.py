@@ -1,4 +1,4 @@
-"""New variables for the operands of what a pass binds: their bindings precede that binding."""
+"""New variables for operands of a binding that a pass inserts: their bindings precede it."""
 
 from __future__ import annotations
 

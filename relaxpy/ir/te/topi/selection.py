@@ -58,7 +58,7 @@ def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Loops that select the greatest `count` keys of the datatype `kind` in each row."""
+    """Loops that select the largest `count` keys of the datatype `kind` in each row."""
 
     loops: Loops
     sizes: list[PrimExpr]
@@ -76,7 +76,7 @@ class _Rows:
             yield row, k
 
     def first(self, key: Element, size: int, place: Element | None = None) -> Any:
-        """The places of the greatest keys, one after the other, the least of equal ones first.
+        """The places of the largest keys, one after the other, the first of equal ones first.
 
         Without `place`, these are positions. Otherwise, these are places modulo `size`, which is a
         power of two.

@@ -103,7 +103,7 @@ class AxisGroups:
         )
 
     def split(self, groups: Mapping[Axis, int]) -> PrimFunc:
-        """The kernel on one shard, where the axes of each group are split into so many shards.
+        """The kernel on one shard; each group's axes are split into the given number of shards.
 
         Errors:
             TransformError: a size is neither a variable nor a constant that the number divides.
@@ -184,7 +184,7 @@ class AxisGroups:
                     self._mentioned(child)
 
     def _enter_stores(self, node: Node, repeated: tuple[Var, ...]) -> None:
-        """Note the loops that store to one element several times; `repeated` are those outside."""
+        """Note the loops that store to one element several times; `repeated` enclose them."""
         match node:
             case For(loop_var=var):
                 repeated = (*repeated, var)

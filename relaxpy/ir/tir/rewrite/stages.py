@@ -337,7 +337,7 @@ def check_kinds(stage: Stage) -> None:
 
 
 def check_decided_before(stage: Stage) -> None:
-    """Errors: ScheduleError if what the block writes decides whether, or for what, it runs."""
+    """Errors: ScheduleError if a buffer that the block writes guards or parametrises its runs."""
     for buffer in stage.deciding & stage.writes.keys():
         raise refused(f"block {stage.name} writes {buffer.name}, which decides how it runs")
 

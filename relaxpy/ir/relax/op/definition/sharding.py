@@ -283,7 +283,7 @@ def whole_along(
 def matmul_axes(
     call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
 ) -> list[Labels]:
-    """The rule of a product of matrices, the common axis of which is contracted."""
+    """The rule of matmul, which contracts the common axis."""
     first, second = operands
     rank = result.ndim
     if rank < 0:

@@ -109,7 +109,7 @@ class Signature:
 
     @late_property
     def _counts(self) -> tuple[int, float]:
-        """The least and the greatest number of operands."""
+        """The minimum and the maximum number of operands."""
         most = math.inf if self.is_variadic else len(self.operands)
         return sum(p.required for p in self.operands), most
 

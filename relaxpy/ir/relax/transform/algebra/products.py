@@ -14,7 +14,7 @@ from relaxpy.ir.tir import expr as tir
 
 
 def known_at_compile_time(mod: IRModule) -> set[Expr]:
-    """The variables that functions can compute from their weights before they are called."""
+    """The lifted variables, which functions can compute from weights before they are called."""
     functions = mod.functions_by_name.values()
     known: set[Expr] = set()
     for func in functions:
@@ -24,9 +24,9 @@ def known_at_compile_time(mod: IRModule) -> set[Expr]:
 
 
 def have_one_dtype(*tensors: Expr) -> bool:
-    """Return whether factors and products have one datatype, so that all round and wrap alike.
+    """Return whether operands and matmuls have one datatype, so that all round and wrap alike.
 
-    If none of them is known, no product declares its own, and operands have to agree.
+    If none of them is known, no matmul declares its own, and operands have to agree.
     """
     [dtype, *others] = {
         None if sinfo is None else sinfo.dtype for sinfo in map(tensor_sinfo, tensors)

@@ -34,19 +34,19 @@ _WRAP_PARAM = Op("relax.wrap_param")
 Precision: TypeAlias = "DataType | tuple[Precision, ...] | None"
 """The required precision of a tensor, or those of the fields of a tuple; None if there is none.
 
-The order is None < float16 < float32: uses of one value are joined to the greatest.
+The order is None < float16 < float32: uses of one value are joined to the maximum.
 """
 
 
 @dataclass(frozen=True)
 class ToMixedPrecision(Pass):
-    """Computes float32 contractions of dataflow blocks in float16, and what follows where it can.
+    """Computes float32 contractions of dataflow blocks in float16, and operators that follow.
 
-    The precision policy of an operator decides. Operands of matrix products and convolutions become
+    The precision policy of an operator decides. Operands of matmuls and convolutions become
     float16; their sums are of `out_dtype`, and their results are stored in float16. Operators that
     follow use float16 if all operands have it or are constants in its range, and scalars that are
-    not subnormal in it, as an epsilon may be. All others use what the program says. Parameters,
-    results of blocks, and code outside of blocks keep their datatypes. Parameters in
+    not subnormal in it, as an epsilon may be. All others use the datatypes of the program.
+    Parameters, results of blocks, and code outside of blocks keep their datatypes. Parameters in
     `fp16_input_names` become float16, but not those of local functions and of functions that the
     module mentions, whose arguments stay unchanged.
 
@@ -311,7 +311,7 @@ def _merged(first: Precision, second: Precision) -> Precision:
 
 
 def _where_narrow(present: Precision, uses: Precision) -> Precision:
-    """The datatypes with float16 for what is only used in it."""
+    """The datatypes with float16 for values that are only used in it."""
     if isinstance(present, tuple) and isinstance(uses, tuple):
         return tuple(map(_where_narrow, present, uses))
     return NARROW if uses == NARROW and present is not None else present

@@ -32,7 +32,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True)
 class CanonicalizeBindings(Pass):
-    """Removes bindings of values that another variable has, and uses that variable in their place.
+    """Removes bindings of values that another variable has, and uses that variable instead.
 
     These are aliases, casts that cannot fail, fields of a known tuple, and tuples of all fields of
     another tuple. Shape variables that a cast binds to known dimensions are replaced by them. Uses

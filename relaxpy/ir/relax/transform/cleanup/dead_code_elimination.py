@@ -30,9 +30,9 @@ from relaxpy.support.dataclass import dataclass
 class DeadCodeElimination(Pass):
     """Removes bindings that nothing uses, and functions that no public function or entry reaches.
 
-    Impure calls stay. Outside dataflow blocks so does what may fail or not terminate (OPT-8), such
-    as a call of a function in which something may; in them a cast stays only if the shape variables
-    that it binds are used (OPT-5, OPT-9).
+    Impure calls stay. Outside dataflow blocks so do bindings that may fail or not terminate
+    (OPT-8), such as calls of functions with such bindings; in them a cast stays only if the shape
+    variables that it binds are used (OPT-5, OPT-9).
 
     Errors:
         UnknownNameError: the module has no function of an entry's name.
@@ -82,7 +82,7 @@ def without_dead_code(
     fails: Callable[[Binding], bool] = _may_fail,
     has_effect: Callable[[Expr], bool] = makes_impure_call,
 ) -> Function:
-    """`func` without unused bindings; impure calls, and what fails in ordinary blocks, stay."""
+    """`func` without unused bindings; impure calls stay, and failing ones in ordinary blocks."""
     kept = {
         binding
         for block in walk(func)

@@ -1,4 +1,4 @@
-"""EliminateCommonSubexpr: a value that has been computed already is not computed again."""
+"""EliminateCommonSubexpr: common subexpressions are computed once (CSE)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Eliminator(BindingRewriter):
 
     @contextmanager
     def _visible_inside(self) -> Iterator[list[Table]]:
-        """Forget meanwhile bound values at the end, but not that there was a barrier.
+        """On exit, forget the values that were bound inside, but not that there was a barrier.
 
         The list has the tables of those values in the end.
         """

@@ -1,4 +1,4 @@
-"""FoldConstant: what is computed from constants is computed when the module is compiled."""
+"""FoldConstant: values that depend on constants only are computed at compile time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class FoldConstant(Pass):
 class _Folder(BindingRewriter):
     """Replaces variables by their constants where no mutation can show the difference (OPT-11).
 
-    `refined` has the struct info of constants of which the variables declare less.
+    `refined` has the struct info of constants that is more precise than that of their variables.
     """
 
     def __init__(self, functions: Any, effects: Effects, kernels: _Kernels) -> None:

@@ -1,4 +1,4 @@
-"""LambdaLift: local functions become functions of the module, and recursive ones leave dataflow."""
+"""LambdaLift: local functions become functions of the module; recursive ones leave dataflow."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class LambdaLift(Pass):
     """Makes each local function a private function of the module.
 
     One that captures variables takes them as its last parameters. A closure binds them, and
-    `invoke_pure_closure` or `invoke_closure` calls it; it calls itself directly. Of a closure only
-    is known that it is an object; where it is an argument, `match_cast` declares its type. Captured
-    shape variables are passed, too, unless the arguments of all calls are known to have them. Calls
-    that become recursive are moved out of dataflow blocks.
+    `invoke_pure_closure` or `invoke_closure` calls it; it calls itself directly. A closure has
+    struct info Object; where it is an argument, `match_cast` declares its type. Captured shape
+    variables are passed, too, unless the arguments of all calls are known to have them. Calls that
+    become recursive are moved out of dataflow blocks.
     """
 
     @override

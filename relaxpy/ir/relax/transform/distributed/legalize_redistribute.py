@@ -1,4 +1,4 @@
-"""LegalizeRedistribute: changes of how a tensor is split become what each device does."""
+"""LegalizeRedistribute: changes of placement become collective and local operators."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True)
 class LegalizeRedistribute(RewritePass):
-    """Replaces `R.dist.redistribute` by what the devices do along each axis of the mesh.
+    """Replaces `R.dist.redistribute` by gathers and local slices along each axis of the mesh.
 
-    Devices gather what is not split any more, and keep their part of what is split from now on. A
+    Devices gather axes that are no longer split, and keep their shards of newly split ones. A
     call that changes nothing becomes an alias.
 
     Errors:

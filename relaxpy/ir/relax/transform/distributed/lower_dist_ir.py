@@ -1,4 +1,4 @@
-"""LowerDistIR: distributed tensors become what each device has of them."""
+"""LowerDistIR: distributed tensors become the local shards of each device (SPMD)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NEEDED_BEFORE = {
 
 @dataclass(frozen=True)
 class LowerDistIR(RewritePass):
-    """The program of each device: it computes its parts of the tensors.
+    """Generates the SPMD program: each device computes its shards of the tensors.
 
     The first worker has the inputs, as whole tensors, and sends them or their parts to the others.
     Kernels have to work on parts already, as after `LowerGlobalViewToLocalView`.

@@ -1,4 +1,4 @@
-"""LowerGlobalViewToLocalView: kernels on whole tensors become kernels on the parts of a device."""
+"""LowerGlobalViewToLocalView: kernels on whole tensors become kernels on the shards of a device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True)
 class LowerGlobalViewToLocalView(Pass):
-    """Replaces kernels that are called on distributed tensors by kernels for the parts of a device.
+    """Replaces kernels that are called on distributed tensors by kernels for the local shards.
 
     Such a kernel has smaller loops and buffers; the other one stays in the module. Where the axis
     is split along which it reduces, `R.ccl.allreduce` combines the partial results.

@@ -1,4 +1,4 @@
-"""The distribution of each tensor of a function, as it follows from annotations."""
+"""The mesh and placement of each tensor of a function, inferred from annotations."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Placements:
                     )
         return DTensorStructInfo(sinfo, mesh, Placement(tuple(specs)))
 
-    # --- what is computed from what
+    # --- dependences
 
     def _join(self, var: rx.Var, value: rx.Expr) -> None:
         match value:

@@ -311,7 +311,7 @@ def _with_declared(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
 
 
 def _refuse_scope(node: rx.MatchCast | rx.Function) -> None:
-    """Errors: TransformError, since tensors of several devices do not go through it."""
+    """Errors: TransformError, since it does not support distributed tensors."""
     what = "a match_cast" if isinstance(node, rx.MatchCast) else "a local function"
     raise TransformError(
         f"PropagateSharding: {what} in a function with annotations",

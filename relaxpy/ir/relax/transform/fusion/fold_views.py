@@ -43,7 +43,7 @@ only, and a shape variable is the size of the tensor.
 View: TypeAlias = Axes | PrimExpr
 """How a copy is computed: from a tensor along other axes, or the value of all its elements."""
 _OFTEN = 32
-"""A kernel that reads an element so often gains more from simple indices than from no copy."""
+"""From this many reads of an element, simple indices pay more than the avoided copy."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,10 @@ class FoldViews(Pass):
     """Passes tensors to the kernels of a dataflow block instead of rearranged copies of them.
 
     These are transposed and repeated tensors, the first elements of tensors whose size is a shape
-    variable, and such with axes of size 1 added or removed. This
-    is done for kernels that read each element of the copy in one place only, as products of
-    matrices do; repetitions of single elements, as of heads in attention, stay where kernels read
-    them often. What is filled with one value becomes this value. Copies that nothing else uses
-    are removed.
+    variable, and such with axes of size 1 added or removed. This is done for kernels that read each
+    element of the copy in one place only, as matmuls do; repetitions of single elements, as of
+    heads in attention, stay where kernels read them often. A tensor filled with one value becomes
+    this value. Copies that nothing else uses are removed.
     """
 
     @override

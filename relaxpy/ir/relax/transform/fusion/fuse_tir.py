@@ -82,7 +82,7 @@ def _otherwise_used(func: rx.BaseFunc, kernels: Mapping[str, FusedKernel]) -> se
 
 
 def _is_callable(kernel: FusedKernel, call: rx.Call) -> bool:
-    """True if the struct info of a call and its arguments says what a call of the kernel takes."""
+    """True if the struct info of a call and its arguments suffices for a call of the kernel."""
     sinfo = call.struct_info
     outputs = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
     return all(

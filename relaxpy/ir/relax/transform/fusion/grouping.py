@@ -1,4 +1,4 @@
-"""Groups of bindings of a dataflow block become calls of functions that consist of them."""
+"""Outlining: groups of bindings of a dataflow block become calls of functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.support.dataclass import dataclass, replace
 
 MAX_NAMES: Final = 16
-"""How many names of kernels the name of a function consists of at most."""
+"""The maximum number of kernel names in the name of a function."""
 
 
 def is_kernel_call(expr: rx.Expr) -> TypeGuard[rx.Call]:
@@ -58,10 +58,10 @@ def group_bindings(
     """The module with a call of a new private function instead of each group of bindings.
 
     The functions have the attribute `Primitive`. Those in the module that have it already, or are
-    for a back end, are left alone, and so are those that are not `entries` if there are any. What a
-    group uses is passed to its function; constants are only if `lift_constants`. A group whose
-    results nothing uses is removed. A group stays ungrouped if its bindings cannot be computed one
-    after the other, since others depend on some and are needed by others.
+    for a back end, are left alone, and so are those that are not `entries` if there are any. The
+    operands of a group are passed to its function; constants only if `lift_constants`. A group
+    whose results nothing uses is removed. A group stays ungrouped if its bindings cannot be
+    computed one after the other, since others depend on some and are needed by others.
 
     Errors:
         TransformError: `refuses_cycles`, and there is such a group.
@@ -245,7 +245,7 @@ def _result_sinfo(results: Sequence[rx.Var]) -> rx.StructInfo | None:
 
 
 class _FunctionOf:
-    """A function of bindings: its parameters are what they use, its result their outputs."""
+    """A function of bindings: its parameters are their operands, its result their outputs."""
 
     def __init__(
         self, bindings: Sequence[rx.Binding], outputs: Sequence[rx.Var], *, lift_constants: bool
@@ -288,7 +288,7 @@ class _FunctionOf:
         return rename(func, _with_new_shape_vars(table, func)), arguments
 
     def _value(self, value: rx.Expr) -> rx.Expr:
-        """A value whose operands that are passed, but are not variables, are parameters."""
+        """The value with operands that are passed, such as constants, replaced by parameters."""
         if isinstance(value, rx.Call):
             args = tuple(self._operand(arg) for arg in value.args)
             if not all(map(is_, args, value.args)):

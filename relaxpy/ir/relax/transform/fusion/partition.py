@@ -24,11 +24,11 @@ _OPAQUE = OpPatternKind.OPAQUE
 
 @dataclass(slots=True, eq=False)
 class GraphNode:
-    """A computation: its kind, the indices of its users, and whether its value leaves the graph.
+    """A node: its kind, the indices of its users, and whether its value leaves the graph.
 
-    A reshape needs no memory where it is computed together with its only user. Kernels that are
-    row-wise run together in blocks of rows, reductions among them. So do two products of batches
-    of matrices with row-wise kernels between them.
+    A reshape needs no memory where it is computed together with its only user. Row-local kernels
+    are fused and run in blocks of rows, reductions among them. So are two batched matmuls with
+    row-local kernels between them.
     """
 
     kind: OpPatternKind
@@ -156,7 +156,7 @@ class _Fusion:
             self._fuse(index, user)
 
     def try_rows(self, index: int) -> None:
-        """Fuse a node with its dominator if that and all nodes between them are row-wise.
+        """Fuse a node with its dominator if that and all nodes between them are row-local.
 
         Two contractions stay apart.
         """
@@ -173,7 +173,7 @@ class _Fusion:
             self._fuse(index, sink)
 
     def try_products(self, index: int) -> None:
-        """Fuse row-wise kernels after a product with the product that alone uses their result."""
+        """Fuse row-local kernels after a batched matmul with the batched matmul that uses them."""
         node, users = self.nodes[index], set(self.nodes[index].users)
         if not node.row_wise or node.leaves or len(users) != 1:
             return

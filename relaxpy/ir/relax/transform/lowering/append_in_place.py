@@ -1,4 +1,4 @@
-"""AppendInPlace: what a function concatenates to a parameter is written after it in its memory."""
+"""AppendInPlace: rows that a function concatenates to a parameter are appended in its memory."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _PASS: Final = "AppendInPlace"
 
 @dataclass(frozen=True)
 class AppendInPlace(Pass):
-    """Writes what a function concatenates to a parameter into memory after it, without a copy.
+    """Appends rows that a function concatenates to a parameter in its memory, without a copy.
 
-    This is for functions that return `concat((past, rows), axis)`, where `past` is a parameter
-    with a shape variable as this dimension, to take it as `past` in the next call, as models of
-    language with caches do. The result is a view of memory with room for as many elements again. A
-    call that takes it writes its rows into this room, unless an earlier call did so; then, and for
-    all other arrays, it takes a copy. Results are therefore what they would be without this pass,
-    in whatever order they are passed. But they share memory, so they are read-only, and they are
-    not contiguous if the axis is not the first one. For callers with tensors of torch they are
-    copied, which takes back what this pass saves.
+    This is for functions that return `concat((past, rows), axis)`, where `past` is a parameter with
+    a shape variable as this dimension, to take it as `past` in the next call, as language models
+    with KV caches do. The result is a view of memory with twice the capacity. A call that takes it
+    writes its rows into this spare capacity, unless an earlier call did so; then, and for all other
+    arrays, it takes a copy. Results are therefore what they would be without this pass, in whatever
+    order they are passed. But they share memory, so they are read-only, and they are not contiguous
+    if the axis is not the first one. For callers with tensors of torch they are copied, so that
+    this pass saves nothing.
 
     `params` are the names of the parameters; by default all that are concatenated in this way.
 
@@ -133,7 +133,7 @@ def _appends(func: rx.Function) -> Iterator[_Append]:
 
 
 class _Appending:
-    """The two functions that take the place of `func`; kernels are added to the builder."""
+    """The two functions that replace `func`; kernels are added to the builder."""
 
     def __init__(self, builder: BlockBuilder, func: rx.Function, appends: list[_Append]) -> None:
         self.builder, self.func, self.appends = builder, func, appends

@@ -1,4 +1,4 @@
-"""LiftTransformParams: what depends on weights only is computed by a function of its own."""
+"""LiftTransformParams: computations that depend on weights only are lifted to a function."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RESET: Final = "vm.builtin.tuple_reset_item"
 
 @dataclass(frozen=True)
 class LiftTransformParams(Pass):
-    """Moves what depends only on the parameters after the first `num_input` ones out of functions.
+    """Lifts bindings that depend only on the parameters after the first `num_input` ones.
 
     For each function `f` with the attribute `num_input`, the module gets `f_transform_params`. It
     takes a tuple of these parameters, and returns a tuple of the values that `f` then takes in
