@@ -31,9 +31,9 @@ class Op(Node):
     _fields = ("name",)
     _table: ClassVar[dict[str, Op]] = {}
     changes: ClassVar[int] = 0
-    """How often the record of an operator was set; code compiled before that may be outdated."""
+    """A version number of operator records; code compiled under an earlier one may be outdated."""
     normalizations: ClassVar[int] = 0
-    """How often a rule of normalisation was set; what was in normal form before may not be now."""
+    """How often a rule of normalisation was set; earlier normal forms may be outdated."""
     user_changes: ClassVar[int] = 0
     """How often something was registered by others than modules of relaxpy at their import."""
     name: str

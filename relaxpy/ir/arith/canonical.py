@@ -65,8 +65,8 @@ def is_integer(dtype: DataType) -> bool:
 class Canonical:
     """Canonical forms under some facts; with none, they hold for all values of the variables.
 
-    Results are stored in tables, and never depend on what is stored. Large tables are emptied
-    between two queries, which limits the memory of an engine.
+    Results are cached in tables, and never depend on the state of the caches. Large tables are
+    emptied between two queries, which limits the memory of an engine.
     """
 
     # Rules take the engine first, and so are methods of it.

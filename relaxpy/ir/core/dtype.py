@@ -278,7 +278,7 @@ class DataType(str):
 def _numpy_type(name: str) -> np.dtype[np.generic]:
     if name == "bool":
         return np.dtype(np.bool_)
-    if name != "float128":  # what NumPy calls so has 80 bits where it exists
+    if name != "float128":  # NumPy's float128 has 80 bits where it exists
         with suppress(TypeError):
             return np.dtype(name)
     scalar_type: type[np.generic] | None = getattr(ml_dtypes, name, None)

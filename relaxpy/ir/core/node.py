@@ -109,7 +109,7 @@ class Node:
     def __str__(self) -> str:
         try:
             return self.script()
-        except MisuseError:  # the printer refuses what is too deep or too large
+        except MisuseError:  # the printer refuses nodes that are too deep or too large
             return too_deep(self)
 
     @override

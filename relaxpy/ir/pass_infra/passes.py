@@ -263,7 +263,7 @@ class PassContext:
                 raise unexpected(value, f"option {key} is at least 1")
 
     def _value_checks(self) -> tuple[PassInstrument, ...]:
-        """The instrument that compares values, if that is what `check` says."""
+        """The instrument that compares values, if `check` requests it."""
         if not isinstance(self.check, bool) and self.check != "values":
             raise unexpected(self.check, 'check is a bool or "values"')
         inputs = self.check_inputs

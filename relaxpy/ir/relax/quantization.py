@@ -218,7 +218,7 @@ def rounded_rows(x: Tensor) -> list[Tensor]:
 def scaled_sums(
     sums: Tensor, row_scale: Tensor, scale: Tensor | None = None, *, dtype: str
 ) -> Tensor:
-    """Products from the sums of products of integers, and the scales of rows and of weights.
+    """Dequantised matmul results: integer sums times the scales of rows and of weights.
 
     The scales of weights may be in the sums already.
     """

@@ -212,8 +212,7 @@ class _Lowering:
     def _check_step(self, step: ComputeOp, scan: ScanOp, steps: list[ComputeOp]) -> None:
         """Check that a step reads earlier states, and other steps at its own position.
 
-        Errors:
-            MisuseError: it reads what has not been computed.
+        Errors: MisuseError: it reads a state that has not been computed.
         """
         for node in chain.from_iterable(map(walk, step.body)):
             if not isinstance(node, ProducerLoad):

@@ -1,4 +1,4 @@
-"""RealizeVDevice: tensors on the devices that hints and other tensors put them on."""
+"""RealizeVDevice: devices are propagated from hints and declared tensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TARGETS: Mapping[str, Iterable[str]] = {"cpu": ("llvm", "c", "cpu")}
 class RealizeVDevice(RewritePass):
     """Gives tensors the device of those that they are computed with, and copies between devices.
 
-    What is known are the devices in struct info and, as far as these leave it open, the operands of
+    The sources are the devices in struct info and, where these are unknown, the operands of
     `hint_on_device`. Such a call becomes `to_vdevice`, or an alias if its operand is there already.
 
     Errors:

@@ -1,4 +1,4 @@
-"""RemoveUnusedParameters: private functions take only what they use."""
+"""RemoveUnusedParameters: private functions take only the parameters that they use."""
 
 from __future__ import annotations
 

@@ -43,12 +43,13 @@ REMOVE_PAD = "remove_pad"
 class AlterOpImpl(Pass):
     """Calls other PrimFuncs for those that implement the operators in `op_impl_map`.
 
-    A PrimFunc says by its attribute `operator_name` what it implements. For each operator,
-    `op_buffer_transforms` may have the map from the indices of each buffer of the old PrimFunc to
-    those of the new one, or None where they are the same. Operands are then transformed before the
-    call and results are transformed back, without the padding that the map has added. The axis
-    separators of a buffer and of what it is transformed from are passed to `layout_transform`;
-    of a pair, as `IndexMap.from_func_with_separators` returns it, only the map is used.
+    The attribute `operator_name` of a PrimFunc names the operator that it implements. For each
+    operator, `op_buffer_transforms` may have the map from the indices of each buffer of the old
+    PrimFunc to those of the new one, or None where they are the same. Operands are then transformed
+    before the call and results are transformed back, without the padding that the map has added.
+    The axis separators of a buffer and of what it is transformed from are passed to
+    `layout_transform`; of a pair, as `IndexMap.from_func_with_separators` returns it, only the map
+    is used.
 
     Errors:
         MisuseError: an argument is of another kind.
@@ -238,7 +239,7 @@ class _Replacement(PrecedingBindings):
             raise self.refused(error) from None
 
     def output(self, sinfo: rx.StructInfo, transform: _Transform | None) -> rx.StructInfo:
-        """The struct info of what the new PrimFunc writes."""
+        """The struct info of the outputs of the new PrimFunc."""
         if transform is None:
             return sinfo
         try:

@@ -24,7 +24,7 @@ _ALIGNMENT: Final = 16
 
 
 def is_supported(context: fusion.PatternCheckContext) -> bool:
-    """Return whether cuBLAS computes what a pattern of `products` matched."""
+    """Return whether cuBLAS supports a match of a pattern of `products`."""
     named = context.annotated_expr
     lhs, rhs, root = named["lhs"], named["rhs"], named["root"]
     left, right = checks.dims_of(lhs), checks.dims_of(rhs)

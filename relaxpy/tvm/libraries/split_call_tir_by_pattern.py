@@ -68,7 +68,7 @@ def match_statement(stmt: Stmt, patterns: Sequence[PrimFunc]) -> MatchResult | N
 
 
 class _Matcher:
-    """The comparison with one pattern: what its variables and buffers stand for so far."""
+    """The comparison with one pattern: the bindings of its variables and buffers so far."""
 
     def __init__(self, pattern: PrimFunc) -> None:
         self.pattern = pattern
@@ -259,7 +259,7 @@ class SplitCallTIRByPattern(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Epilogue:
-    """The kernel of what is left, and the positions of its operands after the first one."""
+    """The kernel of the rest, and the positions of its operands after the first one."""
 
     func: PrimFunc
     operands: list[int]
@@ -267,7 +267,7 @@ class _Epilogue:
 
 @dataclass(frozen=True, slots=True)
 class _Kernels:
-    """A function of a back end, the positions of its operands, its result, and what is left."""
+    """A function of a back end, the positions of its operands, its result, and the rest."""
 
     function: rx.ExternFunc
     operands: list[int]
@@ -298,7 +298,7 @@ def _generated(result: Any, most: int) -> tuple[Callable[..., Any], int, list[Bu
 
 
 def _epilogue(func: PrimFunc, result: Buffer, rest: Sequence[Stmt]) -> _Epilogue | None:
-    """The kernel of the last statements, whose first operand is what the others computed."""
+    """The kernel of the last statements, whose first operand is the result of the others."""
     assert isinstance(func.body, BlockRealize)
     used = loaded_buffers(*rest) | stored_buffers(*rest)
     buffers = func.buffer_map_items

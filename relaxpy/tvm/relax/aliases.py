@@ -125,7 +125,7 @@ class Aliases:
         passed = [self._memories(arg) for arg in args]
         if not isinstance(
             callee, (rx.GlobalVar, rx.ExternFunc)
-        ):  # a closure, with what it has captured
+        ):  # a closure, with its captured values
             passed += [frozenset((EXTERNAL,)), self._memories(callee)]
         if not self._follows_calls:
             self.exposed.update(*map(self.reachable, passed))

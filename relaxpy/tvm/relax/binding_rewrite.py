@@ -68,7 +68,7 @@ class DataflowBlockRewrite:
         return users
 
     def _forget_uses(self) -> None:
-        """Drop what was computed for a function that has been rewritten as a whole."""
+        """Drop the cached results for a function that has been rewritten as a whole."""
         for name in ("_bound", "_names", "_users"):
             self.__dict__.pop(name, None)
 

@@ -73,7 +73,7 @@ class _Functor:
         return getattr(self, _METHODS.get(type(stmt), "_visit"))(stmt)
 
     def _visit(self, op: Any) -> Any:
-        """Visit what is in a node whose method is not overridden."""
+        """Visit the operands of a node whose method is not overridden."""
         raise NotImplementedError
 
     def _operand(self, op: Node, child: Node) -> Any:
@@ -174,11 +174,11 @@ def _is_stable_integer(value: PrimExpr) -> bool:
 
 
 class PyStmtExprVisitorWithAnalyzer(_WithAnalyzer, PyStmtExprVisitor):
-    """A visitor whose `analyzer` knows what holds where an operand is visited."""
+    """A visitor whose `analyzer` has the facts that hold at the visited operand."""
 
 
 class PyStmtExprMutatorWithAnalyzer(_WithAnalyzer, PyStmtExprMutator):
-    """A mutator whose `analyzer` knows what holds where an operand is visited."""
+    """A mutator whose `analyzer` has the facts that hold at the visited operand."""
 
 
 for _name in _METHODS.values():

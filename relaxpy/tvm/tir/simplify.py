@@ -57,13 +57,12 @@ THREADS = ("thread_extent", "virtual_thread")
 class Simplify(Pass):
     """Simplifies expressions; removes branches with known conditions, and no-ops.
 
-    Rule:
-        What is known are the ranges of loops and of block variables, values that names are bound
-        to, conditions of branches and assertions around a statement, assumptions before it, and
-        that no dimension of a parameter is negative. A name bound to a literal or to another name
+    Rule: The facts are the ranges of loops and of block variables, values that names are bound to,
+    conditions of branches and assertions around a statement, assumptions before it, and that no
+    dimension of a parameter is negative. A name bound to a literal or to another name
         is replaced by it. A store of an element to itself is removed. The option "tir.Simplify" of
-        a PassContext enables more rules, by the names that TVM has; what elements of buffers are is
-        not known, whatever it says.
+        a PassContext enables more rules, by the names that TVM has; the contents of buffers are not
+        tracked, whatever it says.
     """
 
     @override
@@ -105,7 +104,7 @@ class Simplifier:
 
     @contextmanager
     def assuming(self, *conditions: PrimExpr) -> Iterator[None]:
-        """Conditions that hold in the `with` statement, where what is bound is forgotten after."""
+        """Conditions that hold inside the `with` statement; bindings are dropped at its end."""
         known = (substitute(condition, self.inlined) for condition in conditions)
         with self.analyzer.constraint_scope(ops.all_of(ops.truth(True), *filter(is_safe, known))):
             yield
@@ -201,7 +200,7 @@ class Simplifier:
         )
 
     def with_body(self, stmt: For | AssertStmt, body: Stmt) -> Stmt:
-        """`stmt` with its other operands simplified outside of what its body knows."""
+        """`stmt` with its operands other than the body simplified without the facts of the body."""
         return map_children(lambda node: body if node is stmt.body else self.operand(node), stmt)
 
     def sequence(self, stmt: SeqStmt) -> Stmt:

@@ -96,7 +96,7 @@ class _Scope:
         return replace(self.under(realize.predicate), values=(*self.values, *bound))
 
     def under(self, condition: PrimExpr) -> _Scope:
-        """The scope of what runs only if `condition` holds."""
+        """The scope of code that runs only if `condition` holds."""
         return replace(self, conditions=(*self.conditions, self.outer(condition)))
 
     @contextmanager
@@ -217,7 +217,7 @@ def _facts(func: PrimFunc, statements: Sequence[tuple[Stmt, _Scope]]) -> _Facts:
 def _equations(
     assumption: PrimExpr, conditions: tuple[PrimExpr, ...] = ()
 ) -> Iterator[tuple[BufferLoad, PrimExpr, tuple[PrimExpr, ...]]]:
-    """The equations of loads and values in an assumption, with what they depend on."""
+    """The equations of loads and values in an assumption, with their conditions."""
     match assumption:
         case tir.And(a=a, b=b):
             yield from _equations(a, conditions)
@@ -301,7 +301,7 @@ def _agree(yes: PrimExpr, no: PrimExpr, analyzer: Analyzer, facts: _Facts) -> bo
 
     one, other = (cast("PrimExpr", rewrite(value, rule)) for value in (yes, no))
     if structural_equal(one, other):
-        # A zero of the other sign may change what a division or a call gives.
+        # A zero of the other sign may change the result of a division or a call.
         return not any(isinstance(node, (tir.Div, tir.Call)) for node in walk(one))
     literal = analyzer.simplify(one)
     return isinstance(literal, tir.ConstExpr) and structural_equal(

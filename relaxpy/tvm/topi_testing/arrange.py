@@ -24,7 +24,7 @@ def gather_nd_python(a_np: Array, indices_np: Array) -> Array:
 def _slices(
     ndim: int, begin: Sequence[int], end: Sequence[int], strides: Sequence[int], axes: Sequence[int]
 ) -> tuple[slice, ...]:
-    """The slices along some axes; what is missing is the whole axis."""
+    """The slices along some axes; a missing slice is the whole axis."""
     result = [slice(None)] * ndim
     for i, axis in enumerate(axes):
         first, last, step = (part[i] if i < len(part) else None for part in (begin, end, strides))

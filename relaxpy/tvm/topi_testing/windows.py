@@ -187,7 +187,7 @@ def poolnd_python(
     """The maximum or the mean of windows.
 
     With `count_include_pad`, pads are zeros that count as elements of both. With `ceil_mode`, the
-    last window may exceed the pads; what is outside of them does not count.
+    last window may exceed the pads; elements outside of them do not count.
     """
     names = {1: "NCW", 2: "NCHW", 3: "NCDHW"}[np_data.ndim - 2]
     order = [(layout or names).index(axis) for axis in names]

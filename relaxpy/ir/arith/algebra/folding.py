@@ -19,8 +19,7 @@ _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
 def folded(node: PrimExpr) -> PrimExpr:
     """`node`, whose operands are simplified, or its folded value.
 
-    Rule:
-        Of floating arithmetic only what keeps every value, NaN and signed zeros included:
+    Rule: Floating-point rewrites only if they keep every value, NaN and signed zeros included:
         x + -0.0, x - 0.0, x * 1 and x / 1.
     """
     rule = _RULES.get(type(node))

@@ -17,7 +17,7 @@ def is_negative(engine: Engine, p: Poly) -> bool | None:
 
     Rule:
         By its interval, also with remainders by a symbolic divisor at their maximum, or as some
-        known negative polynomials plus what its interval keeps at most 0.
+        known negative polynomials plus a rest that its interval bounds by 0.
     """
     low, high = engine.bound_by_cases(p)
     if high < 0:

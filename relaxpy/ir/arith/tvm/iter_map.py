@@ -256,7 +256,7 @@ class _Check:
         return expected
 
     def is_filled(self, padded: Padded, splits: Sequence[IterSplitExpr], period: PrimExpr) -> bool:
-        """True if what is not padding has all values of some digits, which repeat by `period`."""
+        """True if the values other than padding cover some digits, which repeat by `period`."""
         reader, size = self.reader, ops.sub(padded.end, padded.begin)
         if reader.holds(ops.compare(tir.LE, period, size)):
             return True

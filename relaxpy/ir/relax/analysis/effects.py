@@ -63,7 +63,7 @@ class Effects:
 def mutates(binding: rx.Binding) -> bool:
     """True if a binding's call stores its results in operands, as call_tir_inplace does.
 
-    It is declared pure, since only it and what comes before it uses those operands.
+    It is declared pure, since no later code uses those operands.
     """
     call = binding.value
     if not isinstance(call, rx.Call) or not isinstance(call.op, Op):

@@ -39,7 +39,7 @@ def op_pattern_kind(func: PrimFunc) -> OpPatternKind:
 
     A block that stores each element once is elementwise, a broadcast or injective by how the
     indices of its loads follow from those of its store. A reduction is one over whole axes, and a
-    contraction or a window can only be fused with what follows it. A reduction whose result an
+    contraction or a window can only be fused with its users. A reduction whose result an
     injective block uses for the output, as in a softmax, counts as such, too. All else is opaque.
 
     Errors:

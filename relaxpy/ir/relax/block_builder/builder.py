@@ -71,7 +71,7 @@ class BlockBuilder:
         self._preceding: list[rx.BindingBlock] = []
         self._normalizer = Normalizer(self._out)
         self._functions: list[_OpenFunction] = []
-        # Without cycles, what a pass has built is freed with its builder.
+        # Without cycles, the nodes that a pass has built are freed with its builder.
         self._normalizer.add_callee = partial(
             self._table.add_with_callees, reserved=self._out.ctx.signatures
         )

@@ -33,7 +33,7 @@ def callee_name(callee: rx.Expr | Op) -> str:
 def infer_call(call: rx.Call, ctx: Context) -> rx.StructInfo:
     """The struct info of a call whose callee and arguments have theirs.
 
-    Dimensions are simplified by what is known of their signs, and a shape with a very large one is
+    Dimensions are simplified by their known signs, and a shape with a very large one is
     unknown, unless the call states them.
 
     Errors:
@@ -151,7 +151,7 @@ def check_argument(
 def _compatibility(
     actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context
 ) -> relations.Compatibility:
-    """Return whether a value fits what is expected of it, given the signs of dimensions."""
+    """Return whether a value fits the expected struct info, given the signs of dimensions."""
     result = relations.check_compatibility(actual, expected, ctx.shape_vars)
     if result is relations.Compatibility.POSSIBLE and ctx.sizes:
         actual, expected = (over_sizes_info(sinfo, ctx.sizes) for sinfo in (actual, expected))

@@ -91,7 +91,7 @@ class Matcher:
         self._known: dict[tuple[DFPattern, Value], _Group | None] = {}
 
     def value_of(self, expr: Value) -> Value:
-        """The value of an expression: of a variable what it is bound to, of a sequence its result.
+        """The value of an expression: of a variable its definition, of a sequence its result.
 
         Errors:
             MisuseError: variables are bound to each other in a cycle.

@@ -51,7 +51,7 @@ class PatternMatchingRewriter(Pass):
     @staticmethod
     @user_facing
     def from_pattern(pattern: dp.DFPattern, func: Rewriter) -> PatternMatchingRewriter:
-        """The rewriter that replaces what `pattern` matches by `func(expr, matches)`.
+        """The rewriter that replaces matches of `pattern` by `func(expr, matches)`.
 
         If that is None or `expr` itself, nothing is replaced, and of `a | b` the other is tried. A
         tuple pattern also matches values that are not in a tuple.

@@ -107,11 +107,11 @@ def grid_sample(
     padding_mode: Padding = "zeros",
     align_corners: bool = False,
 ) -> rx.TensorStructInfo:
-    """The data at the positions of a grid, between elements by a method.
+    """The data sampled at the positions of a grid, interpolated by a method.
 
     A position has a coordinate for each axis, that of the last axis first. With `align_corners`, -1
-    and 1 are the centres of the first and last elements, else their edges. What lies outside data
-    is 0, the nearest element, or the data reflected at these ends.
+    and 1 are the centres of the first and last elements, else their edges. Positions outside data
+    give 0, the nearest element, or the data reflected at these ends.
 
     Shapes:
         data    (batch, channels, *sizes), float dtype: two sizes, or three for "NCDHW"

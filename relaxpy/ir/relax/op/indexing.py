@@ -186,7 +186,7 @@ def strided_slice(
 ) -> rx.TensorStructInfo:
     """`x[begin:end:stride]` along each of the axes, with Python's meaning of all three.
 
-    A bound below 0 counts from the end; what lies outside an axis counts as its end. Under
+    A bound below 0 counts from the end; a bound outside an axis counts as its end. Under
     `assume_inbound`, symbolic bounds are promised to lie inside, in this order.
 
     Shapes:

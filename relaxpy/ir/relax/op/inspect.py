@@ -292,7 +292,7 @@ def known_property(tensor: TensorStructInfo, name: str) -> object:
 
 
 def property_of(tensor: Expr, name: str) -> object:
-    """`tensor.name` for Python code: what is known of it while a function is read, else calls."""
+    """`tensor.name` for Python code: its known value while a function is parsed, else calls."""
     sinfo = tensor.struct_info
     if is_evaluating() and isinstance(sinfo, TensorStructInfo):
         value = known_property(sinfo, name)

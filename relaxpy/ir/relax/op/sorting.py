@@ -192,8 +192,8 @@ _IN_TURN = 8
 def _select_in_turn(rows: Array, k: int, *, largest: bool) -> Array | None:
     """The first k positions of each row, one after the other.
 
-    None if one of them is a NaN that does not come first, or as bad as what takes the place of
-    those that have been selected.
+    None if one of them is a NaN that does not come first, or equals the sentinel of selected
+    elements.
     """
     worst: Any
     if rows.dtype.kind == "f":

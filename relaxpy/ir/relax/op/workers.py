@@ -72,7 +72,7 @@ class Workers(ABC):
         """Tell the others that this worker ends with an error, so that they need not wait."""
 
     def close(self) -> None:  # noqa: B027
-        """Release what belongs to these workers, which are not used again."""
+        """Release the resources of these workers, which are not used again."""
 
 
 class Alone(Workers):

@@ -263,8 +263,8 @@ def explain_incompatibility(
 ) -> str | None:
     """Why `value` is not accepted where `expected` is declared, or None if it is.
 
-    The text is the path to the first mismatch, such as `field 0: dimension 1: 5 is not 6`. What is
-    provably different takes precedence over what may be different.
+    The text is the path to the first mismatch, such as `field 0: dimension 1: 5 is not 6`. Provable
+    differences take precedence over possible ones.
     """
     mismatches: list[tuple[Compatibility, str]] = []
     scope = as_scope(shape_vars)

@@ -102,7 +102,7 @@ def _without_large_shapes(
 ) -> I:
     """Struct info in which the shapes of tensors with a new large dimension are unknown.
 
-    The dimensions of what is cut and joined again and again would grow exponentially.
+    The dimensions of repeatedly split and joined tensors would grow exponentially.
     """
     if isinstance(info, rx.TensorStructInfo):
         large = {size for size in shape_vars.sizes_of(info) if is_large(size)}

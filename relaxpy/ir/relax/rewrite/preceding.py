@@ -37,7 +37,7 @@ class PrecedingBindings:
         return [*self.bindings, replace(self.binding, value=self.located(value))]
 
     def located(self, value: rx.Expr) -> rx.Expr:
-        """The value with the position of what it replaces, unless it has one."""
+        """The value with the position of the replaced node, unless it has one."""
         if not isinstance(value, (rx.Call, rx.TupleGetItem)) or value.span is not None:
             return value
         return replace(value, span=self.binding.value.span or self.binding.span)

@@ -37,7 +37,7 @@ class RewritePass(Pass):
 class FusionPass(Pass):
     """The base class of passes that replace bindings of functions by calls of new kernels.
 
-    What no binding uses any more is removed.
+    Unused bindings and kernels are removed.
     """
 
     @override

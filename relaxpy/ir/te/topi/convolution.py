@@ -172,8 +172,8 @@ def conv(
 def _without_ends(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> _Axes:
     """A filter without the elements at both ends of its axes that are only multiplied by zeros.
 
-    What such an element adds to every result is nothing, or NaN if it is not finite: then the
-    elements that stay are NaN in its place.
+    Such an element adds 0 to every result, or NaN if it is not finite: then the remaining elements
+    become NaN instead.
     """
     sizes = [ops.sub(n, number(sum(ends.get(a, ())))) for a, n in kernel.sizes.items()]
     first = [number(ends[axis][0] if axis in ends else 0) for axis in kernel.order]

@@ -293,11 +293,11 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool = True,
 ) -> Tensor:
-    """The data at the positions of a grid, between elements by a method.
+    """The data sampled at the positions of a grid, interpolated by a method.
 
     The grid is (batch, axes, *sizes), coordinates from -1 to 1 along the last axis of the data
     first. With `align_corners`, -1 and 1 are the centres of the first and last elements, else their
-    edges; what lies outside is 0, the nearest element, or reflected.
+    edges; positions outside give 0, the nearest element, or the reflected data.
 
     Errors:
         MisuseError: there is no such method, layout or padding.

@@ -97,7 +97,7 @@ class _Values:
         self._derived: list[tuple[Buffer, PrimExpr, Buffer, PrimExpr]] = []
 
     def check(self, *, are_arguments: bool) -> None:
-        """Check that what is computed from variables has their values.
+        """Check that expressions over variables have the declared values.
 
         Errors:
             MisuseError: a dimension of a buffer is another one.

@@ -35,7 +35,7 @@ from relaxpy.support.dataclass import replace
 
 
 def compute_inline(state: State, block: Block) -> None:
-    """Replace the loads of what `block` writes by its value; remove the block and its buffer."""
+    """Replace the loads of the buffer that `block` writes by its value; remove both."""
     stages, stage = stage_in_scope(state, block)
     store = _only_store(stage)
     buffer = store.buffer

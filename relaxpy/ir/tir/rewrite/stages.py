@@ -345,7 +345,7 @@ def check_decided_before(stage: Stage) -> None:
 def check_own_dependence(stage: Stage) -> None:
     """Errors: ScheduleError if runs for different spatial values may depend on each other.
 
-    They do not if each writes elements of its own, and reads of what the block writes only those.
+    They do not if each writes its own elements, and reads only those of the written buffers.
     """
     check_kinds(stage)
     check_decided_before(stage)
@@ -504,7 +504,7 @@ def check_init_first(stage: Stage) -> None:
 def check_init_runs(stage: Stage) -> None:
     """Errors: ScheduleError if the init of a reduction may be skipped, or not come first.
 
-    Then what the block updates are the values from before, or it has an order.
+    Then the block updates earlier values, or its iterations are ordered.
     """
     check_init_first(stage)
     relevant = stage.reduction_loops()

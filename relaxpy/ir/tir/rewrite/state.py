@@ -145,7 +145,7 @@ class State:
     def replace(
         self, changes: Mapping[Stmt, Stmt | None], renewed: Mapping[Block, Block] | None = None
     ) -> None:
-        """Replace statements, and remove those that become None with what is empty without them.
+        """Replace statements, and remove those that become None and statements that become empty.
 
         `renewed` maps blocks to those that take their place below replaced statements.
         """

@@ -34,7 +34,7 @@ _UNIT = re.compile(r"\d*[A-Za-z]")
 
 @dataclass(frozen=True, slots=True)
 class InferredLayouts:
-    """The layouts of a call: of the leading operands, of the result, and what changes with them.
+    """The layouts of a call's leading operands and result, and the changes that follow from them.
 
     Operands without an entry are taken in their initial layouts. `attrs` are all attributes of the
     new call, and `args` those of its operands that are other expressions, by position.

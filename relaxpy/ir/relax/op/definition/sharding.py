@@ -99,7 +99,7 @@ def _whole_on(mesh: DeviceMesh, sinfo: StructInfo) -> StructInfo:
 
 
 class _Operand:
-    """A distributed operand, and for each axis of the mesh the label of what is split along it."""
+    """A distributed operand, and for each axis of the mesh the label of the axis split along it."""
 
     def __init__(self, name: str, sinfo: DTensorStructInfo) -> None:
         self.name, self.sinfo = name, sinfo
@@ -110,7 +110,7 @@ class _Operand:
         return f"{self.name} {self.sinfo}"
 
     def enter(self, labels: Labels, result: StructInfo) -> None:
-        """Find out what is split.
+        """Set the labels.
 
         Errors:
             StructInfoError: an axis is split that has to be whole.

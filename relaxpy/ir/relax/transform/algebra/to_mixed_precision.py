@@ -125,7 +125,7 @@ class _Function(BindingRewriter):
 
 
 class _Block:
-    """The rewriting of one dataflow block: `images` are what variables are stored in."""
+    """The rewriting of one dataflow block: `images` maps variables to their stored forms."""
 
     def __init__(
         self, builder: BlockBuilder, out_dtype: str, bindings: Sequence[rx.Binding]
@@ -146,7 +146,7 @@ class _Block:
             self._store_narrow(param)
 
     def rewrite(self, binding: rx.Binding) -> None:
-        """Emit what replaces a binding."""
+        """Emit the replacement of a binding."""
         self._span = binding.span
         match binding:
             case rx.VarBinding(value=rx.Call(op=Op()) as call):
@@ -238,7 +238,7 @@ class _Block:
         self._builder.emit_normalized(replace(binding, value=value))
 
     def _stored(self, expr: rx.Expr) -> rx.Expr:
-        """`expr` on what its variables are stored in."""
+        """`expr` on the stored forms of its variables."""
         match expr:
             case rx.Var():
                 return self._remap.get(expr, expr)

@@ -28,7 +28,7 @@ class InlinePrivateFunctions(Pass):
     """Replaces calls of private functions by their bodies, and removes these functions.
 
     Recursive ones stay, and so do those that are used as values. The functions that called them are
-    simplified as by CanonicalizeBindings, and lose what nothing uses, as by DeadCodeElimination.
+    simplified as by CanonicalizeBindings, and lose unused bindings, as by DeadCodeElimination.
     """
 
     @override

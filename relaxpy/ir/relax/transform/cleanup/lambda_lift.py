@@ -115,7 +115,7 @@ def _proved(func: rx.Function) -> Collection[rx.Var]:
 
 
 def _fits(actual: rx.StructInfo | None, declared: rx.StructInfo | None) -> bool:
-    """Return whether an argument has what a parameter declares, in the scope of both."""
+    """Return whether an argument has the struct info that a parameter declares, in both scopes."""
     if actual is None or declared is None:
         return declared is None
     scope = set(definable_shape_vars(declared))
@@ -246,7 +246,7 @@ class _Lifter(BindingRewriter):
     ) -> rx.Function:
         """The function with more parameters, and with new variables, so that it stands alone.
 
-        It states what it returns, since it may be recursive now (WF-8b).
+        It declares its result, since it may be recursive now (WF-8b).
         """
         sinfo = func.struct_info
         if func.ret_struct_info is None and isinstance(sinfo, rx.FuncStructInfo):

@@ -177,10 +177,10 @@ class Division:
 
 
 def division(axes: CallAxes, results: Sequence[DTensorStructInfo], mesh: DeviceMesh) -> Division:
-    """How devices divide a call with these wanted results.
+    """The labels that devices split, for these desired results.
 
-    Along an axis of the mesh they split what is split in a result and in an operand already;
-    otherwise what is reduced and split in an operand; otherwise what is split in a result.
+    Along an axis of the mesh they split an axis that is split in a result and in an operand;
+    otherwise a reduced axis that is split in an operand; otherwise one that is split in a result.
     """
     operands = [
         (arg.struct_info, labels)
@@ -206,7 +206,7 @@ def division(axes: CallAxes, results: Sequence[DTensorStructInfo], mesh: DeviceM
 
 
 def _split_along(placed: Iterable[tuple[DTensorStructInfo, Labels]], k: int) -> list[Label]:
-    """The labels of what tensors split along an axis of the mesh."""
+    """The labels of the axes that tensors split along an axis of the mesh."""
     specs = [(sinfo.placement.dim_specs[k], labels) for sinfo, labels in placed]
     found = [
         labels[spec.axis]

@@ -72,7 +72,8 @@ def _steps(before: Placement, after: Placement) -> list[tuple[int, int, bool]]:
     """Axes of the mesh, the axes of the tensor that are gathered or split along them, and which.
 
     An axis of the tensor that is split along several axes of the mesh is split along the first of
-    them first. So what is split along a later one is gathered before, and split again after that.
+    them first. So an axis that is split along a later one is gathered before, and split again after
+    that.
     """
     old = [spec.axis if spec.kind == "sharding" else None for spec in before.dim_specs]
     new = [spec.axis if spec.kind == "sharding" else None for spec in after.dim_specs]

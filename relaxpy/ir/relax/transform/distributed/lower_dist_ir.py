@@ -167,7 +167,7 @@ class _Lowering(BindingRewriter):
         return rebuild(func, params=tuple(params), body=body, ret_struct_info=None)
 
     def _enter(self, var: rx.Var, value: rx.Expr, sinfo: rx.StructInfo) -> None:
-        """Note what a variable becomes that is bound to distributed tensors."""
+        """Record the local form of a variable that is bound to distributed tensors."""
         if _mentions_dtensor(sinfo):
             if isinstance(value, rx.Call):
                 _check_needs_parts_only(value, sinfo)

@@ -119,7 +119,7 @@ def _fields(sinfo: rx.StructInfo) -> list[DTensorStructInfo]:
 
 
 def _placed(call: rx.Call, buffers: Sequence[Buffer]) -> list[tuple[Buffer, rx.StructInfo | None]]:
-    """The buffers of a kernel, with the struct info of what a call passes for them."""
+    """The buffers of a kernel, with the struct info of the arguments of a call."""
     inputs: Sequence[rx.Expr] = kernel_inputs(call)
     sinfos = [*(arg.struct_info for arg in inputs), *_fields(call.sinfo_args[0])]
     return list(zip(buffers, sinfos, strict=False))

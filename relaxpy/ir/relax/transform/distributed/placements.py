@@ -38,7 +38,7 @@ class Placements:
 
     Axes along which the same elements lie, or that are contracted together, are split together, and
     tensors that are computed from each other are on one mesh; calls of `annotate_sharding` separate
-    them. An annotation holds for what is computed from it, and also for what it is computed from,
+    them. An annotation propagates forward to the users of a tensor, and backward to its operands,
     as far as no other annotation says otherwise.
 
     Errors:

@@ -135,7 +135,7 @@ class _Distributing(BindingRewriter):
 
 
 class _Divided:
-    """The bindings that compute a call on parts of its operands, and what brings them there."""
+    """The bindings that compute a call on shards of its operands, after their redistribution."""
 
     def __init__(
         self,

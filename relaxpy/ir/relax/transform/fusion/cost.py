@@ -26,7 +26,7 @@ _DIVISIONS: Final = (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)
 def fusion_pays(producer: PrimFunc, consumer: PrimFunc) -> bool:
     """True if a kernel may be fused with one that uses its result, in the default pipeline.
 
-    A fused kernel runs in blocks of rows, so that what one step computes is in cache for the next
+    A fused kernel runs in blocks of rows, so that the result of one step is in cache for the next
     one, and needs no memory of the size of an intermediate result. Results are never computed
     twice. Hence there is no cost model: all kernels that FuseOps can group are fused, except for
     those that may fail at run time, whose errors then name their line and buffers.

@@ -223,7 +223,8 @@ def _stores_all(kernel: PrimFunc, target: Buffer) -> bool:
 def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
     """The axes of a load whose indices are different ones of the store, or 0 along size 1.
 
-    None if it does not read the whole buffer, so that its size is not that of what is stored.
+    None if it does not read the whole buffer, so that its size differs from that of the stored
+    buffer.
     """
     positions = {index: k for k, index in enumerate(store.indices)}
     dims = [*store.buffer.shape, *load.buffer.shape]

@@ -33,7 +33,7 @@ register_config(_OPTION, int, positive=True)
 class FuseOps(Pass):
     """Groups calls of kernels in dataflow blocks into functions with the attribute `Primitive`.
 
-    What can be grouped follows from the attribute `op_pattern` of the kernels, which
+    The groups follow from the attribute `op_pattern` of the kernels, which
     AnnotateTIROpPattern sets: elementwise and broadcasting kernels go with the kernel that uses
     them, injective ones too, and a contraction goes with the elementwise kernels after it. At the
     level 0 nothing is fused; -1 is the level of the PassContext. Its option

@@ -157,9 +157,9 @@ class _Fusing(BindingRewriter):
         return _scaled(result, R.reshape(x.scale, ()), by_channel(w.scale))
 
     def _padded(self, x: _Bytes, windows: Windows, layout: str) -> rx.Expr | None:
-        """The int8 images, padded with the zero point; None if that is not an int8 value.
+        """The 8-bit images, padded with the zero point; None if that has another datatype.
 
-        What is added to all elements, which wrap, is a zero point that may be any value.
+        Subtracting and adding the zero point wraps, so it may be any value.
         """
         assert x.zero is not None
         sinfo, zero = tensor_sinfo(x.data), self._source(x.zero)

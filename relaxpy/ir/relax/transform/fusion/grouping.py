@@ -172,7 +172,7 @@ def _leave_out_items_of_others(
 def _order(
     block: rx.DataflowBlock, groups: dict[rx.Binding, FunctionGroup], *, refuses_cycles: bool
 ) -> list[Unit]:
-    """The groups and the other bindings, each after what it depends on.
+    """The groups and the other bindings, in topological order.
 
     Groups that depend on each other are removed from `groups`, or refused.
     """
@@ -332,7 +332,7 @@ def _with_new_shape_vars(table: Mapping[rx.Var, rx.Var], func: rx.Function) -> d
 
 
 def _callee_of(binding: rx.Binding) -> str:
-    """The name of what a binding calls, for the name of the function; "" if it calls nothing."""
+    """The name of a binding's callee, for the name of the function; "" without a call."""
     call = binding.value
     if not isinstance(call, rx.Call):
         return ""

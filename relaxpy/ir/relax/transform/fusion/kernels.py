@@ -38,7 +38,7 @@ class NotFusable(Exception):  # noqa: N818
 
 
 def fused_kernel(func: rx.Function, functions: Mapping[str, rx.BaseFunc]) -> FusedKernel | None:
-    """The kernel that computes what `func` does; None if there is none.
+    """The kernel that is equivalent to `func`; None if there is none.
 
     Every value is a tensor of known shape and datatype, and every computation a call of a kernel
     whose body refers to its buffers only. The results are different tensors that the calls

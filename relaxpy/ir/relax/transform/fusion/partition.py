@@ -1,4 +1,4 @@
-"""Which computations of a dataflow graph are computed together, by post-dominators.
+"""Partitioning of a dataflow graph into fused groups, by post-dominators.
 
 As in TVM, each node is tried with its immediate post-dominator, the first node that all paths from
 it lead through. They are fused, with all nodes between them, if the kinds on the paths permit that.
@@ -188,8 +188,8 @@ class _Fusion:
         """Fuse a node with its dominator if this is the phase for its kind and the paths permit.
 
         Convolutions and elementwise kernels come first, injective ones second, so that they do not
-        keep the former apart. In the third phase tuples that became part of a group take what
-        they are composed of.
+        keep the former apart. In the third phase tuples that became part of a group absorb their
+        fields.
         """
         group, dominated = self.groups[index], self.tree[index]
         sink = dominated.parent

@@ -154,8 +154,8 @@ class _Blocks(BindingRewriter):
 class _Converter:
     """The new bindings of one dataflow block.
 
-    A variable of another layout than its initial one is in `layouts`, and what is stored in that
-    layout is in `images`. All other variables keep what they are bound to.
+    A variable of another layout than its initial one is in `layouts`, and the variable in that
+    layout is in `images`. All other variables keep their values.
     """
 
     def __init__(self, desired: Callable[[rx.Call], Desired]) -> None:
@@ -166,7 +166,7 @@ class _Converter:
         self.span: Span | None = None
 
     def convert(self, binding: rx.Binding) -> None:
-        """Add what replaces a binding."""
+        """Add the replacement of a binding."""
         self.span = binding.span
         if isinstance(binding, rx.MatchCast):
             self._cast(binding)

@@ -1,4 +1,4 @@
-"""Which bindings of functions depend on weights only, and the functions without these."""
+"""Lifting of bindings that depend on weights only out of functions."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class _Shared:
 
 
 class Lifting:
-    """The transformation of weights that functions share, and what is left of these."""
+    """The transformation of weights that functions share, and the remaining functions."""
 
     def __init__(self, members: Sequence[_Member]) -> None:
         self.members = members

@@ -282,7 +282,7 @@ class _Quantizing(BindingRewriter):
         return self.by_param.get(cast("rx.Var", weight)) == layout
 
     def _stored(self, weight: rx.Expr, layout: _Layout) -> tuple[rx.Expr, ...]:
-        """The constants or parameters with what is stored of a weight."""
+        """The constants or parameters with the stored form of a weight."""
         key = weight, layout
         if key not in self.stored:
             if isinstance(weight, rx.Constant):

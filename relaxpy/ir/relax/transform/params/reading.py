@@ -88,7 +88,7 @@ class ReadBeforeUse(BindingRewriter):
         return [*before, *reads, *super().binding(binding, block)]
 
     def _early(self, node: Node) -> list[rx.Binding]:
-        """The reads of what defines the shape variables that a node needs."""
+        """The reads of parameters that define the shape variables that a node needs."""
         if self._depth != 1 or not self._definers:
             return []
         waiting: list[Node] = [node, *(v for v in occurring_vars(node) if v in self.index_of)]
