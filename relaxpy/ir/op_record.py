@@ -279,11 +279,12 @@ class OpRecord:
     calls_out: bool = False
     """True if `runtime` may run user code, which needs the NumPy settings of the caller."""
     sends: tuple[int, int] | None = None
-    """Of a collective operator of p workers, what the one sends or receives that has most to do.
+    """The communication volume of a collective operator of p workers: the maximum over workers.
 
-    That is so often (p - 1) / p of its tensor, or for a second number 1 of the tensors of all, each
-    time in log2(p) steps: scattering, gathering and reducing parts, or two of them after each other
-    (Thakur, Rabenseifner & Gropp, Int. J. High Perform. Comput. Appl. 19(1), 2005).
+    It is the first number times (p - 1) / p of its tensor, or for a second number 1 of the tensors
+    of all, each time in log2(p) steps: scattering, gathering and reducing parts, or two of them
+    after each other (Thakur, Rabenseifner & Gropp, Int. J. High Perform. Comput. Appl. 19(1),
+    2005).
     """
     adapt: Callable[[dict[str, Any]], None] | None = None
     """Adapts the arguments by name, before they are bound to operands and attributes."""

@@ -44,7 +44,7 @@ DEFAULTS = tuple(name for name, facts in TARGETS.items() if facts.can_be_default
 PROCESSORS = ("llvm", DEFAULT)
 """TVM's names of CPUs; all mean the default target."""
 DEVICES = ("cuda", "hexagon", "metal", "nvptx", "opencl", "rocm", "vulkan", "webgpu")
-"""TVM's names of other devices: a target can describe one, and nothing is compiled for it."""
+"""TVM's names of other devices: a target can describe one, but is not compiled for."""
 _THREADS: Final = dict.fromkeys(DEVICES, 256) | {"cuda": 1024, "nvptx": 1024}
 """The threads of a block on devices, as TVM assumes them."""
 _WARPS: Final = {"cuda": 32, "metal": 16, "nvptx": 32, "rocm": 64}
@@ -117,7 +117,7 @@ def target_facts(name: str) -> TargetFacts:
 
 
 def _names(kind: object) -> tuple[str, ...]:
-    """The names of targets; those of plug-ins are among them where `kind` is no other name."""
+    """The names of targets; those of plug-ins are included unless `kind` is another name."""
     return NAMES if kind in NAMES else (*NAMES, *plugin.targets())
 
 

@@ -24,7 +24,7 @@ _TARGETS: Mapping[str, Iterable[str]] = {"cpu": ("llvm", "c", "cpu")}
 
 @dataclass(frozen=True)
 class RealizeVDevice(RewritePass):
-    """Gives tensors the device of those that they are computed with, and copies between devices.
+    """Propagates devices to tensors that are computed together, and copies between devices.
 
     The sources are the devices in struct info and, where these are unknown, the operands of
     `hint_on_device`. Such a call becomes `to_vdevice`, or an alias if its operand is there already.

@@ -271,7 +271,7 @@ class _Replacement(PrecedingBindings):
 
 
 def _shape(sinfo: rx.StructInfo) -> Sizes:
-    """The dimensions of an output. Errors: MisuseError if it is no tensor of known shape."""
+    """The dimensions of an output. Errors: MisuseError if it is not a tensor of known shape."""
     shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
     if shape is None:
         raise MisuseError(f"expected a tensor of known shape, found {sinfo}")

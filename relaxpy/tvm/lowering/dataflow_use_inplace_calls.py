@@ -1,4 +1,4 @@
-"""DataflowUseInplaceCalls: elementwise calls overwrite operands that are not used any more."""
+"""DataflowUseInplaceCalls: elementwise calls overwrite dead operands."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def dataflow_single_inplace_call(
 ) -> tuple[rx.Call, IRModule]:
     """`call` of an operator as a call that overwrites operands, and the module with its kernel.
 
-    Whether something else still refers to these operands is for the caller to know.
+    The caller ensures that nothing else refers to these operands.
 
     Errors:
         MisuseError (also TypeError, ValueError): `mod` is not a module, `call` not a call of an

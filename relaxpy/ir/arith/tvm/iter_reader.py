@@ -389,7 +389,7 @@ class Reader(Extents):
         """Read a condition: comparisons of sums, all of which hold.
 
         Conditions on fewer iterators come first, as those on more may contain them. One that
-        mentions no iterator holds, or there are no iterations.
+        mentions no iterator is assumed to hold.
         """
         groups: dict[frozenset[Node], list[PrimExpr]] = {}
         for conjunct in folding.conjuncts(condition):

@@ -229,9 +229,9 @@ class Replacer:
                 defined.update(definable_shape_vars(binding.struct_info))
 
     def _bind(self, old: rx.Binding, value: rx.Expr) -> rx.Binding:
-        """The variable of `old` bound to a new value, of which at least as much is known (OPT-14).
+        """The variable of `old` bound to a new value with at least as precise struct info (OPT-14).
 
-        A cast checks what is not proved.
+        A cast checks unproved properties.
         """
         actual = self.builder.struct_info_of(value)
         known = self.builder.struct_info_of(old.value)

@@ -517,7 +517,7 @@ def const(value: object, dtype: str | None = None) -> Constant:
             data = _narrowed(data, value)
     check_elements(data, value, "VAL-1")
     if data is not value:
-        data.flags.writeable = False  # a copy, of which the literal needs no other one
+        data.flags.writeable = False  # already a copy, so that the literal need not copy it
     return Constant(data)
 
 

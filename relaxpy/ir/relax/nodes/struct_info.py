@@ -413,7 +413,7 @@ def _default_derive(call: Call, context: object) -> base.StructInfo:
 
 
 def _empty_derive(call: Call, context: object) -> base.StructInfo:
-    """DER-31: nothing is known of the result."""
+    """DER-31: the result is unknown (Object)."""
     return ObjectStructInfo()
 
 

@@ -511,7 +511,8 @@ def sampled(
     """`multinomial_from_uniform` of arrays.
 
     Errors:
-        RuntimeCheckError: a shape is another one, there is no category, or an index is no row.
+        RuntimeCheckError: a shape is another one, there is no category, or an index is out of the
+        range of rows.
     """
     for name, samples in (("uniform_sample", uniform_sample), ("sample_indices", sample_indices)):
         if samples.shape != (len(sample_indices), 1):

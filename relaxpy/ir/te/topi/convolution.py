@@ -65,7 +65,7 @@ def _read(x: Tensor, layout: str | Layout) -> _Axes:
 
 
 def _padded(x: _Axes, windows: Windows, wide: DataType) -> _Axes:
-    """x with its spatial axes padded with zeros: a stage of its own, also if nothing is added.
+    """x with its spatial axes padded with zeros: a separate stage, even without padding.
 
     Narrow floats are widened there, once, not for each window that has the element.
     """

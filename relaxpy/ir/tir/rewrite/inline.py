@@ -167,7 +167,7 @@ def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None
 def _moved_to(
     state: State, stage: Stage, producer: Stage, stages: list[Stage], source: BufferStore
 ) -> tuple[BufferLoad, dict[Var, PrimExpr]]:
-    """Return the load of what `producer` stores, and the variables of `stage` where it does.
+    """Return the load of the stored element, and the values of the variables of `stage` there.
 
     Errors:
         ScheduleError: `stage` cannot run there.
@@ -199,7 +199,7 @@ def _moved_to(
 
 
 def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:
-    """Errors: ScheduleError if `stage` has iterations for which nothing is produced."""
+    """Errors: ScheduleError if `stage` has iterations for which no value is produced."""
     box = written_box(producer, load.buffer, producer.loops)
     analyzer = analyzer_of(iter_domains(stage.block))
     always = analyzer.can_prove(condition_outside(producer, producer.loops))

@@ -53,11 +53,11 @@ class Bodies(Accesses):
 class Stage:
     """A block of a scope, its loops, and the regions of buffers that it reads and writes.
 
-    The regions are over the variables of the block. The `tables` are no part of them: buffers that
-    the init fills with the same numbers every time, and nothing else writes. The regions of an
-    opaque block, which uses pointers, are those that it declares. What decides whether the block
-    runs, and for which values, reads `deciding` buffers at indices that are not known. `guards` are
-    the branches and while loops around the block, each after how many of the `loops`.
+    The regions are over the variables of the block. They exclude the `tables`: buffers that the
+    init fills with the same numbers every time, and nothing else writes. The regions of an opaque
+    block, which uses pointers, are those that it declares. The guards and values of the block read
+    `deciding` buffers at unknown indices. `guards` are the branches and while loops around the
+    block, each after how many of the `loops`.
     """
 
     block: stmt.Block
@@ -297,7 +297,7 @@ def check_only_content(
 ) -> None:
     """Errors: ScheduleError if loops contain more than the block, or are annotated.
 
-    `kinds` are those that the loops may have; without any, annotations are no matter either.
+    `kinds` are those that the loops may have; without any, annotations are allowed, too.
     """
     for outer, inner in zip(loops, (*loops[1:], stage.realize), strict=True):
         if outer.body is not inner:
@@ -590,7 +590,7 @@ def check_stable_inputs(
     """Errors: ScheduleError if an element that `stage` reads may have another value later.
 
     It does not if it is written before, by stages that share no loop with `stage` or by one whose
-    values are final as soon as they are there, which `check` finds out.
+    values are final when they are stored, which `check` decides.
     """
     for buffer in stage.reads:
         if buffer in stage.writes:

@@ -80,7 +80,7 @@ def has_blocks(layout: str) -> bool:
 
 
 def fills_layout(sinfo: rx.StructInfo | None, layout: str) -> bool:
-    """Return whether blocks are known to divide the axes of a tensor, so that nothing is padded."""
+    """Return whether blocks are known to divide the axes of a tensor, without padding."""
     if not has_blocks(layout):
         return True
     shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
@@ -377,7 +377,7 @@ def elementwise_layout(
 ) -> InferredLayouts | None:
     """The rule of an operator on the elements of operands that broadcast.
 
-    All operands have one layout, of which those of lower rank have the last axes: the most frequent
+    All operands have one layout; those of lower rank have its last axes: the most frequent
     layout of the operands that are as large as the result, else of those of the highest rank that
     have one in which the axes that others lack come first; of several, the first. A layout with
     blocks is taken before others that are as frequent, if all operands have its axes, and can be

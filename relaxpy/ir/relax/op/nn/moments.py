@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _check_channels(
     data: rx.TensorStructInfo, params: Mapping[str, rx.TensorStructInfo], axis: int
 ) -> bool:
-    """Return whether no known number of channels may differ from that of data.
+    """Return whether all known numbers of channels are provably that of data.
 
     Errors:
         StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or

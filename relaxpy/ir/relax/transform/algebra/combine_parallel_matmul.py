@@ -28,7 +28,7 @@ Check = Callable[[rx.Var, list[rx.Expr], list[rx.Expr], Mapping[rx.Var, rx.Expr]
 
 @dataclass(frozen=True)
 class CombineParallelMatmul(RewritePass):
-    """Replaces matmuls with a common left operand by one with concatenated weights, and splits it.
+    """Replaces matmuls with a common left operand by one with concatenated weights, and a split.
 
     Where all of them are followed by the addition of a bias, or by one activation, or by both, this
     is done once, too: before the split. It takes bindings of one dataflow block, and second

@@ -40,7 +40,7 @@ The order is None < float16 < float32: uses of one value are joined to the maxim
 
 @dataclass(frozen=True)
 class ToMixedPrecision(Pass):
-    """Computes float32 contractions of dataflow blocks in float16, and operators that follow.
+    """Computes float32 contractions in dataflow blocks, and users that can follow, in float16.
 
     The precision policy of an operator decides. Operands of matmuls and convolutions become
     float16; their sums are of `out_dtype`, and their results are stored in float16. Operators that

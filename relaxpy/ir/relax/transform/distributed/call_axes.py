@@ -1,4 +1,4 @@
-"""Which axes of the operands and results of a call are split together."""
+"""The axes of the operands and results of a call that are split together."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class CallAxes:
     """The labels of the axes of a call: those with one label are split together.
 
     An axis without a label has to be whole on every device. A label of operands only is that of
-    axes that are reduced. `is_divided` says whether devices can compute with parts of the axes that
-    have a label, and partial results be combined.
+    axes that are reduced. `is_divided` says whether devices can compute on shards of the labelled
+    axes, and combine partial results.
     """
 
     operands: tuple[tuple[rx.Expr, Labels], ...]
@@ -225,10 +225,10 @@ def _count(mesh: DeviceMesh, along: Sequence[Label | None], label: Label) -> int
 
 
 def _divides(placed: Iterable[tuple[DTensorStructInfo, Labels]], label: Label, count: int) -> bool:
-    """Return whether so many parts of the axes with a label can belong together.
+    """Return whether the axes with a label can be split into this many shards.
 
-    A size that is not known has to be that of all these axes and of no other, whose kernel would
-    get another number for it; it is checked at run time.
+    An unknown size has to be that of all these axes and not of others, for which a kernel would get
+    another number; it is checked at run time.
     """
     sizes: list[PrimExpr] = []
     others: list[PrimExpr] = []

@@ -52,10 +52,10 @@ class Placements:
         self._split: dict[Axis, tuple[int, ...] | None] = {}
         """The axes of the mesh along which an axis is split."""
         self._unsplit: list[Axis] = []
-        """Axes of results that are no axes of operands: operators do not compute parts of them."""
+        """Axes of results but not of operands: operators do not compute shards of them."""
         self._meshes: dict[Field, DeviceMesh] = {}
         self._only_mesh: DeviceMesh | None = None
-        """The mesh of tensors about which nothing is said, if there is one mesh."""
+        """The mesh of tensors without annotation, if there is only one mesh."""
         bindings = [node for node in walk(func.body) if isinstance(node, rx.VarBinding)]
         self.annotations = [b for b in bindings if is_annotation(b.value)]
         if not self.annotations:

@@ -26,7 +26,7 @@ _PREFIX: Final = "relax.ext."
 
 @dataclass(frozen=True)
 class RunCodegen(Pass):
-    """Compiles functions with the attribute `Codegen` with the back ends that it names.
+    """Compiles functions with the attribute `Codegen` using the back ends that it names.
 
     The back end of the name `mine` is the packed function `relax.ext.mine`. It is called with the
     list of its functions, with its options in `target_options`, and with a table of the constants

@@ -91,7 +91,7 @@ def _elements(expr: rx.Expr) -> int:
 
 
 def _with_filter(node: Node) -> Node | None:
-    """A transposed constant of one channel for each group, which kernels read as it is stored."""
+    """A transposed depthwise filter constant, which kernels read in its stored layout."""
     match node:
         case rx.Call(args=(rx.Constant(data=data),)) if rx.is_call_of(node, "relax.permute_dims"):
             if data.ndim == len(_LAYOUTS[_CONV][1]) and data.shape[1] == 1:
