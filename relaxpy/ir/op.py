@@ -33,9 +33,9 @@ class Op(Node):
     changes: ClassVar[int] = 0
     """A version number of operator records; code compiled under an earlier one may be outdated."""
     normalizations: ClassVar[int] = 0
-    """How often a rule of normalisation was set; earlier normal forms may be outdated."""
+    """A version number of the FNormalize rules; earlier normal forms may be outdated."""
     user_changes: ClassVar[int] = 0
-    """How often something was registered by others than modules of relaxpy at their import."""
+    """The number of registrations other than those of relaxpy's modules at import."""
     name: str
     record: OpRecord
     _others: dict[str, object]

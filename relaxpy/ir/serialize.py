@@ -110,7 +110,7 @@ KINDS: dict[str, type[Node]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How to save nodes of one kind, and how to build them; positions are not saved."""
+    """The serialisation of one kind of node: saving and rebuilding; positions are not saved."""
 
     name: str
     fields: tuple[str, ...]

@@ -223,7 +223,7 @@ class DataType(str):
 
     @property
     def relax_defect(self) -> str | None:
-        """Why struct info may not have this datatype (DT-2, DT-4, DT-8), or None if it may."""
+        """The reason why struct info may not have this datatype (DT-2, DT-4, DT-8), or None."""
         family, bits = self.family, self.bits
         if self.is_void:
             return None

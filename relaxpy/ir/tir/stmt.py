@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ForKind(IntEnum):
-    """How the iterations of a loop are executed."""
+    """The kind of a loop: how its iterations are executed."""
 
     SERIAL = 0
     PARALLEL = 1

@@ -48,7 +48,7 @@ class _Shorter(BindingRewriter):
         self.effects = effects
         self.operands: dict[rx.Expr, rx.Expr] = {}
         self.escapes: Escapes | None = None
-        #: The variables that stand for a variable that escapes.
+        #: The representatives of variables that escape.
         self.escaping: set[rx.Expr] = set()
         #: Reshapes that need not be kept, and those of them that lost a user.
         self.removable: set[rx.Expr] = set()

@@ -32,7 +32,7 @@ class RewriteDataflowReshape(RewritePass):
 
 
 class _Reshapes(BindingRewriter):
-    """Rewrites bindings; `kinds` says which kernels are known to reshape or not to."""
+    """Rewrites bindings; `kinds` caches whether kernels only reshape."""
 
     def __init__(self, functions: Mapping[str, rx.BaseFunc], kinds: dict[str, bool]) -> None:
         super().__init__()

@@ -74,7 +74,7 @@ class AlterOpImpl(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Transform:
-    """How one buffer is transformed."""
+    """The layout transform of one buffer."""
 
     index_map: IndexMap
     separators: tuple[int, ...]

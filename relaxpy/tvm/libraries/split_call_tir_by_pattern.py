@@ -77,7 +77,7 @@ class _Matcher:
         self.buffers: dict[Buffer, Buffer] = {}
 
     def result(self) -> MatchResult | None:
-        """The match, if every parameter stands for something."""
+        """The match, if every parameter is bound."""
         buffers = [b for b in self.pattern.buffer_map_items if b is not None]
         if not all(s in self.values for s in self.symbols) or not set(buffers) <= set(self.buffers):
             return None

@@ -31,7 +31,7 @@ _OPTION: Final = "relax.backend.use_cuda_graph"
 register_config(_OPTION, bool)
 
 _ALLOC_STORAGE: Final = "relax.memory.alloc_storage"
-#: Operators beside which a region may continue, and which stay outside of it.
+#: Operators that do not end a region, but stay outside of it.
 _BESIDE: Final = ("relax.memory.kill_storage", "relax.builtin.alloc_tensor")
 #: Operators that are neither captured nor may stand within a region.
 _BETWEEN: Final = frozenset(

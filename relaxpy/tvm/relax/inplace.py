@@ -1,4 +1,4 @@
-"""Which calls of a dataflow block may write their result into an operand."""
+"""Detection of calls in a dataflow block that may write their result into an operand."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def get_block_read_write_region(
 
 @user_facing
 def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, stmt.Block | stmt.For | None]:
-    """The innermost block or loop around all accesses of each buffer; None is the function itself.
+    """The innermost block or loop that encloses all accesses of each buffer; None is the function.
 
     The iterations of a reduction count as one: a buffer that a block writes is used around the
     loops of its reduction.
@@ -367,7 +367,7 @@ class _Operations:
 def estimate_tir_flops(stmt_or_mod: stmt.Stmt | IRModule) -> float:
     """The number of arithmetic operations of a statement, or of the kernels of a module.
 
-    The attribute `estimated_flops` of a kernel stands for it. Of two branches the one with more
+    The attribute `estimated_flops` of a kernel overrides it. Of two branches the one with more
     operations counts, calls are none, and loops without a known limit count as one iteration.
     """
     if isinstance(stmt_or_mod, stmt.Stmt):

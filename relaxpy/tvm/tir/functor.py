@@ -127,7 +127,7 @@ class PyStmtExprMutator(_Functor):
 
 
 class _WithAnalyzer(_Functor):
-    """Keeps an `analyzer` of the ranges, values and conditions around the visited operand."""
+    """Keeps an `analyzer` of the ranges, values and conditions that enclose the visited operand."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class RemoveNoOp(Pass):
     Rule:
         A loop without iterations is removed, as are empty loops, branches and allocations, and
         unused names. Values that call functions are still computed. Stores that later ones
-        overwrite are kept, whatever the option "tir.RemoveNoOp" of a PassContext says.
+        overwrite are kept, whatever the option "tir.RemoveNoOp" of a PassContext is.
     """
 
     @override

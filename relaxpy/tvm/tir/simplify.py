@@ -221,7 +221,7 @@ class Simplifier:
         return stmt_seq(*kept) if kept else nothing()
 
     def let(self, stmt: LetStmt) -> Stmt:
-        """A let, or its body where a literal or another name takes the place of the name."""
+        """A let, or its body with the name replaced by a literal or another name."""
         var, value = stmt.var, self.expression(stmt.value)
         inlines = isinstance(value, (tir.ConstExpr, Var))
         table = self.inlined if inlines else self.bound
@@ -266,7 +266,7 @@ def does_nothing(stmt: Stmt) -> bool:
 
 
 def is_used(var: Var, body: Stmt) -> bool:
-    """Return whether `body` mentions `var`, be it in the declaration of a buffer."""
+    """Return whether `body` mentions `var`, declarations of buffers included."""
     for node in walk(body):
         if node is var:
             return True

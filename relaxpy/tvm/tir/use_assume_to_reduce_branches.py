@@ -71,7 +71,7 @@ class UseAssumeToReduceBranches(Pass):
 
 @dataclass(frozen=True)
 class _Scope:
-    """Where a statement runs: loops, values of other variables in terms of theirs, conditions."""
+    """The scope of a statement: loops, values of other variables in terms of theirs, conditions."""
 
     loops: tuple[tuple[Var, Range], ...] = ()
     values: tuple[tuple[Var, PrimExpr], ...] = ()

@@ -149,7 +149,7 @@ def matrix_set_diag(
 ) -> Array:
     """Matrices with other elements on a diagonal, or on all diagonals between two.
 
-    `align` says on which side shorter ones above and below the main diagonal are in `diagonal`.
+    `align` is the side of `diagonal` at which shorter ones above and below the main one are.
     """
     first, last = (k, k) if isinstance(k, int) else (k[0], k[-1])
     values = diagonal if first != last else np.expand_dims(diagonal, -2)

@@ -164,7 +164,7 @@ def attention_python(
 ) -> Array:
     """softmax(q @ k^T * scale + bias) @ v for each head, where positions may see earlier ones only.
 
-    With `window_size`, they see only positions less than so many before their own.
+    With `window_size`, they see only positions less than that many before their own.
     """
     order = [layout.index(axis) for axis in "BNSH"]
     query, key, value = (array.transpose(order) for array in (q, k, v))

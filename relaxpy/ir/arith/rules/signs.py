@@ -9,7 +9,7 @@ from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.engine import Engine
 
 _SHORT, _LONG = 2, 5
-"""How many inequalities a proof chains, and how many with the extension for chains."""
+"""The maximum length of a chain of inequalities, without and with the extension for chains."""
 
 
 def is_negative(engine: Engine, p: Poly) -> bool | None:

@@ -67,7 +67,7 @@ class ModularSet:
 
 
 class ProofStrength(IntEnum):
-    """How hard `can_prove` tries: the second also uses the symbolic ends of bound variables."""
+    """The proof strength of `can_prove`: the second also uses symbolic bounds of variables."""
 
     DEFAULT = 0
     SYMBOLIC_BOUND = 1
@@ -362,7 +362,7 @@ class Analyzer:
         if least < greatest:
             self._update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
             if isinstance(extent, tir.IntImm) and extent.value == greatest - least:
-                return  # the bounds say it all
+                return  # implied by the bounds
         value = ops.cast_to(var, low.dtype)
         if not (isinstance(low, tir.IntImm) and least < greatest):  # the bounds say it otherwise
             self._facts = self._engine.assume(self._facts, ops.compare(tir.GE, value, low))

@@ -223,7 +223,7 @@ class _Check:
             self.used.setdefault(mark, []).append(split)
 
     def period(self, mark: IterMark) -> PrimExpr:
-        """How many values of an iterator in a row have all values of its digits that are used."""
+        """The number of consecutive values of an iterator that cover its used digits."""
         if mark not in self.periods:
             self.periods[mark] = self.digits(mark, self.used[mark])
         return self.periods[mark]

@@ -45,7 +45,7 @@ ATOMS: frozenset[type] = frozenset(
 )
 _VARIABLES = frozenset((rx.Var, rx.DataflowVar))
 MAX_RULES: Final = 50
-"""How many normalisations of operators may follow one from another."""
+"""The maximum number of chained FNormalize steps."""
 _VISIT_COST = 16
 """The cost of normalising a sequence or an operand, in visits of a node."""
 

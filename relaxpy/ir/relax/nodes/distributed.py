@@ -123,7 +123,7 @@ class PlacementSpec(Node):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Placement(Node):
-    """How a tensor is placed along each axis of a mesh.
+    """The placement of a tensor along each axis of a mesh.
 
     Errors:
         MisuseError (also TypeError): a member is not a PlacementSpec.

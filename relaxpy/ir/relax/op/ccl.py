@@ -168,7 +168,7 @@ def reduce_scatter(
     among: Sequence[int] | None = None,
     axis: int = 0,
 ) -> TensorStructInfo:
-    """The sum of the tensors of all workers, its equal parts along an axis one on each.
+    """Reduce-scatter: the sum of the tensors of all workers, one equal shard along an axis on each.
 
     With `in_group`, only workers of one group take part; with `among`, as for `R.ccl.allreduce`,
     some workers. It is the gradient of `allgather`.
@@ -248,7 +248,7 @@ def _scatter(x: Array, num_workers: int, axis: int) -> Array:
 def scatter_from_worker0(
     x: TensorStructInfo, num_workers: int, ctx: Context, axis: int = 0
 ) -> TensorStructInfo:
-    """The parts of the tensor of worker 0 along an axis, one on each worker.
+    """The shards of the tensor of worker 0 along an axis, one on each worker.
 
     Shapes:
         x       any; its size along `axis` is a multiple of `num_workers`

@@ -212,7 +212,7 @@ def linear_recurrence(
 
 
 def __getattr__(name: str) -> Any:
-    """The operator registered as `relax.grad.` and this name, beside the one that it is for."""
+    """The operator registered as `relax.grad.` and this name."""
     return getattr(R.grad, name)
 
 

@@ -207,7 +207,7 @@ def _legalize_affine_grid(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
 
 
 def _gradient_affine_grid(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
-    """Of the columns x, y and 1 of the maps: the positions themselves are those of the identity."""
+    """The gradients of the columns x, y and 1; the identity map gives the positions themselves."""
     dtype = str(x.struct_info.dtype) or "float32"
     identity = rx.const(np.eye(2, 3)[None], dtype)
     positions = R.image.affine_grid(identity, call.args[1], **call.attrs)

@@ -41,7 +41,7 @@ _POLYNOMIALS = {
 
 
 def _derivative(polynomials: Any) -> Any:
-    """The coefficients of the derivatives, of as many powers."""
+    """The coefficients of the derivatives, padded to the same number of powers."""
     out = np.zeros_like(polynomials)
     out[:, :-1] = polynomials[:, 1:] * np.arange(1, polynomials.shape[1])
     return out
@@ -53,7 +53,7 @@ class _Taps:
 
     index: Any
     weights: tuple[Any, Any, Any]
-    """Of each tap; beside it the first and second derivatives by the coordinate."""
+    """The weights of each tap, and their first and second derivatives by the coordinate."""
 
 
 class _Samples:

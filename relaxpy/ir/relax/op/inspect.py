@@ -224,7 +224,7 @@ class TensorSizes(_Property):
         return sinfo.ndim if isinstance(sinfo, TensorStructInfo) and sinfo.ndim >= 0 else None
 
     def __iter__(self) -> Iterator[Call]:
-        """Those of all axes, where their number is known."""
+        """The numbers of all axes, where the rank is known."""
         return iter([self[axis] for axis in range(len(self))])
 
     def __len__(self) -> int:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 _MOST: Final = 128
-"""Up to so many elements, loops that find one after the other are faster than sorting."""
+"""The maximum k for which selection by loops is faster than sorting."""
 _SHORT: Final = 16
-"""Up to so many elements, this holds also if all elements are selected."""
+"""The maximum size for which loops are faster for every k."""
 _FIELDS: Final = {"values": 0, "indices": 1}
 
 

@@ -35,7 +35,7 @@ def comparable(data: Array) -> Array:
 
 
 def order(data: Array, axis: int, *, descending: bool) -> Array:
-    """The indices that sort data along an axis stably; NaN is sorted last."""
+    """The indices that sort data along an axis stably; NaN compares as the largest."""
     data = comparable(data)
     if data.size > SMALL and data.shape[axis] > _SHORT and data.dtype.itemsize > 2:
         return _order_of_keys(_keys(data, descending=descending), axis)
@@ -69,7 +69,7 @@ def _keys(data: Array, *, descending: bool) -> Array:
 
 
 def _order_of_keys(keys: Array, axis: int) -> Array:
-    """As a stable `np.argsort`, which only sorts integers of at most 16 bits by their digits."""
+    """As a stable `np.argsort`, which uses a radix sort for at most 16 bits only."""
     size = keys.shape[axis]
     if keys.itemsize == 8 and keys.min() >= -(1 << 31) and keys.max() < 1 << 31:
         keys = keys.astype(np.int32)
@@ -112,7 +112,7 @@ def _elements(data: Array, positions: Array, axis: int) -> Array:
 
 
 def _sorted(data: Array, axis: int = -1, descending: bool = False) -> Array:
-    # NumPy sorts integers of at most 16 bits by their digits, if it has to do so stably.
+    # NumPy uses a radix sort for stable sorts of integers of at most 16 bits.
     is_short = data.dtype.kind in "iu" and data.dtype.itemsize <= 2
     kind: Literal["stable"] | None = "stable" if is_short else None
     sorted_data: Array = np.sort(comparable(data), axis, kind)
@@ -172,21 +172,21 @@ def argsort(
 
 
 FEW = 4
-"""Up to one in so many elements are selected without sorting all of them."""
+"""The minimum ratio of elements to k for selection without a full sort."""
 
 
 SMALL = 4096
-"""Up to so many elements, calls of NumPy take longer than to sort all of them."""
+"""The maximum size for which a full sort is faster than the calls of NumPy for selection."""
 _SHORT = 16
-"""Up to so many elements, stable sorts of NumPy are as fast as any."""
+"""The maximum axis length for which NumPy's stable sort is as fast as any."""
 _LONG = 512
-"""From so many elements, integers of 32 bits are sorted by their digits faster than otherwise."""
+"""The minimum size for which a radix sort of 32-bit integers is faster."""
 _LONG_WIDE = 4096
-"""The same for integers of 64 bits."""
+"""The same for 64-bit integers."""
 _GROUP = 64
 """The maximum size of a group whose best element is compared with those of other groups."""
 _IN_TURN = 8
-"""Up to so many elements are selected one after the other, in rows that stay in the cache."""
+"""The maximum k for selection one after the other, in rows that stay in the cache."""
 
 
 def _select_in_turn(rows: Array, k: int, *, largest: bool) -> Array | None:
@@ -348,7 +348,7 @@ def _bucketized(
 
 
 def _searched(values: Tensor, boundaries: Tensor, dtype: DataType, right: bool) -> Tensor:
-    """`bucketize` by halves: each step decides for all values whether to skip one of them."""
+    """`bucketize` by bisection: each step decides for all values whether to skip a half."""
     [size] = boundaries.shape
     assert isinstance(size, IntImm)
     last = ops.const(size.value - 1, dtype)

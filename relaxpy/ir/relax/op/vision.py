@@ -31,7 +31,7 @@ Format: TypeAlias = Literal["onnx", "tensorflow"]
 Scalar: TypeAlias = rx.TensorStructInfo | rx.PrimStructInfo
 
 _AT_ONCE: Final = 64
-"""How many boxes at least are compared with those selected before, and each other, at a time."""
+"""The minimum batch of boxes that are compared with those selected before and each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ def _select_boxes(corners: Array, scores: Array, count: int, iou: float, thresho
             selected = np.concatenate((selected, some))
             if selected.size >= count:
                 return selected[:count]
-            # Where few boxes overlap, many are compared by as many calls of NumPy as some.
+            # Where few boxes overlap, larger batches need no more calls of NumPy.
             at_once = 4 * _AT_ONCE if 2 * some.size > at_once else _AT_ONCE
     return selected
 
 
 def _without_covered(boxes: _Boxes, iou: float) -> Array:
-    """Which boxes remain of some, best first, where each covers those that overlap it too much."""
+    """The mask of the boxes, which are best first, that no better kept box suppresses."""
     covers = np.tril(boxes.cover(boxes, iou), -1)
     is_kept: Array = np.asarray(~covers.any(1))
     # Boxes that overlap no better one are kept at once; the others depend on those before them.

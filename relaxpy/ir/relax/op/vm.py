@@ -27,7 +27,7 @@ class MatchShapeCode(IntEnum):
 
 
 class MakeShapeCode(IntEnum):
-    """Where `vm.builtin.make_shape` finds a dimension; a number follows each code."""
+    """The sources of a dimension for `vm.builtin.make_shape`; a number follows each code."""
 
     USE_IMM = 0
     LOAD_SHAPE = 1

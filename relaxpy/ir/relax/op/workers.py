@@ -132,7 +132,7 @@ def current_workers() -> Workers:
 
 
 Among: TypeAlias = tuple[int, int]
-"""How many workers take part, and how far their numbers are apart."""
+"""The number of participating workers, and the stride of their ranks."""
 
 
 def members(
@@ -184,7 +184,7 @@ def split(x: Array, count: int, axis: int) -> Array:
 
 
 def joined(parts: Array, axis: int) -> Array:
-    """The parts along the first axis, joined along an axis of theirs."""
+    """The slices along the first axis, concatenated along another axis."""
     axis %= parts.ndim - 1
     count, *whole = parts.shape
     whole[axis] *= count

@@ -261,7 +261,7 @@ def check_compatibility(
 def explain_incompatibility(
     value: rx.StructInfo, expected: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> str | None:
-    """Why `value` is not accepted where `expected` is declared, or None if it is.
+    """The reason why `value` is not accepted where `expected` is declared, or None if it is.
 
     The text is the path to the first mismatch, such as `field 0: dimension 1: 5 is not 6`. Provable
     differences take precedence over possible ones.
@@ -329,7 +329,7 @@ def provably_disjoint(
 def explain_disjointness(
     a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> str | None:
-    """Why `a`, with its unknown properties replaced by those of `b`, is not accepted as `b`."""
+    """The reason why `a`, with unknown properties replaced by those of `b`, does not fit `b`."""
     return explain_incompatibility(_completed(a, b), b, shape_vars)
 
 

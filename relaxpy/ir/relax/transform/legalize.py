@@ -30,7 +30,7 @@ from relaxpy.support.gc_pause import gc_paused
 
 Legalization = Callable[[BlockBuilder, rx.Call], Any]
 MAX_STEPS: Final = 50
-"""How many legalisations may follow one from another."""
+"""The maximum number of chained legalisations."""
 
 
 def register_legalize(op_name: str, legal_func: Legalization | None = None) -> Any:

@@ -147,7 +147,7 @@ class Axis:
 
     @property
     def repeats(self) -> int | None:
-        """How often the nearest elements repeat each element of the data, if that is known."""
+        """The repetition factor of each element under nearest interpolation, if known."""
         sampling = self.sampling
         if sampling.method != "nearest_neighbor":
             return None

@@ -161,7 +161,7 @@ class Windows:
         return window_count(size, self.padding(axis), kernel, step, dilation, ceil_mode=ceil_mode)
 
     def elements_of_padding(self, axis: str, size: PrimExpr, kernel: PrimExpr) -> tuple[int, int]:
-        """How many elements at both ends of a window read only padding in all windows.
+        """The numbers of elements at both ends of a window that read only padding in all windows.
 
         (0, 0) for an axis or a window of unknown size.
         """

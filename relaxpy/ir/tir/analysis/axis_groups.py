@@ -1,4 +1,4 @@
-"""Which axes of buffers and which loops of a kernel can be split, and which are split together."""
+"""Analysis of the buffer axes and loops of a kernel that can be split, and those split together."""
 
 from __future__ import annotations
 

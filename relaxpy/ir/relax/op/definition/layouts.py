@@ -102,7 +102,7 @@ def _number(letter: str) -> int:
 
 
 def _rank(layout: str) -> int:
-    """How many axes the tensor had originally."""
+    """The number of original axes."""
     return sum(letter.isupper() for letter in layout)
 
 
@@ -116,7 +116,7 @@ def _is_initial(layout: str) -> bool:
 
 
 def _position(layout: str, axis: int) -> int:
-    """Where a layout has an axis, which may count from the end."""
+    """The position in a layout of an axis, which may count from the end."""
     return units(layout).index(_letter(axis % _rank(layout)))
 
 

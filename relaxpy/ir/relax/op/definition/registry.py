@@ -149,7 +149,7 @@ class OpDef:
         if isinstance(callee, rx.BaseFunc) and not isinstance(callee, rx.ExternFunc):
             return call  # a module refers to this function by a GlobalVar
         if isinstance(callee, rx.GlobalVar) and kind is not None and kind.takes_packed:
-            return call  # the module says whether this is a packed function
+            return call  # the module decides whether this is a packed function
         try:
             sinfo = self.infer(call, _NO_CONTEXT)
         except RelaxpyError as error:

@@ -129,7 +129,7 @@ class _Operand:
             self.labels.append(label)
 
     def _stays_split(self, axis: int, label: int, result: StructInfo) -> bool:
-        """Return whether the parts of an axis are those of the axis of the result."""
+        """Return whether the shards of an axis are those of the axis of the result."""
         old, new = self.sinfo.tensor_sinfo.get_shape(), _dims(result)
         if label < 0 or old is None or new is None or prove_equal(old[axis], new[label]) is True:
             return True
@@ -325,7 +325,7 @@ def reshaped_axes(
 def _next_group(
     old: Sequence[PrimExpr], sources: Sequence[int], new: Sequence[PrimExpr], targets: Sequence[int]
 ) -> tuple[int, int]:
-    """How many of the axes become how many others: the fewest with as many elements."""
+    """The numbers of leading old and new axes in the smallest group with equally many elements."""
     for total in range(2, len(sources) + len(targets)):
         for count in range(1, total):
             if count > len(sources) or total - count > len(targets):

@@ -76,7 +76,7 @@ def _scaled(
     variance: rx.Expr,
     beside: Callable[[rx.Expr], rx.Expr],
 ) -> rx.Expr:
-    """Numbers divided by their standard deviation, times gamma and plus beta if `call` says so."""
+    """Values divided by their standard deviation, with the scale and shift that `call` requests."""
     x, *vectors = call.args[:3]
     sinfo = x.struct_info
     assert isinstance(sinfo, rx.TensorStructInfo)

@@ -76,7 +76,7 @@ def _divides(key_heads: PrimExpr, heads: PrimExpr) -> bool:
 
 
 def group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
-    """How many heads of queries share a head of keys."""
+    """The number of query heads per key head (grouped-query attention)."""
     if ops.is_const(key_heads, 0) or not _divides(key_heads, heads):
         key_heads = ops.maximum(key_heads, ops.const(1, "int64"))
     return tidy(ops.floordiv(heads, key_heads))

@@ -44,7 +44,7 @@ class _Sequence:
     key: Array
     value: Array
     weights: Array
-    """Of the keys of each query, (batch, heads, queries, keys)."""
+    """The attention weights, (batch, heads, queries, keys)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _Sequences:
 
     @property
     def group(self) -> int:
-        """How many heads of queries share a head of keys."""
+        """The number of query heads per key head (grouped-query attention)."""
         heads, shared = self.queries.shape[2], self.keys.shape[2]
         if heads and (not shared or heads % shared):
             raise RuntimeCheckError(
@@ -101,7 +101,7 @@ class _Sequences:
             yield _Sequence(rows, columns, q, k, v, weights)
 
     def _allowed(self, queries: int, keys: int) -> Array:
-        """Which keys each query attends to."""
+        """The mask of the keys that each query attends to."""
         last = keys - queries if self.causal_mask == "BottomRight" else 0
         rows, columns = np.arange(queries)[:, None] + last, np.arange(keys)
         allowed = np.ones((queries, keys), bool)

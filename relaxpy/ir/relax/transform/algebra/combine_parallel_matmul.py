@@ -205,7 +205,7 @@ def _with_common_steps(
 
 
 def _chosen(branches: list[_Branch]) -> list[_Branch]:
-    """Those of the branches that can be combined, in the order of their pieces."""
+    """The branches that can be combined, in the order of their slices of the result."""
     weights = [branch.weight for branch in branches]
     if not _differ_in_last_axis(weights):
         return []

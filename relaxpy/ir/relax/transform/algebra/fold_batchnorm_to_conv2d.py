@@ -149,5 +149,5 @@ class _Folded(PrecedingBindings):
 
 
 def _others(layout: Layout, letter: str) -> list[int]:
-    """The axes of a layout beside the one with a letter."""
+    """The axes of a layout other than the one with a letter."""
     return [axis for axis in range(len(layout)) if axis != layout.index_of(letter)]

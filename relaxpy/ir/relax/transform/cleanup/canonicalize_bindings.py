@@ -172,7 +172,7 @@ class _Values:
 
 
 class _Uses:
-    """How variables are used after their aliases are gone.
+    """The uses of variables after removal of their aliases.
 
     `outliving` are those that are used outside the dataflow block that binds them, and `escapes`
     counts the uses other than as operands that are only read.

@@ -36,11 +36,11 @@ from relaxpy.ir.tir.stmt import For, Stmt, While
 from relaxpy.support.dataclass import dataclass
 
 MAX_BYTES: Final = 1 << 20
-"""How large a folded constant may be, in bytes, unless its operands are as large together."""
+"""The maximum size of a folded constant in bytes, unless its operands are as large in total."""
 MAX_ITERATIONS: Final = 1 << 24
-"""How often a kernel that is folded may run the bodies of its loops."""
+"""The maximum number of loop iterations of a folded kernel."""
 _PER_ELEMENT: Final = 1 << 12
-"""Or how often for each element of its operands, if these are many."""
+"""The maximum number of iterations per element of the operands, if that allows more."""
 _OPTION: Final = "relax.FoldConstant.max_bytes"
 register_config(_OPTION, int)
 
@@ -250,7 +250,7 @@ def _stored(data: np.ndarray[Any, Any]) -> int:
 
 
 def _iterations(kernel: PrimFunc, shapes: Sequence[tuple[int, ...]]) -> float:
-    """How often the loops of a kernel run at most for arguments of these shapes."""
+    """An upper bound of the loop iterations of a kernel for arguments of these shapes."""
     analyzer = Analyzer()
     for buffer, shape in zip(kernel.buffer_map_items, shapes, strict=False):
         for size, value in zip(buffer.shape if buffer is not None else (), shape, strict=False):

@@ -20,7 +20,7 @@ from relaxpy.ir.relax.transform.cleanup.private_functions import only_called
 from relaxpy.support.dataclass import dataclass
 
 _LEVELS: Final = 32
-"""How many levels of calls are inlined by recursion."""
+"""The number of call levels that are inlined by recursion."""
 
 
 @dataclass(frozen=True)

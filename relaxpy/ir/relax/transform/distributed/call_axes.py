@@ -92,7 +92,7 @@ def _is_combined(call: rx.Call, operand: rx.StructInfo, result: rx.TensorStructI
 
 
 def reduced_count(call: rx.Call, operand: rx.TensorStructInfo) -> int | None:
-    """How many elements a reduction combines to one, if that is known."""
+    """The number of elements that a reduction combines to one, if known."""
     dims = operand.get_shape()
     axes = cast("int | Sequence[int] | None", call.attrs["axis"])
     if dims is None:
@@ -154,7 +154,7 @@ def kernel_of(call: rx.Call, mod: IRModule) -> tuple[AxisGroups, list[Buffer]] |
     return AxisGroups(func), buffers
 
 
-# ---- the placements with which devices compute parts
+# ---- placements of the computation
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _split_along(placed: Iterable[tuple[DTensorStructInfo, Labels]], k: int) -> 
 
 
 def _count(mesh: DeviceMesh, along: Sequence[Label | None], label: Label) -> int:
-    """The parts of the axes with a label, so far."""
+    """The number of shards of the axes with a label, so far."""
     count = 1
     for size, found in zip(mesh.shape, along, strict=False):
         count *= size if found == label else 1

@@ -30,8 +30,7 @@ class LowerGlobalViewToLocalView(Pass):
     Such a kernel has smaller loops and buffers; the other one stays in the module. Where the axis
     is split along which it reduces, `R.ccl.allreduce` combines the partial results.
 
-    Errors:
-        TransformError: a kernel cannot work on such parts.
+    Errors: TransformError: a kernel cannot work on such shards.
     """
 
     @override
@@ -47,7 +46,7 @@ class _Lowering(BindingRewriter):
         self.mod, self.builder = mod, BlockBuilder(mod)
 
     def run(self) -> IRModule:
-        """The module with kernels for parts; itself if there is nothing to do."""
+        """The module with kernels for shards; itself if nothing changes."""
         changed = {
             var: new
             for var, func in self.mod.items()

@@ -76,7 +76,7 @@ class Placements:
         """The struct info of a variable with distributed tensors instead of its tensors.
 
         Errors:
-            TransformError: nothing says on which mesh a tensor is, or two of its axes are split
+            TransformError: the mesh of a tensor is not determined, or two of its axes are split
                 along one axis of the mesh.
         """
         sinfo = var.struct_info
@@ -240,7 +240,7 @@ def _along(placement: Placement) -> dict[int, tuple[int, ...]]:
 def _require_equal_parts(
     binding: rx.VarBinding, mesh: DeviceMesh, placement: Placement, sinfo: rx.TensorStructInfo
 ) -> None:
-    """Refuse to split an axis whose size is not a multiple of the number of parts.
+    """Refuse to split an axis whose size is not a multiple of the number of shards.
 
     Errors:
         TransformError: there is such an axis.

@@ -1,4 +1,4 @@
-"""PropagateSharding: annotations of some tensors distribute all of them."""
+"""PropagateSharding: shardings are propagated from annotated tensors to all others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHAPE_OF = Op.get("relax.shape_of")
 
 @dataclass(frozen=True)
 class PropagateSharding(Pass):
-    """Distributes the tensors of functions as calls of `R.dist.annotate_sharding` in them say.
+    """Distributes the tensors of functions according to calls of `R.dist.annotate_sharding`.
 
     Axes that hold the same elements, or that are contracted together, are split together; other
     axes are not split. The calls are removed; one between two others becomes `R.dist.redistribute`,
@@ -252,7 +252,7 @@ class _Divided:
 
 
 def _distributed_builtin(call: rx.Call, var: rx.Var) -> rx.Call:
-    """The call of a cache of which devices have parts, if it takes or returns such rows."""
+    """The call of a sharded cache, if it takes or returns such rows."""
     symbol = call.op.global_symbol if isinstance(call.op, rx.ExternFunc) else ""
     sinfos = (var.struct_info, *(arg.struct_info for arg in call.args))
     if symbol not in OF_PARTS or not any(isinstance(s, dist.DTensorStructInfo) for s in sinfos):

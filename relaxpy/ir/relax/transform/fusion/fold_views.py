@@ -41,7 +41,7 @@ None if the axis has size 1 and the copy has none for it; 0 times if the copy ha
 only, and a shape variable is the size of the tensor.
 """
 View: TypeAlias = Axes | PrimExpr
-"""How a copy is computed: from a tensor along other axes, or the value of all its elements."""
+"""The definition of a copy: a tensor along other axes, or the value of all its elements."""
 _OFTEN = 32
 """From this many reads of an element, simple indices pay more than the avoided copy."""
 
@@ -284,7 +284,7 @@ def _region(region: Range, repeats: int) -> Range:
 
 
 def _reads(kernel: PrimFunc) -> Mapping[int, int]:
-    """How often a kernel reads the buffers of parameters that it only reads."""
+    """The number of loads of each parameter buffer that a kernel only reads."""
     loads: dict[Buffer, int] = {}
     others: set[Node] = set()
     for node in walk(kernel.body):
@@ -312,7 +312,7 @@ def _reads_often(kernel: PrimFunc, param: int) -> bool:
     assert buffer is not None
 
     def iterations(node: Node, count: IndexPoly) -> IndexPoly | None:
-        """The iterations of the loops around a load of the buffer."""
+        """The iterations of the loops that enclose a load of the buffer."""
         if isinstance(node, BufferLoad) and node.buffer is buffer:
             return count
         if isinstance(node, For):

@@ -22,7 +22,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 MAX_DEPTH: Final = 256
-"""How many kernels are fused into one at most, unless the option says otherwise."""
+"""The default maximum number of kernels in a group."""
 MAX_DEPTH_BY_RULE: Final = 32
 """The limit where a rule decides: more do not run faster, and take longer to compile."""
 _OPTION: Final = "relax.FuseOps.max_depth"

@@ -113,7 +113,7 @@ def _source(
 
 
 def _is_of_bytes(func: PrimFunc) -> bool:
-    """Return whether a kernel computes floats from as many integers of 8 bits."""
+    """Return whether a kernel converts 8-bit integers to equally many floats."""
     match list(_blocks(func)):
         case [Block(body=BufferStore(value=Cast(value=BufferLoad(buffer=buffer)), buffer=target))]:
             return buffer.dtype.is_int and buffer.dtype.bits == _BYTE and target.dtype.is_float

@@ -201,7 +201,7 @@ class _Fusion:
     def _separate(self, kernel: PrimFunc, operands: Sequence[Buffer | tir.PrimExpr]) -> None:
         """Note the axis separators that a kernel declares; all kernels agree on those of a tensor.
 
-        A later pass gives a buffer as many physical axes as they say.
+        A later pass creates the physical axes.
         """
         for param, operand in zip(kernel.params, operands, strict=True):
             declared = kernel.buffer_of(param)

@@ -71,7 +71,7 @@ class Checkpoints:
                 self._again[var] = value
 
     def image(self, var: Var) -> Var:
-        """The variable that takes the place of `var`: the source of a checkpoint, or itself."""
+        """The variable that replaces `var`: the source of a checkpoint, or itself."""
         return self._remap.get(var, var)
 
     def stored(self, value: N, builder: BlockBuilder) -> N:

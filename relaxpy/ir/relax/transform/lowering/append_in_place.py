@@ -146,7 +146,7 @@ class _Appending:
             for append in appends
         }
         self.bindings: list[rx.Binding] = []
-        """Those of the function that writes."""
+        """The bindings of the function that writes."""
         self.written: dict[_Append, rx.Var] = {}
         self.memory = {
             a.past: rx.Var(a.past.name_hint, _with_size(a, tir.Var("room", "int64")), a.past.span)
