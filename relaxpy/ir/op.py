@@ -40,7 +40,7 @@ class Op(Node):
     record: OpRecord
     _others: dict[str, object]
     span: ClassVar[None] = None
-    """Operators have no position in a text; errors use that of the enclosing node."""
+    """Operators have no source position; errors use that of the enclosing node."""
 
     def __new__(cls, name: str) -> Self:
         """Return the operator `name`."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
 from relaxpy.support.dataclass import dataclass
 
-#: Characters, other than those of data that the text itself contains.
+#: Characters, other than those of data that the source itself contains.
 MAX_CHARACTERS = 16_000_000
 MAX_TOKENS = 1_000_000
 MAX_STEPS = 3_000_000
-#: Bytes of arrays that are filled with one value, so that a short text can ask for many.
+#: Bytes of arrays that are filled with one value, of which a short source can create many.
 MAX_BYTES = 1 << 28
-#: Nodes of types that are visited or created while the types of the text are inferred.
+#: Nodes of types that are visited or created during type inference.
 MAX_TYPE_NODES = 1_000_000
-#: Functions inside of each other.
+#: The nesting depth of functions.
 MAX_DEPTH = 1_000
 
 

@@ -343,7 +343,7 @@ def checks_of(
 ) -> dict[str, Callable[[Any], Any]]:
     """Return the functions that check fields of these kinds, and lists of them, by annotations.
 
-    Their errors cite the rule that says which fields nodes have.
+    Their errors cite the rule of the fields of nodes.
     """
     found: dict[str, Callable[[Any], Any]] = {}
     for kind, noun in nouns.items():

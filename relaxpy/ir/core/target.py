@@ -142,7 +142,7 @@ def target_attr(target: object, host: object = None) -> str | Attrs:
 
 
 def _option(text: str) -> int | str:
-    """The value of an option of a target that is written as text."""
+    """The value of an option of a target that is written as a string."""
     return int(text) if text.lstrip("-").isdecimal() else text
 
 
@@ -207,7 +207,7 @@ class Target:
 
     @property
     def attrs(self) -> Attrs:
-        """The options: those of a table without its kind, or those of a text, `-name=value`.
+        """The options: those of a table without its kind, or those of a string, `-name=value`.
 
         The options that TVM's kinds of devices have by default are among them.
         """
@@ -285,7 +285,7 @@ class Target:
         return given if isinstance(given, int) else int(self._defaults.get(name, 1))
 
     def _names(self, name: str, default: str = "") -> tuple[str, ...]:
-        """An option that lists names: a text with commas, or a sequence."""
+        """An option that lists names: a string with commas, or a sequence."""
         given = self.attrs.get(name, default)
         names = given.split(",") if isinstance(given, str) else given
         return tuple(map(str, names)) if isinstance(names, Sequence) and names != [""] else ()

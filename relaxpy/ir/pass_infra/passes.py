@@ -350,7 +350,7 @@ class PassContext:
                 exits.callback(instrument.exit_pass_ctx)
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
-        """Leave the present instruments and enter others in their place."""
+        """Leave the present instruments and enter others instead."""
         others = _instruments(instruments)
         try:
             self._exit_instruments()

@@ -195,7 +195,7 @@ def _option(value: object) -> str:
 
 
 def read_header(text: str) -> dict[str, str] | None:
-    """The passes, context and target of a reproducer; None if the text is not one."""
+    """The passes, context and target of a reproducer; None if the source is not one."""
     if not text.startswith(TITLE):
         return None
     found: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The short text of PrimExprs, struct info and leaves, for messages and for the printer.
 
 The text parses to the same nodes: where an operator of the language would fold its operands, the
-constructor of the node is written in its place.
+constructor of the node is written instead.
 """
 
 from __future__ import annotations

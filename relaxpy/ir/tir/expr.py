@@ -312,11 +312,11 @@ class CmpExpr(BinaryOpExpr):
         return self
 
 
-#: Whether Python code that a program text calls is running. Such code cannot know whether symbolic
+#: True while Python code that a program calls is running. Such code cannot know whether symbolic
 #: scalars are equal, so that `bool(a == b)` for different expressions is an error in user code and
 #: in builtins such as `sorted`. In relaxpy's own code it means structural equality.
 CALLED_BY_TEXT: Final[ContextVar[bool]] = ContextVar("relaxpy_called_by_text", default=False)
-#: The global variable that marks modules which evaluate conditions of a program text.
+#: The global variable that marks modules which evaluate conditions of a program.
 ASKS_FOR_TEXT: Final = "__asks_for_text__"
 
 

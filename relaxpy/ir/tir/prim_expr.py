@@ -55,7 +55,7 @@ _interned = _Interned()
 
 
 if hasattr(os, "register_at_fork"):
-    # A child has none of the threads that held the lock. (A ForkLock would take longer.)
+    # A forked child has no threads that hold the lock. (A ForkLock would take longer.)
     os.register_at_fork(after_in_child=_interned.renew_lock)
 
 _class_bits = (1 << n for n in count(1))

@@ -49,7 +49,7 @@ Condition: TypeAlias = PrimExpr
 class Stmt(Node):
     """The base class of statements, which compare by identity.
 
-    Fields are converted as their annotations say (`_CONVERSIONS`).
+    Fields are converted by their annotations (`_CONVERSIONS`).
     """
 
     __slots__ = ()

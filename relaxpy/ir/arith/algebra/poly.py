@@ -27,7 +27,7 @@ _KEY_PARTS = 256
 
 @lru_cache(maxsize=1 << 10)
 def _text_key(node: tir.PrimExpr) -> tuple[str, tuple[int, ...]]:
-    """Return a text to sort by and the numbers of its variables; the same in every run.
+    """Return a deterministic string to sort by and the numbers of its variables.
 
     Variables sort by name, before anything compound. Only the first few hundred nodes count, so
     that the cost does not grow with shared subexpressions.

@@ -42,7 +42,7 @@ class Replacer:
 
     `touched` are the variables with new values, `introduced` those of them that are new, and
     `refined` has the struct info of those of which more is known than before. `visible` are the
-    variables in scope. The variables that are `matched` belong to expressions that were replaced.
+    variables in scope. The variables in `matched` belong to expressions that were replaced.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Replacer:
         return tuple(before), final.value
 
     def set_limits(self, count: int) -> None:
-        """Set limits that no rewriting of so many bindings exceeds if it ends at all.
+        """Set limits that no terminating rewriting of this many bindings exceeds.
 
         A replacement may move through all bindings, by one in each sweep, and some rules replace
         more than once for a move.

@@ -217,7 +217,7 @@ def rewrite_bindings(ctx: PatternContext, rewriter: MatchRewriter, func: Functio
     """The function with the new values of variables that `rewriter(matches, bindings)` returns.
 
     `matches` has a variable for each pattern of the context, and `bindings` the values of the
-    variables around them. The result is a dict of new values. This is repeated until nothing
+    variables in their block. The result is a dict of new values. This is repeated until nothing
     matches.
 
     Errors:

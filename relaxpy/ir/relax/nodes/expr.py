@@ -428,7 +428,7 @@ def unpack_tuple(expr: bases.Expr) -> Iterator[bases.Expr]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(bases.Expr):
-    """`op` applied to `args` (AST-15); `sinfo_args` are struct infos that the text states.
+    """`op` applied to `args` (AST-15); `sinfo_args` are struct infos that the source states.
 
     `sinfo_is_derived` means that the struct info is the result of derivation, not a declaration.
     """

@@ -41,7 +41,7 @@ def python_function(
 def compiled_function(name: str, function: Callable[..., Any]) -> ExternFunc:
     """The callee for a Python function: as a packed function of the name, which is not registered.
 
-    The text and the JSON of a program have only the name.
+    The source and the JSON of a program have only the name.
     """
     return ExternFunc(PythonText(name, function))
 

@@ -94,7 +94,7 @@ class _Check:
     def nested(
         self, name: str, s1: rx.StructInfo, s2: rx.StructInfo, scope: Container[tir.Var]
     ) -> Compatibility:
-        """Compare two nested struct infos; `name` says where they are."""
+        """Compare two nested struct infos; `name` is the last step of the path to them."""
         self.path.append(name)
         result = self.compare(s1, s2, scope)
         self.path.pop()

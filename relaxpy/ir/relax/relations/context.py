@@ -49,7 +49,7 @@ def _not_a_value(node: object) -> RelaxpyError:
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """The context of a struct info rule, beside the call.
+    """The context of a struct info rule, in addition to the call.
 
     `variables` and `shape_vars` are the variables in scope (Σ), and `sinfo_by_var` is Δ where it
     differs from the struct info of the variable itself (DER-51). The shape variables in `sizes` are

@@ -382,7 +382,7 @@ def resampled(
 def _repeated(
     data: Tensor, axes: Sequence[Axis], repeats: Mapping[int, int], dtype: DataType, name: str
 ) -> Tensor:
-    """The data with each element repeated along axes, so many times by their positions."""
+    """The data with elements repeated along axes; `repeats` maps positions of axes to factors."""
     sizes = {axis.position: axis.new for axis in axes}
 
     def element(*index: PrimExpr) -> PrimExpr:

@@ -37,7 +37,7 @@ from relaxpy.support.dataclass import dataclass
 __all__ = ["pool1d", "pool2d", "pool3d", "pool_grad", "pool_selected"]
 
 PoolType: TypeAlias = Literal["max", "avg"]
-#: Along an axis, windows of at most so many elements are unrolled.
+#: The maximum number of elements of an unrolled window along an axis.
 MOST_TERMS = 16
 
 

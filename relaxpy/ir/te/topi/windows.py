@@ -27,7 +27,7 @@ Numbers: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = Numbers | str
 """Numbers of elements, "VALID" for none, or "SAME" for as many results as elements."""
 Index: TypeAlias = Sequence[PrimExpr]
-#: Windows of at most so many elements are unrolled; larger ones are reductions.
+#: The maximum number of elements of an unrolled window; larger ones are reductions.
 WRITTEN_OUT = 64
 #: The names of the axes of results, and of the reductions over windows.
 AXIS_NAMES = {"N": "nn", "C": "ff", "D": "zz", "H": "yy", "W": "xx"}
@@ -88,7 +88,7 @@ def named_padding(padding: Padding, window: Mapping[str, PrimExpr], dilation: Nu
 
 
 def number(value: int) -> PrimExpr:
-    """An integer beside indices and dimensions."""
+    """An integer of the datatype of indices and dimensions."""
     return ops.const(value, INT64)
 
 

@@ -32,9 +32,9 @@ class AxisGroups:
     """The axes of a kernel in groups: one is split only together with the others of its group.
 
     An axis is in a group with the variables that index it. It has to be whole if it is indexed in
-    another way, and so does a loop whose variable is used for something else than to index, or that
-    stores to one element several times without a block that says how it reduces. An axis whose size
-    is a variable is split only if nothing else depends on that variable.
+    another way, and so does a loop whose variable is used other than as an index, or that stores to
+    one element several times without a block that declares its reduction. An axis whose size is a
+    variable is split only if nothing else depends on that variable.
     """
 
     def __init__(self, func: PrimFunc) -> None:

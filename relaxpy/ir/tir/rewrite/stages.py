@@ -56,8 +56,8 @@ class Stage:
     The regions are over the variables of the block. They exclude the `tables`: buffers that the
     init fills with the same numbers every time, and nothing else writes. The regions of an opaque
     block, which uses pointers, are those that it declares. The guards and values of the block read
-    `deciding` buffers at unknown indices. `guards` are the branches and while loops around the
-    block, each after how many of the `loops`.
+    `deciding` buffers at unknown indices. `guards` are the branches and while loops that enclose
+    the block, each with its depth in the `loops`.
     """
 
     block: stmt.Block
@@ -117,7 +117,7 @@ class Stage:
         return not self.reads.keys().isdisjoint(self.writes)
 
     def is_guarded(self, inner: Sequence[stmt.For]) -> bool:
-        """True if a branch or a while loop is directly around the innermost loops, or in them."""
+        """True if a branch or a while loop directly encloses the innermost loops, or is in them."""
         around = len(self.loops) - len(inner)
         return any(depth >= around for depth, _ in self.guards)
 
@@ -257,8 +257,7 @@ def _buffers(state: State) -> set[Buffer]:
 def stages_in(state: State, scope: stmt.Stmt) -> list[Stage]:
     """Return the stages directly inside of a block or loop, in program order.
 
-    Errors:
-        ScheduleError: there are statements with effects beside them, so that they are not all.
+    Errors: ScheduleError: there are other statements with effects.
     """
     for node in bare_statements(scope):
         if isinstance(node, stmt.BufferStore) or (
@@ -577,7 +576,7 @@ def check_commutes(stage: Stage) -> None:
 
 
 def shared_loops(a: Stage, b: Stage) -> list[stmt.For]:
-    """Return the loops around both stages."""
+    """Return the common loops of both stages."""
     return [loop for loop in a.loops if loop in b.loops]
 
 

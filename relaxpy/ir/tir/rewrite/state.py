@@ -31,7 +31,7 @@ class State:
     """A kernel, the parent of each statement, and where replaced blocks are now.
 
     Loops are known by their variables, which are unique, and blocks by the node, which `renewed`
-    maps to the one that took its place.
+    maps to its replacement.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -76,7 +76,7 @@ class State:
         return id(node) in self._parents
 
     def current(self, block: Block) -> Block | None:
-        """Return the block that took the place of `block`, or None if there is none."""
+        """Return the block that replaced `block`, or None if there is none."""
         while not self.is_here(block):
             newer = self.renewed.get(block)
             if newer is None:
@@ -110,7 +110,7 @@ class State:
         return realize
 
     def scope(self, node: Stmt) -> Block:
-        """Return the innermost block around `node`. Errors: ScheduleError for the root."""
+        """Return the innermost block that encloses `node`. Errors: ScheduleError for the root."""
         for above in self.ancestors(node):
             if isinstance(above, Block):
                 return above
@@ -137,7 +137,7 @@ class State:
         self.replace({old: new}, {old: new})
 
     def allocate(self, scope: Block, *buffers: Buffer) -> None:
-        """Let a block, or the one in its place now, allocate buffers."""
+        """Let a block, or its current replacement, allocate buffers."""
         current = self.current(scope)
         assert current is not None
         self.renew(current, replace(current, alloc_buffers=(*current.alloc_buffers, *buffers)))
@@ -147,7 +147,7 @@ class State:
     ) -> None:
         """Replace statements, and remove those that become None and statements that become empty.
 
-        `renewed` maps blocks to those that take their place below replaced statements.
+        `renewed` maps blocks to their replacements below replaced statements.
         """
         newer = dict(renewed or {})
         table = {id(old): new for old, new in changes.items()}

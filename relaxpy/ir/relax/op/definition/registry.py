@@ -95,7 +95,7 @@ class OpDef:
 
     @late_property
     def signature(self) -> Signature:
-        """The parameters, which text, printer and checks read."""
+        """The parameters, which the parser, the printer and checks read."""
         return Signature(self.__wrapped__, is_rule=self._infer is None)
 
     @property

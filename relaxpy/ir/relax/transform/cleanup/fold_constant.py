@@ -295,7 +295,7 @@ def _with_params(arg: rx.Expr, params: dict[rx.Constant, rx.Var]) -> rx.Expr:
 
 
 def _uses(seq: rx.SeqExpr) -> Counter[rx.Var]:
-    """How often a sequence uses each variable; uses in a function, which may run often, are two."""
+    """Use counts of variables in a sequence; a use in a function, which may repeat, is two."""
     uses: Counter[rx.Var] = Counter()
     waiting: list[tuple[Node, int]] = [(seq.body, 1), *((block, 1) for block in seq.blocks)]
     while waiting:
