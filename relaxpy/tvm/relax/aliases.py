@@ -60,7 +60,7 @@ class Aliases:
         return reached(memories, lambda n: (m for field in self.fields.get(n, ()) for m in field))
 
     def _new(self, sinfo: rx.StructInfo | None) -> Memories:
-        """A new value, with new fields if it is a tuple."""
+        """A fresh value, with fresh fields if it is a tuple."""
         number = self._count
         self._count += 1
         if isinstance(sinfo, rx.TupleStructInfo):

@@ -82,7 +82,7 @@ class ConvertBlocksToOpaque(_StatementPass):
 
     Errors:
         TransformError: the predicate of a block mentions its variables, or the value of one depends
-        on the contents of buffers.
+            on the contents of buffers.
     """
 
     @override

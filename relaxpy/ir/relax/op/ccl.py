@@ -71,7 +71,7 @@ def allreduce(
     in_group: bool = True,
     among: Sequence[int] | None = None,
 ) -> TensorStructInfo:
-    """The tensors of all workers combined element by element, on each worker.
+    """All-reduce: the tensors of all workers combined element by element, on each worker.
 
     With `in_group`, only workers of one group are combined; with `among=(size, stride)` only the
     `size` workers whose numbers are `stride` apart, which are those along an axis of a mesh.
@@ -122,7 +122,7 @@ def allgather(
     among: Sequence[int] | None = None,
     axis: int = 0,
 ) -> TensorStructInfo | DTensorStructInfo:
-    """The tensors of all workers joined along an axis, on each worker.
+    """All-gather: the tensors of all workers joined along an axis, on each worker.
 
     With `in_group`, only those of the workers of one group are joined; with `among`, as for
     `R.ccl.allreduce`, those of some workers.

@@ -33,8 +33,7 @@ def apply(sign: str, left: object, right: object) -> Any:
 
     Errors:
         MisuseError (also TypeError, ValueError): `%`, whose rounding must be chosen; `&`, `|` or
-        `^` of
-            other operands than Booleans, or integers.
+            `^` of other operands than Booleans, or integers.
         StructInfoError: the operands do not fit together.
     """
     if sign == "%":

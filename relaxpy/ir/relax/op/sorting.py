@@ -512,7 +512,7 @@ def sampled(
 
     Errors:
         RuntimeCheckError: a shape is another one, there is no category, or an index is out of the
-        range of rows.
+            range of rows.
     """
     for name, samples in (("uniform_sample", uniform_sample), ("sample_indices", sample_indices)):
         if samples.shape != (len(sample_indices), 1):

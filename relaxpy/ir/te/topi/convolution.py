@@ -40,7 +40,7 @@ __all__ = ["conv", "conv1d", "conv2d", "conv_backward_weight", "conv_transpose"]
 
 
 _OF_FILTER: Final[dict[str, object]] = {"meta_schedule.layout_rewrite_preproc": True}
-"""Of stages that only read the filter. A separate kernel may compute them: for a constant filter,
+"""Tag of stages that only read filters. A separate kernel may compute them: for a constant filter,
 when the program is compiled."""
 
 

@@ -1,4 +1,4 @@
-"""Pools: the maximum or the mean of windows, and their gradients, in every layout."""
+"""Pooling: the maximum or the mean of windows, and their gradients, in every layout."""
 
 from __future__ import annotations
 

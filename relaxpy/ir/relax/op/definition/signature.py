@@ -176,7 +176,7 @@ class Signature:
 
         Errors:
             MisuseError (also TypeError): an argument is neither what its parameter takes, nor None
-            for an optional operand.
+                for an optional operand.
         """
         operands: list[Expr] = []
         absent: list[Parameter] = []

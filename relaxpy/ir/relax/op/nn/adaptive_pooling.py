@@ -1,4 +1,4 @@
-"""Pools with a fixed number of windows along one to three axes, and their gradients."""
+"""Adaptive pooling along one to three axes, and its gradients."""
 
 from __future__ import annotations
 

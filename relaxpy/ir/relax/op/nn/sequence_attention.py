@@ -1,4 +1,4 @@
-"""Scaled dot-product attention within sequences of several lengths that are joined."""
+"""Scaled dot-product attention within packed sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def attention_var_len(
     causal_mask: Causal = None,
     window_size: int | None = None,
 ) -> rx.TensorStructInfo:
-    """`attention` within each of several sequences that lie one after the other.
+    """`attention` within each of several packed (concatenated) sequences.
 
     Sequence i has the queries from seqstart_q[i] to seqstart_q[i + 1], and likewise the keys, by
     default those of the queries. The largest lengths are not used.

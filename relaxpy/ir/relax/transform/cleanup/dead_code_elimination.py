@@ -82,7 +82,7 @@ def without_dead_code(
     fails: Callable[[Binding], bool] = _may_fail,
     has_effect: Callable[[Expr], bool] = makes_impure_call,
 ) -> Function:
-    """`func` without unused bindings; impure calls stay, and failing ones in ordinary blocks."""
+    """`func` without unused bindings; impure calls, and ordinary bindings that may fail, stay."""
     kept = {
         binding
         for block in walk(func)

@@ -42,7 +42,7 @@ class LowerDistIR(RewritePass):
 
     Errors:
         TransformError: a size is not divided by the number of devices, an operator needs more than
-        the shards that a device has, or the devices of a mesh are not numbered in its order.
+            the shards that a device has, or the devices of a mesh are not numbered in its order.
     """
 
     own_params: bool = False

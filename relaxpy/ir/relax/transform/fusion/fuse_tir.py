@@ -29,7 +29,7 @@ class FuseTIR(Pass):
 
     Intermediate results are local buffers of the kernel, shapes that the function takes become
     scalars, and tuples their fields. A function that does more than call kernels on tensors of
-    known shapes stays unchanged, and so does one that is used otherwise than by calls, or that is
+    known shapes stays unchanged, and so does one that is used other than by calls, or that is
     public and not called. Private kernels that are not called any more are removed.
     """
 
@@ -67,7 +67,7 @@ class FuseTIR(Pass):
 
 
 def _otherwise_used(func: rx.BaseFunc, kernels: Mapping[str, FusedKernel]) -> set[str]:
-    """The functions that a function mentions otherwise than in calls that can be rewritten."""
+    """The functions that a function mentions other than in calls that can be rewritten."""
     names: set[str] = set()
     if kernels.keys().isdisjoint(mentioned_globals(func)):
         return names

@@ -60,8 +60,8 @@ def group_bindings(
     The functions have the attribute `Primitive`. Those in the module that have it already, or are
     for a back end, are left alone, and so are those that are not `entries` if there are any. The
     operands of a group are passed to its function; constants only if `lift_constants`. A group
-    whose results nothing uses is removed. A group stays ungrouped if its bindings cannot be
-    computed one after the other, since others depend on some and are needed by others.
+    whose results nothing uses is removed. A group is left alone if its bindings cannot be computed
+    one after the other, since others depend on some and are needed by others.
 
     Errors:
         TransformError: `refuses_cycles`, and there is such a group.

@@ -66,7 +66,7 @@ class _Member:
         self.candidates: list[rx.Binding] = list(self._liftable(mod))
 
     def _liftable(self, mod: IRModule) -> Iterator[rx.Binding]:
-        """Bindings of dataflow blocks that use only weights and bindings yielded before."""
+        """Bindings of dataflow blocks that use only weights and earlier bindings of this kind."""
         effects = Effects(Context(), mod.functions_by_name, self.func)
         known, sizes = set(self.weights), set(self.weight_sizes)
         exposed = _exposed(self.func.body, effects)
