@@ -1,4 +1,4 @@
-"""How the errors of a text that does not parse are shown."""
+"""The renderer of the errors of a source that does not parse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _renderer: Renderer | None = None
 
 
 def override_renderer(render_func: Renderer | None) -> None:
-    """Call `render_func` with each error of a text before it is raised; None calls nothing.
+    """Call `render_func` with each error of a source before it is raised; None disables this.
 
     The error has its `diagnostics`, and each of them a `message` and a `span`.
 

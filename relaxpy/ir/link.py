@@ -114,7 +114,7 @@ def _mentions(func: BaseFunc) -> set[str]:
 
 
 def _equal(a: BaseFunc, b: BaseFunc) -> bool:
-    """Whether callers of `a` can call `b`: equal functions may declare different results."""
+    """Return whether callers of `a` can call `b`: equal functions may declare different results."""
     if a is b or not structural_equal(a, b):
         return a is b
     return a.struct_info is None or b.struct_info is None or a.struct_info == b.struct_info

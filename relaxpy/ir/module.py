@@ -68,7 +68,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
 
     @property
     def is_python_class(self) -> bool:
-        """Whether this module was written as a class derived from BasePyModule."""
+        """True if this module was written as a class derived from BasePyModule."""
         return self._python_class is not None
 
     @user_facing
@@ -285,7 +285,7 @@ class IRModule(FunctionTable[GlobalVar, BaseFunc]):
 
 
 def _hint_for(func: object) -> str | None:
-    """What to write for a function of Relay, whose classes are not known here."""
+    """The printed form of a function of Relay, whose classes are not known here."""
     if type(func).__module__.startswith("relaxpy.plugins.relay."):
         return "functions of Relay are in modules of their own: relay.IRModule"
     return None

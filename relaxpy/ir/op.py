@@ -31,16 +31,16 @@ class Op(Node):
     _fields = ("name",)
     _table: ClassVar[dict[str, Op]] = {}
     changes: ClassVar[int] = 0
-    """How often the record of an operator was set; code compiled before that may be outdated."""
+    """A version number of operator records; code compiled under an earlier one may be outdated."""
     normalizations: ClassVar[int] = 0
-    """How often a rule of normalisation was set; what was in normal form before may not be now."""
+    """A version number of the FNormalize rules; earlier normal forms may be outdated."""
     user_changes: ClassVar[int] = 0
-    """How often something was registered by others than modules of relaxpy at their import."""
+    """The number of registrations other than those of relaxpy's modules at import."""
     name: str
     record: OpRecord
     _others: dict[str, object]
     span: ClassVar[None] = None
-    """Operators have no position in a text; errors use that of the enclosing node."""
+    """Operators have no source position; errors use that of the enclosing node."""
 
     def __new__(cls, name: str) -> Self:
         """Return the operator `name`."""
@@ -148,7 +148,7 @@ class Op(Node):
 
 
 def _is_importing() -> bool:
-    """Whether a module of relaxpy registers something while it is imported."""
+    """Return whether a module of relaxpy registers something while it is imported."""
     frame = sys._getframe(2)
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("relaxpy."):
         if frame.f_code.co_name == "<module>":

@@ -48,7 +48,7 @@ class CallKind(Enum):
 
     @property
     def is_kernel(self) -> bool:
-        """Whether the callee is a PrimFunc on tensors whose outputs are declared."""
+        """True if the callee is a PrimFunc on tensors whose outputs are declared."""
         return self in (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
     @property
@@ -60,23 +60,23 @@ class CallKind(Enum):
 
     @property
     def callee_is_operand(self) -> bool:
-        """Whether the callee need not be bound to a variable (NF-4)."""
+        """True if the callee need not be bound to a variable (NF-4)."""
         return self not in (CallKind.PYTHON, CallKind.CLOSURE)
 
     @property
     def takes_packed(self) -> bool:
-        """Whether only a packed function can be the callee."""
+        """True if only a packed function can be the callee."""
         packed = (CallKind.PACKED, CallKind.INPLACE_PACKED, CallKind.PACKED_WITH_CONTEXT)
         return self in packed or self is CallKind.DPS_PACKED
 
     @property
     def mutates(self) -> bool:
-        """Whether the callee stores results in operands."""
+        """True if the callee stores results in operands."""
         return self in (CallKind.INPLACE_KERNEL, CallKind.INPLACE_PACKED)
 
     @property
     def has_outputs(self) -> bool:
-        """Whether `sinfo_args` describe outputs that the callee writes."""
+        """True if `sinfo_args` describe outputs that the callee writes."""
         kernels = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.LOCAL_KERNEL)
         return self in kernels or self is CallKind.DPS_PACKED
 
@@ -92,12 +92,12 @@ class Memory(Enum):
 
     @property
     def is_new(self) -> bool:
-        """Whether no mutation of an operand or of the result can be seen in the other one."""
+        """True if the result aliases no operand: no mutation of one changes the other."""
         return self in (Memory.NEW, Memory.COPY)
 
     @property
     def is_of_operand(self) -> bool:
-        """Whether the result may lie in the memory of the first operand, and in no other."""
+        """True if the result may alias the first operand, and no other."""
         return self in (Memory.COPY, Memory.VIEW, Memory.SAME)
 
 
@@ -229,11 +229,11 @@ class OpRecord:
     `infer`, it builds the call from the arguments that users write instead."""
     doc: str = ""
     pure: bool | None = None
-    """Whether a call has no side effects (PU-14)."""
+    """True if a call has no side effects (PU-14)."""
     infer: InferRule | None = None
     """The struct info rule of a call (DER-35)."""
     normalize: Normalization | None = None
-    """Returns what normalisation puts in place of a call in normal form: itself, to keep it."""
+    """Returns the replacement of a call in normal form (FNormalize); itself, to keep it."""
     legalize: Legalization | None = None
     """Lowers a call to a call of a kernel, or to simpler operators."""
     gradient: Gradient | None = None
@@ -248,17 +248,17 @@ class OpRecord:
     mixed_precision: MixedPrecisionRule | None = None
     """Rewrites the call for another datatype."""
     precision_policy: int | None = None
-    """Whether the narrower datatype is used: 0 always, 1 if the operands have it, 2 never."""
+    """Use of the narrower datatype: 0 always, 1 if the operands have it, 2 never."""
     data_dependent: bool | None = None
-    """Whether the shape of the result depends on the elements of operands."""
+    """True if the shape of the result depends on the elements of operands."""
     commutative: bool = False
-    """Whether patterns match the two operands in either order."""
+    """True if patterns match the two operands in either order."""
     ordering: bool = False
-    """Whether it is an order comparison, whose result Python's `max` would use as a condition."""
+    """True if this is an order comparison, whose result Python's `max` would use as a condition."""
     sign: str = ""
     """The Python operator that builds a call."""
     literal: bool = False
-    """Whether normalisation replaces a call with a known scalar result by the scalar."""
+    """True if normalisation replaces a call with a known scalar result by the scalar."""
     calls: CallKind | None = None
     """The kind of callee, if the first operand is a callee."""
     allocates: Allocation | None = None
@@ -267,23 +267,24 @@ class OpRecord:
     """The memory of the result, or a function of the call that returns it. Without one, it is new
     if relaxpy implements the operator, and any if a user does (EV-16)."""
     releases: bool = False
-    """Whether a call declares that its operand is not used any more."""
+    """True if a call declares that its operand is not used any more."""
     in_place: bool = False
-    """Whether passes write the result into an operand: each element depends on one of each."""
+    """True if passes may write the result into an operand: the operator is elementwise."""
     activation: bool = False
-    """Whether passes compute it together with the product or convolution before it."""
+    """True if passes fuse the operator with the matmul or convolution before it."""
     takes_twice: bool = False
-    """Whether every tensor may be both operands, so that such a call never fails."""
+    """True if a call on (x, x) is valid for every tensor x, and never fails."""
     runtime: Callable[..., Any] | None = None
     """The implementation on run-time values: operands by position, attributes by keyword."""
     calls_out: bool = False
-    """Whether `runtime` may run user code, which needs the NumPy settings of the caller."""
+    """True if `runtime` may run user code, which needs the NumPy settings of the caller."""
     sends: tuple[int, int] | None = None
-    """Of a collective operator of p workers, what the one sends or receives that has most to do.
+    """The communication volume of a collective operator of p workers: the maximum over workers.
 
-    That is so often (p - 1) / p of its tensor, or for a second number 1 of the tensors of all, each
-    time in log2(p) steps: scattering, gathering and reducing parts, or two of them after each other
-    (Thakur, Rabenseifner & Gropp, Int. J. High Perform. Comput. Appl. 19(1), 2005).
+    It is the first number times (p - 1) / p of its tensor, or for a second number 1 of the tensors
+    of all, each time in log2(p) steps: scattering, gathering and reducing parts, or two of them
+    after each other (Thakur, Rabenseifner & Gropp, Int. J. High Perform. Comput. Appl. 19(1),
+    2005).
     """
     adapt: Callable[[dict[str, Any]], None] | None = None
     """Adapts the arguments by name, before they are bound to operands and attributes."""
@@ -310,7 +311,7 @@ class OpRecord:
 
     @property
     def is_of_relaxpy(self) -> bool:
-        """Whether relaxpy registered the operator."""
+        """True if relaxpy registered the operator."""
         return is_of_relaxpy(self.function)
 
 

@@ -110,7 +110,7 @@ KINDS: dict[str, type[Node]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How to save nodes of one kind, and how to build them; positions are not saved."""
+    """The serialisation of one kind of node: saving and rebuilding; positions are not saved."""
 
     name: str
     fields: tuple[str, ...]
@@ -358,8 +358,7 @@ def _array_fields(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
 def save_json(node: object) -> str:
     """Return the JSON text of a node, module, array or string, or of a list or dict of values.
 
-    The text depends only on the program. It contains names and sharing, but no positions in source
-    text.
+    The text depends only on the program. It contains names and sharing, but no source positions.
 
     Errors:
         MisuseError: the value of an attribute cannot be saved, or the key of a dict is not a

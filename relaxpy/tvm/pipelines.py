@@ -1,6 +1,6 @@
 """TVM's pipelines: fusion without rules, and the lowering to explicit memory, which need not run.
 
-`compile` takes what these pipelines make, and does as much itself.
+`compile` accepts the results of these pipelines, and does as much itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small models for tests: layers that emit kernels, products of matrices, and attention."""
+"""Small models for tests: layers that emit kernels, matmuls, and attention."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Linear(Module):
 
     @override
     def forward(self, input: Expr) -> Var:
-        """Emit the kernels of the product and of the sum."""
+        """Emit the kernels of the matmul and of the sum."""
         product = emit_te(topi.matmul, input, self.weight)
         return product if self.bias is None else emit_te(topi.add, product, self.bias)
 
@@ -208,9 +208,9 @@ def get_relax_matmul_module(
     residual_bin_op: Callable[[Expr, Expr], Expr] | None = None,
     residual_activation: Callable[[Expr], Expr] | None = None,
 ) -> IRModule:
-    """A module whose function `main` is a product of matrices.
+    """A module whose function `main` is a matmul.
 
-    The product may be followed by a bias, an activation, an operator on it and `x`, and an
+    It may be followed by a bias, an activation, an operator on it and `x`, and an
     activation of that, in this order.
     """
     result_dtype = out_dtype or in_dtype

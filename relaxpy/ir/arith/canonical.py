@@ -58,15 +58,15 @@ _HIGHEST_CHOICE = 8
 
 
 def is_integer(dtype: DataType) -> bool:
-    """Whether values of `dtype` have a polynomial: scalar integers other than Bool."""
+    """Return whether values of `dtype` have a polynomial: scalar integers other than Bool."""
     return dtype.is_int and dtype.lanes == 1 and not dtype.is_bool
 
 
 class Canonical:
     """Canonical forms under some facts; with none, they hold for all values of the variables.
 
-    Results are stored in tables, and never depend on what is stored. Large tables are emptied
-    between two queries, which limits the memory of an engine.
+    Results are cached in tables, and never depend on the state of the caches. Large tables are
+    emptied between two queries, which limits the memory of an engine.
     """
 
     # Rules take the engine first, and so are methods of it.
@@ -339,7 +339,7 @@ class Canonical:
         return self.over_simple_operands(expr)
 
     def let(self, expr: tir.Let) -> tir.PrimExpr:
-        """A Let of floats or truths; literals, variables and values used once are inlined."""
+        """A Let of floats or bools; literals, variables and values used once are inlined."""
         value = self.simplify(expr.value)
         is_leaf = isinstance(value, (tir.ConstExpr, tir.Var))
         if is_leaf or (folding.is_safe(value) and folding.uses(expr.body, expr.var) <= 1):

@@ -62,7 +62,7 @@ class Engine(Protocol):
         """The residue class of an expression."""
 
     def let(self, expr: tir.Let) -> tir.PrimExpr:
-        """A Let of floats or truths, simplified."""
+        """A Let of floats or bools, simplified."""
 
     # --- conditions
 
@@ -87,16 +87,16 @@ class Engine(Protocol):
         """An interval that contains p, by the two cases of its only positive part."""
 
     def fits(self, p: Poly, dtype: DataType) -> bool:
-        """Whether p and the operands of its atoms lie in the range of `dtype`."""
+        """Return whether p and the operands of its atoms lie in the range of `dtype`."""
 
     def residue_of_poly(self, p: Poly) -> Residue:
         """The residue class of p."""
 
     def is_negative(self, p: Poly) -> bool | None:
-        """Whether p is always below 0 (True), never (False), or neither is known (None)."""
+        """Return True if p is always below 0, False if it never is, None if unknown."""
 
     def is_nonzero(self, p: Poly) -> bool:
-        """Whether p is provably different from 0."""
+        """Return whether p is provably different from 0."""
 
     def quotient(self, p: Poly, q: Poly, *, floor: bool) -> Poly | None:
         """p / q, rounded down or toward zero; None where q is 0."""
@@ -105,4 +105,4 @@ class Engine(Protocol):
         """p // by for a literal by > 1."""
 
     def extremum_of(self, sign: int, candidates: list[Poly]) -> Poly:
-        """The greatest of some polynomials; with `sign` -1 the least."""
+        """The maximum of some polynomials; with `sign` -1 the minimum."""

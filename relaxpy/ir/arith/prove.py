@@ -9,7 +9,7 @@ from relaxpy.ir.tir import expr as tir, ops
 
 
 def prove_equal(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
-    """Whether `a` and `b` have one value (True), never one (False), or neither is known (None).
+    """Return True if `a` and `b` are always equal, False if they never are, None if unknown.
 
     Rule:
         CMP-1, CMP-2, CMP-3. True and False hold for all integer values of the variables, negative
@@ -27,7 +27,7 @@ def _decided(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
 
 
 def always(condition: tir.PrimExpr) -> bool:
-    """Whether `condition` is known to be true for all values of the variables."""
+    """Return whether `condition` is known to be true for all values of the variables."""
     result = simplify(simplify(condition))
     return isinstance(result, tir.IntImm) and result.value != 0
 

@@ -118,5 +118,5 @@ def _operands(expr: PrimExpr) -> list[PrimExpr]:
 
 
 def is_nested(node: Node) -> bool:
-    """Whether a node is nested deeper than one band."""
+    """Return whether a node is nested deeper than one band."""
     return isinstance(node, PrimExpr) and node.height >= BAND

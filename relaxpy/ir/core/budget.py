@@ -1,7 +1,7 @@
-"""The limits on reading one text: steps, bytes, nodes of types, and depth.
+"""The limits on reading one source: steps, bytes, nodes of types, and depth.
 
-All readers of text that may be hostile count with a budget: `from_source`, the reader of Relay text
-and `load_json`. The limits are such that a text which reaches one takes about fifteen seconds.
+All readers of possibly hostile sources count with a budget: `from_source`, the reader of Relay text
+and `load_json`. A source that reaches a limit takes about fifteen seconds.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
 from relaxpy.support.dataclass import dataclass
 
-#: Characters, other than those of data that the text itself contains.
+#: Characters, other than those of data that the source itself contains.
 MAX_CHARACTERS = 16_000_000
 MAX_TOKENS = 1_000_000
 MAX_STEPS = 3_000_000
-#: Bytes of arrays that are filled with one value, so that a short text can ask for many.
+#: Bytes of arrays that are filled with one value, of which a short source can create many.
 MAX_BYTES = 1 << 28
-#: Nodes of types that are visited or created while the types of the text are inferred.
+#: Nodes of types that are visited or created during type inference.
 MAX_TYPE_NODES = 1_000_000
-#: Functions inside of each other.
+#: The nesting depth of functions.
 MAX_DEPTH = 1_000
 
 
 @dataclass(slots=True, eq=False)
 class Budget:
-    """What is left of the limits for one text; errors are of the class `error`."""
+    """The remaining limits for one source; errors are of the class `error`."""
 
     steps: int = MAX_STEPS
     bytes: int = MAX_BYTES

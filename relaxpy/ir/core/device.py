@@ -17,7 +17,7 @@ from relaxpy.support.entry import user_facing
 KINDS = (
     *("cpu", "cuda", "opencl", "vulkan", "metal", "vpi", "rocm", "ext_dev", "hexagon", "webgpu"),
 )
-# DLPack's device type numbers.
+# The device type numbers of DLPack.
 _KIND_BY_TARGET = {"llvm": "cpu", "c": "cpu", "nvptx": "cuda"}
 _KIND_BY_NUMBER = dict(zip((1, 2, 4, 7, 8, 9, 10, 12, 16, 15), KINDS, strict=True))
 _NUMBER_BY_KIND = {kind: number for number, kind in _KIND_BY_NUMBER.items()}
@@ -60,7 +60,7 @@ class Device(Node):
 
     @property
     def exist(self) -> bool:
-        """Whether programs can run on the device: only on the first processor."""
+        """True if programs can run on the device: only on the first CPU."""
         return self.kind == "cpu" and self.index == 0
 
     def dlpack_device_type(self) -> int:

@@ -144,15 +144,15 @@ class DataType(str):
     vector: str
     """The suffix of a vector's name, `x4` or `xvscalex4`; empty for a scalar."""
     is_scalable: bool
-    """Whether the hardware decides by which factor a vector has more than `lanes` lanes."""
+    """True if the hardware decides by which factor a vector has more than `lanes` lanes."""
     is_void: bool
-    """Whether this is Void, a datatype not known at compile time."""
+    """True if this is Void, a datatype not known at compile time."""
     is_int: bool
-    """Whether this is Int or UInt (Bool included)."""
+    """True if this is Int or UInt (Bool included)."""
     is_bool: bool
-    """Whether one lane is a boolean."""
+    """True if one lane is a boolean."""
     is_float: bool
-    """Whether this is a floating-point datatype of any format."""
+    """True if this is a floating-point datatype of any format."""
 
     def __new__(cls, text: str | Self | npt.DTypeLike = "") -> Self:
         """Return the datatype for a name, a NumPy type or a Python scalar class."""
@@ -223,7 +223,7 @@ class DataType(str):
 
     @property
     def relax_defect(self) -> str | None:
-        """Why struct info may not have this datatype (DT-2, DT-4, DT-8), or None if it may."""
+        """The reason why struct info may not have this datatype (DT-2, DT-4, DT-8), or None."""
         family, bits = self.family, self.bits
         if self.is_void:
             return None
@@ -278,7 +278,7 @@ class DataType(str):
 def _numpy_type(name: str) -> np.dtype[np.generic]:
     if name == "bool":
         return np.dtype(np.bool_)
-    if name != "float128":  # what NumPy calls so has 80 bits where it exists
+    if name != "float128":  # NumPy's float128 has 80 bits where it exists
         with suppress(TypeError):
             return np.dtype(name)
     scalar_type: type[np.generic] | None = getattr(ml_dtypes, name, None)

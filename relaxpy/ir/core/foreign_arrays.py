@@ -29,14 +29,14 @@ _BITS: Final = {
 
 
 def is_torch(value: object) -> bool:
-    """Whether a value is a tensor of torch, or of a subclass that another library defines."""
+    """True if a value is a tensor of torch, or of a subclass that another library defines."""
     if not hasattr(type(value), "detach"):
         return False
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
 
 def has_torch(value: object) -> bool:
-    """Whether a value is a tensor of torch, or a tuple or list with one at any depth."""
+    """Return whether a value is a tensor of torch, or a tuple or list with one at any depth."""
     return any(map(has_torch, value)) if isinstance(value, (tuple, list)) else is_torch(value)
 
 

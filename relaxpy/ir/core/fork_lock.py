@@ -1,4 +1,4 @@
-"""Locks that a forked child does not inherit from threads of its parent, and late values."""
+"""Locks that a forked child does not inherit from threads of its parent, and lazy values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ForkLock:
     """A reentrant lock that is free in a forked child.
 
     A fork copies a lock that another thread holds, but not the thread, which would release it.
-    What the lock guards has to be complete whenever a thread holds it: the child finds it so.
+    The guarded data has to be consistent whenever a thread holds the lock, since the child sees it.
     """
 
     __slots__ = ("__weakref__", "_lock")
@@ -32,12 +32,12 @@ class ForkLock:
         self._lock.release()
 
     def renew(self) -> None:
-        """Forget who holds the lock."""
+        """Replace the lock by a free one."""
         self._lock = threading.RLock()
 
 
 class Late(Generic[T]):
-    """What `make` returns, which is called once, when it is first needed."""
+    """A lazy value: `make()`, evaluated once, on first use."""
 
     __slots__ = ("_lock", "_make", "_value")
 

@@ -1,4 +1,4 @@
-"""What the modules of Relax and of Relay have in common: a table of functions by name."""
+"""The base of Relax and Relay modules: a table of functions by name."""
 
 from __future__ import annotations
 

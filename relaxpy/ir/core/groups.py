@@ -15,7 +15,7 @@ class Groups(Generic[K]):
         self._above: dict[K, K] = {}
 
     def find(self, key: K) -> K:
-        """The key that stands for the set of `key`, until that set is joined with another one."""
+        """The representative of the set of `key`, until that set is joined with another one."""
         path = []
         while (above := self._above.get(key)) is not None:
             path.append(key)
@@ -25,7 +25,7 @@ class Groups(Generic[K]):
         return key
 
     def join(self, first: K, second: K) -> None:
-        """Make one set of the sets of two keys."""
+        """Join the sets of two keys."""
         one, other = self.find(first), self.find(second)
         if other not in {one: None}:  # scalar expressions have no plain ==
             self._above[other] = one

@@ -31,8 +31,8 @@ class NodeTable(Generic[V]):
         return None if entry is None else entry[1]
 
     def __setitem__(self, node: Node, value: V) -> None:
-        # What removes the entry is not a function of Python: the handler of a signal could raise
-        # in one, and the next node with this identity would get the value of this one.
+        # The callback that removes the entry is not a Python function: a signal handler could raise
+        # in it, and the next node with this identity would get the value of this one.
         drop = partial(self._entries.pop, id(node))
         self._entries[id(node)] = ref(node, drop), value
 

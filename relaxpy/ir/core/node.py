@@ -27,7 +27,7 @@ class Node:
     definitions inside a node with `_scope` end with that node. A `_variable` has identity:
     structural equality compares its fields where it is defined, and its definition at each use. A
     variable that `_defines_itself` is defined at its first use if it is not defined elsewhere.
-    `_compared_as` maps a field to the attribute that structural equality compares in its place.
+    `_compared_as` maps a field to the attribute that structural equality compares instead.
     `_derived_from` are the fields from whose struct info that of the node follows; None means that
     it depends on all fields. Nodes that are `_shared` form a graph: two programs are equal only if
     they use the same ones several times. A class has `_bits`, and `_bits_inside` are those of the
@@ -109,7 +109,7 @@ class Node:
     def __str__(self) -> str:
         try:
             return self.script()
-        except MisuseError:  # the printer refuses what is too deep or too large
+        except MisuseError:  # the printer refuses nodes that are too deep or too large
             return too_deep(self)
 
     @override
@@ -134,7 +134,7 @@ class Node:
 
 
 def is_function(value: object) -> bool:
-    """Whether this is a Python function or the like; a node is none, though it can be called."""
+    """True if this is a Python callable other than a node (nodes can be called, too)."""
     return callable(value) and not isinstance(value, Node)
 
 
@@ -313,7 +313,7 @@ def as_attrs(value: Mapping[str, object] | None) -> Attrs:
 
 
 class Conversions:
-    """What the constructors of some kinds of node do with fields: functions by annotations.
+    """Field conversions in the constructors of some kinds of node: functions by annotations.
 
     A missing list that has a default is read as that.
     """
@@ -343,7 +343,7 @@ def checks_of(
 ) -> dict[str, Callable[[Any], Any]]:
     """Return the functions that check fields of these kinds, and lists of them, by annotations.
 
-    Their errors cite the rule that says which fields nodes have.
+    Their errors cite the rule of the fields of nodes.
     """
     found: dict[str, Callable[[Any], Any]] = {}
     for kind, noun in nouns.items():

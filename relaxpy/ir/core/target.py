@@ -1,4 +1,4 @@
-"""Targets: what programs are compiled for, by name or as an object of TVM's programs."""
+"""Compilation targets, by name or as an object of TVM's programs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ DEFAULT = "cpu"
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """What differs between the targets of this package before code is generated."""
+    """Differences between the targets of this package before code generation."""
 
     can_be_default: bool = True
     is_native: bool = False
-    """Whether machine code runs, which is kept on the disk."""
+    """True if machine code runs, and is cached on the disk."""
     runs_as_written: bool = False
-    """Whether programs run without the passes that make them faster, to show what those keep."""
+    """True if programs run without optimisation passes, as a reference for their results."""
 
 
 TARGETS: Final[Mapping[str, TargetFacts]] = {
@@ -42,9 +42,9 @@ NAMES = tuple(TARGETS)
 _OF_PLUGIN: Final = TargetFacts(can_be_default=False)
 DEFAULTS = tuple(name for name, facts in TARGETS.items() if facts.can_be_default)
 PROCESSORS = ("llvm", DEFAULT)
-"""TVM's names of processors, all of which mean the default target."""
+"""TVM's names of CPUs; all mean the default target."""
 DEVICES = ("cuda", "hexagon", "metal", "nvptx", "opencl", "rocm", "vulkan", "webgpu")
-"""TVM's names of other devices: a target can describe one, and nothing is compiled for it."""
+"""TVM's names of other devices: a target can describe one, but is not compiled for."""
 _THREADS: Final = dict.fromkeys(DEVICES, 256) | {"cuda": 1024, "nvptx": 1024}
 """The threads of a block on devices, as TVM assumes them."""
 _WARPS: Final = {"cuda": 32, "metal": 16, "nvptx": 32, "rocm": 64}
@@ -57,7 +57,7 @@ VARIABLE = "RELAXPY_TARGET"
 def target_name(target: object) -> str:
     """The name of the target that a name, table or object of TVM's programs describes.
 
-    None and TVM's names of processors are `default_target`. Options after a name have no effect.
+    None and TVM's names of CPUs are `default_target`. Options after a name have no effect.
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such target.
@@ -69,7 +69,7 @@ def target_name(target: object) -> str:
 def default_target() -> tuple[str, str]:
     """The name of the default target on this machine, and why it is not "native".
 
-    It is "native" where llvmlite is installed and the processor has vectors, or else "numpy". The
+    It is "native" where llvmlite is installed and the CPU has vectors, or else "numpy". The
     environment variable RELAXPY_TARGET decides otherwise.
 
     Errors:
@@ -117,7 +117,7 @@ def target_facts(name: str) -> TargetFacts:
 
 
 def _names(kind: object) -> tuple[str, ...]:
-    """The names of targets; those of plug-ins are among them where `kind` is no other name."""
+    """The names of targets; those of plug-ins are included unless `kind` is another name."""
     is_known = isinstance(kind, str) and kind in NAMES
     return NAMES if is_known else (*NAMES, *plugin.targets())
 
@@ -143,7 +143,7 @@ def target_attr(target: object, host: object = None) -> str | Attrs:
 
 
 def _option(text: str) -> int | str:
-    """The value of an option of a target that is written as text."""
+    """The value of an option of a target that is written as a string."""
     return int(text) if text.lstrip("-").isdecimal() else text
 
 
@@ -164,7 +164,7 @@ _current: ContextVar[Target | None] = ContextVar("relaxpy_target", default=None)
 @user_constructed
 @dataclass(frozen=True)
 class Target:
-    """What a program is compiled for: `Target("llvm")`, or a table with its kind.
+    """The target of a compilation: `Target("llvm")`, or a table with its kind.
 
     A target that is entered by `with` is the one of `compile` if that gets none. The options of
     a target, and the host, exist for programs of TVM and have no effect. Programs may look at a
@@ -208,7 +208,7 @@ class Target:
 
     @property
     def attrs(self) -> Attrs:
-        """The options: those of a table without its kind, or those of a text, `-name=value`.
+        """The options: those of a table without its kind, or those of a string, `-name=value`.
 
         The options that TVM's kinds of devices have by default are among them.
         """
@@ -235,7 +235,7 @@ class Target:
     def max_num_threads(self) -> int:
         """The option of that name: how many threads of a block a kernel may count on.
 
-        A processor has one: loops over threads run one after another.
+        A CPU has one: loops over threads run one after another.
         """
         return self._number("max_num_threads")
 
@@ -286,7 +286,7 @@ class Target:
         return given if isinstance(given, int) else int(self._defaults.get(name, 1))
 
     def _names(self, name: str, default: str = "") -> tuple[str, ...]:
-        """An option that lists names: a text with commas, or a sequence."""
+        """An option that lists names: a string with commas, or a sequence."""
         given = self.attrs.get(name, default)
         names = given.split(",") if isinstance(given, str) else given
         return tuple(map(str, names)) if isinstance(names, Sequence) and names != [""] else ()

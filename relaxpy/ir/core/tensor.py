@@ -17,7 +17,7 @@ from relaxpy.support.entry import user_facing
 
 
 def check_device(device: Device | str | None) -> None:
-    """Errors: MisuseError unless the device is a processor, where NumPy keeps its arrays."""
+    """Errors: MisuseError unless the device is a CPU, where NumPy keeps its arrays."""
     if device is None:
         return
     found = device if isinstance(device, Device) else device_of(device)
@@ -43,7 +43,7 @@ class Tensor(np.ndarray[Any, Any]):
     @property
     @override
     def device(self) -> Device:  # type: ignore[override]  # NumPy names its device by a string
-        """The processor, where NumPy keeps its arrays."""
+        """The CPU, where NumPy keeps its arrays."""
         return Device("cpu", 0)
 
     @user_facing
@@ -71,7 +71,7 @@ class Tensor(np.ndarray[Any, Any]):
         return view
 
     def same_as(self, other: object) -> bool:
-        """Whether this is the same tensor, and not one with the same elements."""
+        """Return whether this is the same tensor, by identity."""
         return self is other
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -114,8 +114,7 @@ class Tensor(np.ndarray[Any, Any]):
         """Copy the elements to an array of this shape, or to a new one on a device; return it.
 
         Errors:
-            MisuseError (also ValueError): the array has another shape, or the device is not a
-                processor.
+            MisuseError (also ValueError): the array has another shape, or the device is not a CPU.
         """
         if not isinstance(target, np.ndarray):
             check_device(target)

@@ -52,7 +52,7 @@ def tree_size(root: Node) -> int:
 
 
 def consists_of(root: Node, *kinds: type[Node]) -> bool:
-    """Whether the expressions in `root` are all of some classes, without a visit of them."""
+    """Return whether all expressions in `root` are of some classes, without a traversal."""
     bits = 0
     for kind in kinds:
         bits |= kind._bits
@@ -156,7 +156,7 @@ def _same_struct_info(old: object, new: object) -> bool:
 
 
 def rewrite(root: Node, rule: Callable[[Node], Node | None]) -> Node:
-    """Apply `rule` once to each node under `root`, children first; None leaves a node as it is.
+    """Apply `rule` once to each node under `root`, children first; None leaves a node unchanged.
 
     Shared nodes stay shared. The rule is applied to variables, but not to their fields.
     """

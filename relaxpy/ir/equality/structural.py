@@ -64,8 +64,8 @@ class _LongKey(NamedTuple):
 def structural_hash(node: object, map_free_vars: bool = False, *, whole_arrays: bool = True) -> int:
     """Return a hash that structurally equal nodes share; only the first tokens are hashed.
 
-    Without `whole_arrays`, that is also so of the elements of arrays, for those who compare what
-    has the same hash.
+    Without `whole_arrays`, the same holds for the elements of arrays; callers then compare nodes
+    with equal hashes.
 
     Errors:
         MisuseError (also TypeError): the node contains a value that is not hashable.

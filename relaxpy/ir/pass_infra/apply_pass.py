@@ -18,7 +18,7 @@ from relaxpy.support.entry import user_facing
 class ApplyPassToFunction(Pass):
     """Applies a pass to the functions whose whole name the regular expression matches.
 
-    The pass sees packed functions with the same signatures in place of the others.
+    The pass sees packed functions with the same signatures instead of the others.
 
     Errors:
         MisuseError: `pass_` is not a pass, or `func_name_regex` is not a regular expression.

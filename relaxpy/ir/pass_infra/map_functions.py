@@ -15,7 +15,7 @@ F = TypeVar("F", bound=BaseFunc)
 def map_functions(
     mod: IRModule, kind: type[F], step: Callable[[F], Any], *, removes: bool = False
 ) -> IRModule:
-    """The module with `step(func)` in place of each function of a kind; itself if none changes.
+    """The module with `step(func)` instead of each function of a kind; itself if none changes.
 
     If the step `removes` functions, it returns None for them.
 

@@ -79,7 +79,7 @@ def _has_type(value: Any, kind: Any) -> bool:
 
 
 def _described(kind: Any, *, several: bool = False) -> str:
-    """What a value of a type is in messages; `several` of them after "of"."""
+    """The name of a type in messages; its plural for `several`, after "of"."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return " or ".join(_described(k, several=several) for k in args if k is not NoneType)

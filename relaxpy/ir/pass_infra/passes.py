@@ -161,7 +161,7 @@ class PassInstrument:
         """The context is left."""
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """Whether the pass is to run; it runs if all instruments agree."""
+        """Return whether the pass is to run; it runs if all instruments agree."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -263,7 +263,7 @@ class PassContext:
                 raise unexpected(value, f"option {key} is at least 1")
 
     def _value_checks(self) -> tuple[PassInstrument, ...]:
-        """The instrument that compares values, if that is what `check` says."""
+        """The instrument that compares values, if `check` requests it."""
         if not isinstance(self.check, bool) and self.check != "values":
             raise unexpected(self.check, 'check is a bool or "values"')
         inputs = self.check_inputs
@@ -283,7 +283,7 @@ class PassContext:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What decides which passes run, and how, where it differs from the default context."""
+        """Settings of which passes run, and how, where they differ from the default context."""
         level = {} if self.opt_level == 2 else {"opt_level": self.opt_level}
         names = ("required_pass", "disabled_pass", "config")
         return level | {name: getattr(self, name) for name in names if getattr(self, name)}
@@ -304,7 +304,7 @@ class PassContext:
 
     @property
     def is_default(self) -> bool:
-        """Whether passes run as they do without a context, and none is running."""
+        """True if this context is the default one, and no pass is running."""
         options = self.required_pass, self.disabled_pass, self.instruments, self.config
         others = self.check, self.reproducer_dir, self.running
         return not any((*options, *others)) and self.opt_level == 2
@@ -350,7 +350,7 @@ class PassContext:
                 exits.callback(instrument.exit_pass_ctx)
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
-        """Leave the present instruments and enter others in their place."""
+        """Leave the present instruments and enter others instead."""
         others = _instruments(instruments)
         try:
             self._exit_instruments()
@@ -364,7 +364,7 @@ class PassContext:
             raise
 
     def is_enabled(self, info: PassInfo) -> bool:
-        """Whether a pass of a sequence runs in this context.
+        """Return whether a pass of a sequence runs in this context.
 
         Errors:
             MisuseError: the context names it by a name that several classes have.
@@ -440,7 +440,7 @@ _current: ContextVar[PassContext | None] = ContextVar("relaxpy_pass_context", de
 
 @contextmanager
 def _noting(note: str) -> Iterator[None]:
-    """Add a note to errors of a pass, unless a nested one has added one."""
+    """Add a note to errors of a pass, unless a nested pass has added one."""
     try:
         yield
     except Exception as error:
@@ -549,7 +549,7 @@ def _candidates(plain: str) -> Mapping[str, type[Pass]]:
 
 
 def _is_named(info: PassInfo, names: Sequence[str]) -> bool:
-    """Whether a list of plain or full names has the name of a pass.
+    """Return whether a list of plain or full names has the name of a pass.
 
     Errors:
         MisuseError: the list has its plain name, which other classes have, too.

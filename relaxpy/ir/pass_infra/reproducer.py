@@ -71,7 +71,7 @@ def reproducible(
 
 @contextmanager
 def _advising() -> Iterator[None]:
-    """Add to errors that are none of the program how to get a reproducer."""
+    """Add a note on how to get a reproducer to internal errors."""
     try:
         yield
     except Exception as error:
@@ -153,7 +153,7 @@ def pass_text(step: Pass) -> str:
 
 
 def _is_readable(step: Pass) -> bool:
-    """Whether `relaxpy opt` can create the pass, which is one of relaxpy, from its text."""
+    """Return whether `relaxpy opt` can create the pass, which is one of relaxpy, from its text."""
     inner: Sequence[Pass] | None = getattr(step, "passes", None)
     if inner is not None:
         return all(map(_is_readable, inner))
@@ -168,7 +168,7 @@ def _is_own(value: object) -> bool:
 
 
 def _has_text(value: object) -> bool:
-    """Whether the value of an option is a literal, or a function of relaxpy, which has a name."""
+    """True if the value of an option is a literal, or a function of relaxpy, which has a name."""
     if isinstance(value, Callable):  # type: ignore[arg-type]
         return _is_own(value)
     try:
@@ -195,7 +195,7 @@ def _option(value: object) -> str:
 
 
 def read_header(text: str) -> dict[str, str] | None:
-    """The passes, context and target of a reproducer; None if the text is not one."""
+    """The passes, context and target of a reproducer; None if the source is not one."""
     if not text.startswith(TITLE):
         return None
     found: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""Graph-level IR: expressions, StructInfo, the laws between infos, and the builder."""
+"""Graph-level IR: expressions, struct info and its relations, and the builder."""

@@ -1,4 +1,4 @@
-"""The call graph: which functions mention each other, cycles and recursion."""
+"""The call graph: mentions between functions, cycles and recursion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The named pipelines of passes over Relax programs: what `compile` runs, in order."""
+"""The named pipelines of passes over Relax programs, which `compile` runs in order."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ def default_pipeline(target: object = None) -> Pass:
     """The pipeline of `compile`: fewer and larger kernels, where that pays on NumPy.
 
     Bindings without effects go into dataflow blocks, equal ones are computed once, constant
-    normalisations become part of convolutions, and what depends on constants only is computed now.
-    Kernels compute only the outputs that are used, read transposed operands as they are, leave new
-    layouts of weights to other kernels, and are fused as `fusion_pays` decides. For the target
-    "native", products decode weights in few bits and multiply bytes without their zero points,
-    images have their channels last where filters are constant, and loops select the largest
-    elements, and the boxes that others do not suppress. The target "reference" runs the program as
-    it is written, so that it shows what the passes have to preserve: its pipeline is `legalize`.
+    normalisations become part of convolutions, and values that depend on constants only are
+    computed at compile time. Kernels compute only the outputs that are used, read transposed
+    operands without a copy, leave new layouts of weights to other kernels, and are fused as
+    `fusion_pays` decides. For the target "native", matmuls decode packed weights and multiply 8-bit
+    operands without their zero points, images have their channels last where filters are constant,
+    and loops compute top-k and non-maximum suppression. The target
+    "reference" runs the program as it is written, so that it shows what the passes have to
+    preserve: its pipeline is `legalize`.
     """
     facts = TARGETS.get(target_kind(target))
     if facts is not None and facts.runs_as_written:
@@ -55,24 +56,24 @@ def default_pipeline(target: object = None) -> Pass:
         Normalize(),  # all passes need normal form
         ConvertToDataflow(min_size=1),  # fusion works inside of dataflow blocks
         ShareSums(),  # makes equal sums of means and variances, which are one after the next pass
-        EliminateCommonSubexpr(),  # what is equal is legalised, and compiled, once
+        EliminateCommonSubexpr(),  # equal calls are legalised, and compiled, once
         FoldBatchnormToConv2D(constants_only=True),  # no kernel for the normalisation is left
     )
     if is_native:
         operators += (
-            FuseZeroPoints(),  # reads operators of quantised products, which are loops afterwards
+            FuseZeroPoints(),  # matches quantised matmuls as operators, which are loops afterwards
             ChannelsLast(),  # operators have rules of layouts, kernels have none
         )
     kernels: tuple[Pass, ...] = (
         LegalizeOps(loops),  # from here on, calls are of kernels
-        RemoveUnusedKernelOutputs(),  # what computes them would keep other kernels alive
-        FoldViews(),  # kernels index operands, of which no rearranged constants are folded then
+        RemoveUnusedKernelOutputs(),  # their computation would keep other kernels alive
+        FoldViews(),  # kernels index operands instead; no rearranged constants are folded then
         SplitLayoutRewritePreproc(),  # new layouts of constant weights, which the next pass folds
         FoldConstant(),  # after views, which cost no memory, before groups hide constants
         AnnotateTIROpPattern(),  # the patterns of kernels decide which are fused
     )
     if is_native:
-        kernels += (InlineDecoding(),)  # takes weights into products, which FuseOps would not
+        kernels += (InlineDecoding(),)  # decodes weights in matmuls, which FuseOps would not
     fusion = (
         FuseOps(rule=fusion_pays),  # groups of kernels are functions
         FuseTIR(),  # each of these functions is one kernel
@@ -82,7 +83,7 @@ def default_pipeline(target: object = None) -> Pass:
 
 
 def distributed_pipeline(own_params: bool = False) -> Pass:
-    """The program of each worker, from a program with annotations of how tensors are split.
+    """The SPMD program of each worker, from a program with sharding annotations.
 
     `R.dist.annotate_sharding` says how some tensors are split; the others follow. The first worker
     has the arguments, and with `own_params` each worker its part of the parameters after the first

@@ -22,7 +22,7 @@ _WORD: Final = 32
 """The bits of an element of packed weights, `uint32`."""
 _MOST: Final = ops.const(127.0, "float32")
 _LONGEST: Final = (2**31 - 1) // 127**2
-"""How many products of integers from -127 to 127 add up to a number of int32."""
+"""The number of products of integers in [-127, 127] whose sum fits int32."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Quantization:
 
     @property
     def is_packed(self) -> bool:
-        """Whether weights are integers and scales, and not just of another datatype."""
+        """True if weights are integers and scales, and not just of another datatype."""
         return self.bits > 0
 
     @property
@@ -85,7 +85,7 @@ class Quantization:
 
     @property
     def greatest(self) -> int:
-        """The greatest integer, `m`."""
+        """The largest integer, `m`."""
         return (1 << (self.bits - 1)) - 1
 
     @property
@@ -218,7 +218,7 @@ def rounded_rows(x: Tensor) -> list[Tensor]:
 def scaled_sums(
     sums: Tensor, row_scale: Tensor, scale: Tensor | None = None, *, dtype: str
 ) -> Tensor:
-    """Products from the sums of products of integers, and the scales of rows and of weights.
+    """Dequantised matmul results: integer sums times the scales of rows and of weights.
 
     The scales of weights may be in the sums already.
     """

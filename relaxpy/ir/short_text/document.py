@@ -83,7 +83,7 @@ class Infix:
         return (self.left, f" {self.sign} ", self.right)
 
     def chain(self) -> list[tuple[str, Doc]]:
-        """Return the operands from left to right, each with its preceding sign."""
+        """Return the operands from left to right, each with its preceding operator."""
         out: list[tuple[str, Doc]] = []
         doc: Doc = self
         while isinstance(doc, Infix) and doc.level == self.level:

@@ -1,7 +1,7 @@
 """The short text of PrimExprs, struct info and leaves, for messages and for the printer.
 
 The text parses to the same nodes: where an operator of the language would fold its operands, the
-constructor of the node is written in its place.
+constructor of the node is written instead.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ShortText:
         return flat(self.leaf_doc(expr))
 
     def written(self, node: Node, doc: Doc) -> Doc:
-        """Return the document of `node` as it is written; `doc` is its text."""
+        """Return the document of `node` at its use; `doc` is its text."""
         return doc
 
     # PrimExprs: operands first, so that depth is not limited by the stack.

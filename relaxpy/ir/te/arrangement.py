@@ -13,7 +13,7 @@ from relaxpy.ir.tir import expr as tir
 
 
 def ordered_as(expr: tir.PrimExpr, original: tir.PrimExpr) -> tir.PrimExpr:
-    """Arrange `expr`, which is simplified, as `original` is, where that is as simple.
+    """Reorder the simplified `expr` like `original`, where that is as simple.
 
     Integer terms and factors are in the order in which they occur in `original`. A term that it
     does not have is ordered by its first variable; literals come last, and a sum starts with a

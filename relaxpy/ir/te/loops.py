@@ -37,7 +37,7 @@ def whole(value: Any) -> Any:
 
 @dataclass(eq=False)
 class Loops:
-    """Gathers the statements of a kernel; those made in a `with` block are in its body."""
+    """Collects the statements of a kernel; those created in a `with` block are in its body."""
 
     _open: list[list[Stmt | Buffer]] = field(default_factory=lambda: [[]])
 
@@ -55,13 +55,13 @@ class Loops:
         self._open[-1].append(BufferStore(buffer, converted, tuple(map(whole, indices))))
 
     def array(self, shape: Sequence[Any], dtype: str, name: str = "local") -> Any:
-        """A buffer of the kernel's own, whose elements are undefined at first."""
+        """A local buffer of the kernel, initially undefined."""
         buffer = decl_buffer([whole(size) for size in shape], dtype, name)
         self._open[-1].append(buffer)
         return buffer
 
     def local(self, value: Any, dtype: str | None = None, name: str = "local") -> Any:
-        """A variable, which is `buffer[0]`, with a first value."""
+        """A variable, which is `buffer[0]`, with an initial value."""
         buffer = self.array([1], dtype or str(value.dtype), name)
         self.store(buffer, 0, value)
         return buffer
@@ -77,7 +77,7 @@ class Loops:
     def loop(
         self, extent: Any, start: Any = 0, name: str = "i", kind: ForKind = ForKind.SERIAL
     ) -> Iterator[tir.Var]:
-        """Repeat for each integer from `start` on, `extent` times."""
+        """A loop from `start` over `extent` iterations."""
         var = tir.Var(name, "int64")
         with self._block() as inner:
             yield var
@@ -85,14 +85,14 @@ class Loops:
 
     @contextmanager
     def when(self, condition: Number) -> Iterator[None]:
-        """Do it if the condition holds."""
+        """An if statement."""
         with self._block() as inner:
             yield
         self._open[-1].append(IfThenElse(condition, _sequence(inner)))
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
-        """Do it if the condition of the statement before does not hold."""
+        """The else branch of the preceding if statement."""
         with self._block() as inner:
             yield
         before = self._open[-1].pop()
@@ -101,18 +101,18 @@ class Loops:
 
     @contextmanager
     def repeat(self, condition: Number) -> Iterator[None]:
-        """Do it as long as the condition holds."""
+        """A while loop."""
         with self._block() as inner:
             yield
         self._open[-1].append(While(condition, _sequence(inner)))
 
     def leave(self) -> None:
-        """Leave the innermost loop."""
+        """Break from the innermost loop."""
         self._open[-1].append(Evaluate(break_loop()))
 
     @contextmanager
     def every(self, sizes: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-        """Repeat for each index of a shape."""
+        """A loop nest over the indices of a shape."""
         if not sizes:
             yield ()
             return
@@ -142,7 +142,7 @@ def written(
 
 
 def _sequence(items: Sequence[Stmt | Buffer]) -> Stmt:
-    """The statements one after another; a buffer is allocated for those behind it."""
+    """The sequence of statements; a buffer is allocated for those after it."""
     following: list[Stmt] = []
     for item in reversed(items):
         if isinstance(item, Buffer):

@@ -212,8 +212,7 @@ class _Lowering:
     def _check_step(self, step: ComputeOp, scan: ScanOp, steps: list[ComputeOp]) -> None:
         """Check that a step reads earlier states, and other steps at its own position.
 
-        Errors:
-            MisuseError: it reads what has not been computed.
+        Errors: MisuseError: it reads a state that has not been computed.
         """
         for node in chain.from_iterable(map(walk, step.body)):
             if not isinstance(node, ProducerLoad):
@@ -386,7 +385,7 @@ class _Stage:
 
 
 def _where(condition: tir.PrimExpr, source: tir.PrimExpr, identity: tir.PrimExpr) -> tir.PrimExpr:
-    """Return `source` if `condition` holds, else the identity, so that `source` is not read."""
+    """Return `source` if `condition` holds, else the identity, without reading `source`."""
     if isinstance(condition, tir.IntImm) and condition.value:
         return source
     return intrin.if_then_else(condition, source, ops.cast_to(identity, source.dtype))

@@ -1,6 +1,6 @@
-"""Variables for what a large value uses more than once: its text is as short as the value is small.
+"""Common subexpressions of a large value, bound to variables so that its source stays small.
 
-A loop in Python makes such values: each pass through `v = v * v + c` doubles the text of v.
+A loop in Python makes such values: each iteration of `v = v * v + c` doubles the source of v.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _SHARED = 8
 
 
 def is_large(value: PrimExpr) -> bool:
-    """Whether the text of a value is long, and much longer than its parts written once."""
+    """Return whether a value is large as a tree, and much larger than as a DAG."""
     size = tree_size(value)
     return size > _LARGEST and size > _SHARED * sum(1 for _ in walk(value))
 
 
 def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, PrimExpr]]]:
-    """The values in terms of variables, and what these are, in order.
+    """The values in terms of variables, and the definitions of these, in order.
 
-    What may fail is bound only if it is computed in any case.
+    An operation that may fail is bound only if it is evaluated unconditionally.
     """
     large = [value for value in values if is_large(value)]
     always = {*reached(list[Node](large), _computed_in_any_case)}
@@ -67,7 +67,7 @@ def _nodes(values: Sequence[PrimExpr]) -> list[Node]:
 
 
 def _computed_in_any_case(node: Node) -> Iterable[Node]:
-    """The operands of an expression that do not depend on a condition."""
+    """The operands of an expression that are evaluated unconditionally."""
     match node:
         case Call(op=Op(name="tir.if_then_else"), args=(condition, *_)):
             return (condition,)

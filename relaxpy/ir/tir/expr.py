@@ -312,11 +312,11 @@ class CmpExpr(BinaryOpExpr):
         return self
 
 
-#: Whether Python code that a program text calls is running. Such code cannot know whether symbolic
+#: True while Python code that a program calls is running. Such code cannot know whether symbolic
 #: scalars are equal, so that `bool(a == b)` for different expressions is an error in user code and
 #: in builtins such as `sorted`. In relaxpy's own code it means structural equality.
 CALLED_BY_TEXT: Final[ContextVar[bool]] = ContextVar("relaxpy_called_by_text", default=False)
-#: The global variable that marks modules which evaluate conditions of a program text.
+#: The global variable that marks modules which evaluate conditions of a program.
 ASKS_FOR_TEXT: Final = "__asks_for_text__"
 
 
@@ -325,7 +325,7 @@ def _refused(frame: FrameType) -> bool:
 
 
 class EQ(CmpExpr):
-    """a == b; its `bool` is whether the two are the same expression."""
+    """a == b; its `bool` tells whether the two are the same expression."""
 
     __slots__ = ()
 
@@ -337,7 +337,7 @@ class EQ(CmpExpr):
 
 
 class NE(CmpExpr):
-    """a != b; its `bool` is whether the two are different expressions."""
+    """a != b; its `bool` tells whether the two are different expressions."""
 
     __slots__ = ()
 
@@ -349,25 +349,25 @@ class NE(CmpExpr):
 
 
 class LT(CmpExpr):
-    """Whether a < b."""
+    """The comparison a < b."""
 
     __slots__ = ()
 
 
 class LE(CmpExpr):
-    """Whether a <= b."""
+    """The comparison a <= b."""
 
     __slots__ = ()
 
 
 class GT(CmpExpr):
-    """Whether a > b."""
+    """The comparison a > b."""
 
     __slots__ = ()
 
 
 class GE(CmpExpr):
-    """Whether a >= b."""
+    """The comparison a >= b."""
 
     __slots__ = ()
 
@@ -393,19 +393,19 @@ class Junction(LogicalExpr):
 
 
 class And(Junction):
-    """Whether both a and b hold."""
+    """The conjunction of a and b."""
 
     __slots__ = ()
 
 
 class Or(Junction):
-    """Whether a, b or both hold."""
+    """The disjunction of a and b."""
 
     __slots__ = ()
 
 
 class Not(LogicalExpr):
-    """Whether a does not hold."""
+    """The negation of a."""
 
     __slots__ = ("a",)
     __match_args__ = ("a",)

@@ -18,7 +18,7 @@ def call_kernel(
 ) -> Call:
     """Build a call of an external kernel, launched over `launch_args`, nested lists of extents.
 
-    `kernel` is its source text, with `kernel_name` among the options, or its name, or a Triton
+    `kernel` is its source, with `kernel_name` among the options, or its name, or a Triton
     function.
 
     Errors:
@@ -58,7 +58,7 @@ def members(expr: PrimExpr) -> Any:
 
 
 def kernel_call(call: Call) -> tuple[str, list[Any], dict[str, Any]] | None:
-    """Return the text, launch arguments and options of a call of an external kernel, or None."""
+    """Return the source, launch arguments and options of a call of an external kernel, or None."""
     match call:
         case Call(
             op=Op(name="tir.call_kernel"), args=(StringImm(value=kernel), launch, flat_options, *_)

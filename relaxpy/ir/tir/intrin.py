@@ -185,7 +185,7 @@ def clz(x: ExprLike) -> PrimExpr:
 
 
 def abs(x: ExprLike) -> PrimExpr:
-    """The absolute value; an unsigned integer is returned as it is."""
+    """The absolute value; an unsigned integer is returned unchanged."""
     value = ops.number(x)
     if value.dtype.family == "uint":
         return value

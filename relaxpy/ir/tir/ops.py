@@ -31,7 +31,7 @@ def int_range(dtype: DataType) -> tuple[int, int]:
 
 @cache
 def float_range(dtype: DataType) -> tuple[float, float]:
-    """Return the least and the greatest finite value of a floating-point datatype."""
+    """Return the minimum and the maximum finite value of a floating-point datatype."""
     limits = ml_dtypes.finfo(dtype.numpy())  # type: ignore[no-untyped-call]
     return float(limits.min), float(limits.max)
 
@@ -65,7 +65,7 @@ def as_float(value: object, dtype: DataType) -> float:
 
 
 def _rounds_into(number: float, dtype: DataType) -> bool:
-    """Return whether a value out of range is rounded to the greatest finite value of `dtype`."""
+    """Return whether a value out of range is rounded to the maximum finite value of `dtype`."""
     if dtype.family not in ("float", "bfloat"):
         return False
     with np.errstate(over="ignore"):
@@ -562,7 +562,7 @@ def _chain(node: type[expr.Junction], conditions: Iterable[expr.ExprLike]) -> ex
 
 
 def _may_stop(condition: expr.PrimExpr) -> bool:
-    """Whether evaluating `condition` may fail or have an effect, so that it must not vanish."""
+    """True if evaluating `condition` may fail or have an effect, so that it must not vanish."""
     return any(isinstance(node, expr.PrimExpr) and node._may_stop() for node in walk(condition))
 
 

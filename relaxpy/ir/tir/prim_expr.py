@@ -55,7 +55,7 @@ _interned = _Interned()
 
 
 if hasattr(os, "register_at_fork"):
-    # A child has none of the threads that held the lock. (A ForkLock would take longer.)
+    # A forked child has no threads that hold the lock. (A ForkLock would take longer.)
     os.register_at_fork(after_in_child=_interned.renew_lock)
 
 _class_bits = (1 << n for n in count(1))
@@ -101,7 +101,7 @@ def _comparison(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
 
 
 class ScalarOperators:
-    """The operators of Python on scalar expressions, and on what stands for one."""
+    """The operators of Python on scalar expressions, and on objects that convert to one."""
 
     __slots__ = ()
 
@@ -217,7 +217,7 @@ class PrimExpr(Node, ScalarOperators):
         return self._nodes
 
     def _may_stop(self) -> bool:
-        """Whether this operation, apart from its operands, may fail or have an effect."""
+        """Return whether this operation, apart from its operands, may fail or have an effect."""
         return False
 
     @override

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ForKind(IntEnum):
-    """How the iterations of a loop are executed."""
+    """The kind of a loop: how its iterations are executed."""
 
     SERIAL = 0
     PARALLEL = 1
@@ -43,13 +43,13 @@ class ForKind(IntEnum):
 
 
 Condition: TypeAlias = PrimExpr
-"""An expression that the constructor checks to be a truth value."""
+"""An expression that the constructor checks to be a Bool."""
 
 
 class Stmt(Node):
     """The base class of statements, which compare by identity.
 
-    Fields are converted as their annotations say (`_CONVERSIONS`).
+    Fields are converted by their annotations (`_CONVERSIONS`).
     """
 
     __slots__ = ()
@@ -412,7 +412,7 @@ def stmt_seq(*stmts: Stmt | ExprLike) -> Stmt:
 
 
 def regions(items: Sequence[BufferRegion | BufferLoad]) -> tuple[BufferRegion, ...]:
-    """Convert loads to regions of one element, and return regions as they are."""
+    """Convert loads to regions of one element, and return regions unchanged."""
     return tuple(
         BufferRegion(item.buffer, tuple(Range.point(index) for index in item.indices))
         if isinstance(item, BufferLoad)

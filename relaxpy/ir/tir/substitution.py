@@ -54,5 +54,5 @@ def substitute(
         return rewrite(old, rule)
 
     result = rewrite(node, rule)
-    del operand  # otherwise a cycle keeps both, and what they refer to
+    del operand  # otherwise a cycle keeps both alive
     return cast("N", result)

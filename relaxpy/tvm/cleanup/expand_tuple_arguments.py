@@ -45,7 +45,7 @@ class ExpandTupleArguments(Pass):
 
 
 def _fits(func: rx.Function, call: rx.Call) -> bool:
-    """Whether each argument is known to have the tuples, and fields, of its parameter."""
+    """Return whether each argument is known to have the tuples, and fields, of its parameter."""
     params = [param.struct_info for param in func.params]
     args = [arg.struct_info for arg in call.args]
     return len(params) == len(args) and all(map(_same_tuples, params, args))
@@ -60,7 +60,7 @@ def _same_tuples(declared: rx.StructInfo | None, actual: rx.StructInfo | None) -
 
 
 def _expanded(func: rx.Function) -> rx.Function:
-    """The function with parameters for the fields, of which it builds the tuples."""
+    """The function with parameters for the fields, from which it builds the tuples."""
     params: list[rx.Var] = []
     bindings: list[rx.VarBinding] = []
 

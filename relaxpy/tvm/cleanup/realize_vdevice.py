@@ -1,4 +1,4 @@
-"""RealizeVDevice: tensors on the devices that hints and other tensors put them on."""
+"""RealizeVDevice: devices are propagated from hints and declared tensors."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _TARGETS: Mapping[str, Iterable[str]] = {"cpu": ("llvm", "c", "cpu")}
 
 @dataclass(frozen=True)
 class RealizeVDevice(RewritePass):
-    """Gives tensors the device of those that they are computed with, and copies between devices.
+    """Propagates devices to tensors that are computed together, and copies between devices.
 
-    What is known are the devices in struct info and, as far as these leave it open, the operands of
+    The sources are the devices in struct info and, where these are unknown, the operands of
     `hint_on_device`. Such a call becomes `to_vdevice`, or an alias if its operand is there already.
 
     Errors:
@@ -106,7 +106,7 @@ class _Devices:
 
 
 def _declares_result(binding: rx.Binding) -> bool:
-    """Whether the device of a value is declared, and not derived from those of operands."""
+    """Return whether the device of a value is declared, and not derived from those of operands."""
     value = binding.value
     if isinstance(value, rx.Call):
         return bool(value.sinfo_args)
@@ -125,7 +125,7 @@ def _declared_device(sinfo: rx.StructInfo | None) -> VDevice | None:
 
 
 class _Placing(BindingRewriter):
-    """Gives variables their devices, and puts copies in place of hints."""
+    """Gives variables their devices, and replaces hints by copies."""
 
     def __init__(self, known: Mapping[rx.Var, VDevice], devices: Iterable[VDevice]) -> None:
         super().__init__()

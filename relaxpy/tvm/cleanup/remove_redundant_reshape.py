@@ -48,7 +48,7 @@ class _Shorter(BindingRewriter):
         self.effects = effects
         self.operands: dict[rx.Expr, rx.Expr] = {}
         self.escapes: Escapes | None = None
-        #: The variables that stand for a variable that escapes.
+        #: The representatives of variables that escape.
         self.escaping: set[rx.Expr] = set()
         #: Reshapes that need not be kept, and those of them that lost a user.
         self.removable: set[rx.Expr] = set()
@@ -100,7 +100,7 @@ class _Shorter(BindingRewriter):
 
 
 def _has_shape_of(operand: rx.Expr, result: rx.Var) -> bool:
-    """Whether a variable is known to have the shape of the result."""
+    """Return whether a variable is known to have the shape of the result."""
     actual, expected = operand.struct_info, result.struct_info
     if not isinstance(operand, rx.Var) or actual is None or expected is None:
         return False

@@ -23,8 +23,8 @@ from relaxpy.support.dataclass import dataclass
 class RemoveUnusedOutputs(Pass):
     """Removes the fields of the tuples that private functions return and no call uses.
 
-    If one field is left, the function returns it itself. What only the removed fields needed is
-    removed as by DeadCodeElimination.
+    If one field is left, the function returns it itself. Bindings that only the removed fields
+    needed are removed, as by DeadCodeElimination.
     """
 
     @override

@@ -1,4 +1,4 @@
-"""RemoveUnusedParameters: private functions take only what they use."""
+"""RemoveUnusedParameters: private functions take only the parameters that they use."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _Change:
 
     @staticmethod
     def of(func: rx.Function, calls: Sequence[rx.Call]) -> _Change | None:
-        """What becomes of a function; None if it uses all parameters."""
+        """The replacement of a function; None if it uses all parameters."""
         if "num_input" in func.attrs or any(len(c.args) != len(func.params) for c in calls):
             return None
         used = set(used_vars(func))
@@ -113,7 +113,7 @@ def _definable(param: rx.Var) -> Sequence[tir.Var]:
 
 
 def _is_size(param: rx.Var) -> bool:
-    """Whether a parameter is the value of one shape variable."""
+    """Return whether a parameter is the value of one shape variable."""
     sinfo = param.struct_info
     return isinstance(sinfo, rx.PrimStructInfo) and isinstance(sinfo.value, tir.Var)
 
@@ -127,6 +127,6 @@ def _pairs(func: rx.Function, call: rx.Call) -> list[tuple[rx.Var, rx.Expr]]:
 
 
 def _fits(func: rx.Function, param: rx.Var, call: rx.Call) -> bool:
-    """Whether the argument of a parameter is known to fit it."""
+    """Return whether the argument of a parameter is known to fit it."""
     argument = call.args[func.params.index(param)]
     return fits(param, argument, shape_var_images(_pairs(func, call)))

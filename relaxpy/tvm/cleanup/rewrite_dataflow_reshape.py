@@ -32,7 +32,7 @@ class RewriteDataflowReshape(RewritePass):
 
 
 class _Reshapes(BindingRewriter):
-    """Rewrites bindings; `kinds` says which kernels are known to reshape or not to."""
+    """Rewrites bindings; `kinds` caches whether kernels only reshape."""
 
     def __init__(self, functions: Mapping[str, rx.BaseFunc], kinds: dict[str, bool]) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class _Reshapes(BindingRewriter):
 
 
 def _is_reshape(source: object, result: object) -> bool:
-    """Whether two tensors are known to have the same datatype and equally many elements."""
+    """Return whether two tensors are known to have the same datatype and equally many elements."""
     if not isinstance(source, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
         return False
     before, after = source.get_shape(), result.get_shape()

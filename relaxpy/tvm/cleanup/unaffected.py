@@ -1,4 +1,4 @@
-"""The passes for memory that several GPUs share, which leave every module as it is.
+"""The passes for memory that several GPUs share, which leave every module unchanged (no-ops).
 
 The pipelines of programs of TVM name them.
 """
@@ -24,7 +24,7 @@ class _Unaffected(Pass):
 
 @dataclass(frozen=True)
 class IPCAllReduceRewrite(_Unaffected):
-    """Leaves the module as it is: memory that several GPUs share does not exist.
+    """A no-op: memory that several GPUs share does not exist.
 
     Errors:
         MisuseError (also TypeError, ValueError): the strategy is not 1 or 2.
@@ -35,4 +35,4 @@ class IPCAllReduceRewrite(_Unaffected):
 
 @dataclass(frozen=True)
 class LowerGPUIPCAllocStorage(_Unaffected):
-    """Leaves the module as it is: memory that several GPUs share does not exist."""
+    """A no-op: memory that several GPUs share does not exist."""

@@ -1,4 +1,4 @@
-"""UpdateVDevice: another virtual device in place of one of the module."""
+"""UpdateVDevice: a virtual device of the module is replaced by another one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True)
 class UpdateVDevice(Pass):
-    """Puts `new_vdevice` in place of the virtual device number `index` of the module.
+    """Replaces the virtual device number `index` of the module by `new_vdevice`.
 
     Errors:
         MisuseError: `new_vdevice` is not a VDevice, or the module has no device of that number.

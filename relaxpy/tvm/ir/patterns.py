@@ -63,7 +63,7 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
 
 @entry_point
 def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr | None]:
-    """The least and the greatest value of each variable under the condition `expr`, in turn.
+    """The minimum and the maximum of each variable under the condition `expr`, in turn.
 
     None is a limit that the condition does not set. The list is empty if a conjunct mentions none
     or several of the variables, if it is not a comparison of linear terms, or if conjuncts

@@ -1,4 +1,4 @@
-"""Sources that have a name and no text."""
+"""Sources that have a name and no content."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceName(Source):
-    """The source of spans that are built by hand, without a program text."""
+    """The source of spans that are built by hand, without a program."""
 
     text: str = field(default="", repr=False)

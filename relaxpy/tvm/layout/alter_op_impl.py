@@ -43,12 +43,13 @@ REMOVE_PAD = "remove_pad"
 class AlterOpImpl(Pass):
     """Calls other PrimFuncs for those that implement the operators in `op_impl_map`.
 
-    A PrimFunc says by its attribute `operator_name` what it implements. For each operator,
-    `op_buffer_transforms` may have the map from the indices of each buffer of the old PrimFunc to
-    those of the new one, or None where they are the same. Operands are then transformed before the
-    call and results are transformed back, without the padding that the map has added. The axis
-    separators of a buffer and of what it is transformed from are passed to `layout_transform`;
-    of a pair, as `IndexMap.from_func_with_separators` returns it, only the map is used.
+    The attribute `operator_name` of a PrimFunc names the operator that it implements. For each
+    operator, `op_buffer_transforms` may have the map from the indices of each buffer of the old
+    PrimFunc to those of the new one, or None where they are the same. Operands are then transformed
+    before the call and results are transformed back, without the padding that the map has added.
+    The axis separators of a buffer and of what it is transformed from are passed to
+    `layout_transform`; of a pair, as `IndexMap.from_func_with_separators` returns it, only the map
+    is used.
 
     Errors:
         MisuseError: an argument is of another kind.
@@ -73,7 +74,7 @@ class AlterOpImpl(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Transform:
-    """How one buffer is transformed."""
+    """The layout transform of one buffer."""
 
     index_map: IndexMap
     separators: tuple[int, ...]
@@ -125,7 +126,7 @@ class _Altering(BindingRewriter):
         return _Replacement(binding, block, self, operator).bindings_of(gvar, transforms)
 
     def transforms(self, operator: str, old: PrimFunc, call: rx.Call) -> list[_Transform | None]:
-        """The transform of each buffer; none if all buffers stay as they are."""
+        """The transform of each buffer; none if all buffers stay unchanged."""
         maps = self.options.op_buffer_transforms.get(operator)
         if not maps:
             return [None] * len(old.params)
@@ -167,7 +168,7 @@ class _Altering(BindingRewriter):
 
 
 def _map_of(given: LayoutMap) -> IndexMap | Callable[..., object] | None:
-    """The map of a pair of a map and its axis separators; anything else as it is."""
+    """The map of a pair of a map and its axis separators; anything else unchanged."""
     match given:
         case (IndexMap() as index_map, _):
             return index_map
@@ -238,7 +239,7 @@ class _Replacement(PrecedingBindings):
             raise self.refused(error) from None
 
     def output(self, sinfo: rx.StructInfo, transform: _Transform | None) -> rx.StructInfo:
-        """The struct info of what the new PrimFunc writes."""
+        """The struct info of the outputs of the new PrimFunc."""
         if transform is None:
             return sinfo
         try:
@@ -270,7 +271,7 @@ class _Replacement(PrecedingBindings):
 
 
 def _shape(sinfo: rx.StructInfo) -> Sizes:
-    """The dimensions of an output. Errors: MisuseError if it is no tensor of known shape."""
+    """The dimensions of an output. Errors: MisuseError if it is not a tensor of known shape."""
     shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
     if shape is None:
         raise MisuseError(f"expected a tensor of known shape, found {sinfo}")

@@ -31,7 +31,7 @@ from relaxpy.tvm.layout.alter_op_impl import OPERATOR_NAME, REMOVE_PAD
 class OptimizeLayoutTransform(Pass):
     """Uses a tensor itself where it is transformed to another layout and back again.
 
-    This is what AlterOpImpl leaves between two kernels. Padding that is removed and added again
+    AlterOpImpl leaves such transforms between two kernels. Padding that is removed and added again
     without a `pad_value` then has the value that it had before. Functions in which a transform is
     removed are simplified as by EliminateCommonSubexpr and CanonicalizeBindings, so that a tensor
     is transformed only once for several kernels.
@@ -106,9 +106,9 @@ def _shape(sinfo: rx.StructInfo | None) -> Sizes | None:
 
 
 def _is_inverse(first: IndexMap, second: IndexMap, shape: Sizes, between: Sizes | None) -> bool:
-    """Whether a tensor of this shape is transformed to itself.
+    """Return whether a tensor of this shape is transformed to itself.
 
-    `between` is the shape of what the second map transforms if padding is removed.
+    `between` is the shape of the operand of the second map if padding is removed.
     """
     try:
         result = second.map_shape(first.map_shape(shape) if between is None else between)

@@ -1,1 +1,1 @@
-"""Patterns of libraries for graphics processors, and the partition of modules by them."""
+"""Patterns of GPU libraries, and the partition of modules by them."""

@@ -1,4 +1,4 @@
-"""The products of matrices that cuBLAS computes."""
+"""The matmuls that cuBLAS computes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from relaxpy.tvm.libraries import library_checks as checks
 from relaxpy.tvm.relax import common
 
 _ALIGNMENT: Final = 16
-"""The bytes to which rows of 8-bit floats are aligned."""
+"""The alignment of rows of 8-bit floats, in bytes."""
 
 
 def is_supported(context: fusion.PatternCheckContext) -> bool:
-    """Whether cuBLAS computes what a pattern of `products` matched."""
+    """Return whether cuBLAS supports a match of a pattern of `products`."""
     named = context.annotated_expr
     lhs, rhs, root = named["lhs"], named["rhs"], named["root"]
     left, right = checks.dims_of(lhs), checks.dims_of(rhs)
@@ -50,7 +50,7 @@ def is_supported(context: fusion.PatternCheckContext) -> bool:
 
 
 def _is_aligned(context: fusion.PatternCheckContext, right: checks.Dims, out_dtype: str) -> bool:
-    """Whether the second operand is transposed in the match, and its rows are aligned."""
+    """Return whether the second operand is transposed in the match, and its rows are aligned."""
     root = context.annotated_expr["root"]
     is_transposed = isinstance(root, Call) and root.args[1] in context.matched_bindings
     if not is_transposed or len(right) < 2:
@@ -60,7 +60,7 @@ def _is_aligned(context: fusion.PatternCheckContext, right: checks.Dims, out_dty
 
 
 def _is_plain_scaling(context: fusion.PatternCheckContext) -> bool:
-    """Whether a dequantisation, if there is one, is that by one scale, without a zero point."""
+    """True if a dequantisation, if there is one, is that by one scale, without a zero point."""
     scale, zero = (context.annotated_expr.get(name) for name in ("scale", "zp"))
     if not isinstance(scale, Constant) or not isinstance(zero, Constant):
         return scale is None and zero is None
@@ -68,7 +68,7 @@ def _is_plain_scaling(context: fusion.PatternCheckContext) -> bool:
 
 
 def _is_vector(context: fusion.PatternCheckContext) -> bool:
-    """Whether a bias, if there is one, is a vector."""
+    """Return whether a bias, if there is one, is a vector."""
     bias = context.annotated_expr.get("bias")
     if bias is None:
         return True
@@ -77,7 +77,7 @@ def _is_vector(context: fusion.PatternCheckContext) -> bool:
 
 
 def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
-    """Whether both operands have as many matrices, or the second is one; a variable may agree."""
+    """True if the batches are equal, or the second operand is one matrix; a variable may agree."""
     first, second = checks.product(left[:-2]), checks.product(right[:-2])
     if isinstance(first, tir.Var) or isinstance(second, tir.Var):
         return True
@@ -85,7 +85,7 @@ def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
 
 
 def products(library: str, check: fusion.Check) -> Iterator[fusion.FusionPattern]:
-    """The patterns of a library for products, with a bias and an activation where it adds them."""
+    """The patterns of a library for matmuls, with a bias and an activation where it adds them."""
     for transposed in ("", "_transposed"):
         for bias, activation in (("", ""), ("_bias", ""), ("_bias", "relu"), ("_bias", "gelu")):
             pattern, annotations = common.make_matmul_pattern(
@@ -116,7 +116,7 @@ fusion.register_patterns(
 
 @user_facing
 def partition_for_cublas(mod: IRModule, bind_constants: bool = False) -> IRModule:
-    """The module with a function for each product that cuBLAS computes, for RunCodegen.
+    """The module with a function for each matmul that cuBLAS computes, for RunCodegen.
 
     The functions have the attribute `Codegen`, "cublas". Constants stay inside of them if
     `bind_constants`, else they are passed.

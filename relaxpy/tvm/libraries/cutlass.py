@@ -1,4 +1,4 @@
-"""The products, convolutions, attention and normalisations that CUTLASS computes."""
+"""The matmuls, convolutions, attention and normalisations that CUTLASS computes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _is_supported_product(context: fusion.PatternCheckContext) -> bool:
 
 
 def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
-    """Whether one operand is one matrix, or the batches are equal, so that strides are constant."""
+    """True if one operand is one matrix, or the batches are equal, so that strides are constant."""
     if is_one(checks.product(left)) or is_one(checks.product(right)):
         return True
     pairs = zip_longest(reversed(left), reversed(right), fillvalue=ops.const(1, "int64"))
@@ -59,7 +59,7 @@ def _is_supported_convolution(context: fusion.PatternCheckContext) -> bool:
 
 
 def _residual_fits(context: fusion.PatternCheckContext) -> bool:
-    """Whether a residual, if there is one, is as large as the result, and computed without it."""
+    """True if a residual, if there is one, is as large as the result, and computed without it."""
     residual, bound = context.annotated_expr.get("residual"), context.value_to_bound_var
     if residual is None:
         return True
@@ -96,7 +96,7 @@ def _is_rms_norm(context: fusion.PatternCheckContext) -> bool:
 
 
 def _base_patterns() -> Iterator[tuple[object, ...]]:
-    """Products and convolutions, those with the highest priority last."""
+    """Matmuls and convolutions, those with the highest priority last."""
     for activation in (None, "", "relu", "silu"):
         bias = "" if activation is None else f"_bias{activation and '_' + activation}"
         pattern = common.make_fused_bias_activation_pattern(
@@ -113,7 +113,7 @@ def _base_patterns() -> Iterator[tuple[object, ...]]:
 
 
 def _residual_patterns() -> Iterator[tuple[object, ...]]:
-    """Products and convolutions with a bias, and a residual that is added or multiplied."""
+    """Matmuls and convolutions with a bias, and a residual that is added or multiplied."""
     for activation in ("", "relu"):
         for name, pattern, parts, check in _base_patterns():
             for op in ("add", "multiply") if "_bias" in cast("str", name) else ():

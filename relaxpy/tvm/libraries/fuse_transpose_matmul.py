@@ -1,4 +1,4 @@
-"""FuseTransposeMatmul: a product with a transposed matrix becomes one kernel."""
+"""FuseTransposeMatmul: a matmul with a transposed matrix becomes one kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME = "NT_matmul"
 class FuseTransposeMatmul(FusionPass):
     """Computes `x @ permute_dims(w)` of a dataflow block by a kernel that reads `w` in its order.
 
-    It is applied before LegalizeOps, to products of tensors of known shape and datatype. The
+    It is applied before LegalizeOps, to matmuls of tensors of known shape and datatype. The
     transposed matrix is removed if nothing else uses it.
     """
 
@@ -36,7 +36,7 @@ class FuseTransposeMatmul(FusionPass):
 
 
 class _Fusing(BindingRewriter):
-    """Replaces the products of one function."""
+    """Replaces the matmuls of one function."""
 
     def __init__(self, builder: BlockBuilder) -> None:
         super().__init__()

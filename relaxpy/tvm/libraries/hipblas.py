@@ -1,4 +1,4 @@
-"""The products of matrices that hipBLAS computes."""
+"""The matmuls that hipBLAS computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relaxpy.tvm.libraries import cublas, library_checks as checks
 
 
 def _is_supported(context: fusion.PatternCheckContext) -> bool:
-    """Whether it is a product of float16 that cuBLAS would compute, too."""
+    """Return whether it is a float16 matmul that cuBLAS would compute, too."""
     dtype = checks.dtype_of(context.annotated_expr["lhs"])
     return dtype == "float16" and cublas.is_supported(context)
 
@@ -20,7 +20,7 @@ fusion.register_patterns(cublas.products("hipblas", _is_supported))
 
 @user_facing
 def partition_for_hipblas(mod: IRModule) -> IRModule:
-    """The module with a function for each product that hipBLAS computes, for RunCodegen.
+    """The module with a function for each matmul that hipBLAS computes, for RunCodegen.
 
     The functions have the attribute `Codegen`, "hipblas". Constants are passed.
     """

@@ -1,4 +1,4 @@
-"""What the patterns of libraries of kernels have in common: conditions, and workspaces."""
+"""Helpers of the patterns of kernel libraries: conditions, and workspaces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SYMBOLIC_WORKSPACE: Final = 8
 
 
 def has_leaking_intermediate_variables(context: PatternCheckContext) -> bool:
-    """Whether a variable of the match, other than its result, may be used outside of it."""
+    """Return whether a variable of the match, other than its result, may be used outside of it."""
     result = context.value_to_bound_var[context.matched_expr]
     return any(
         not isinstance(var, rx.DataflowVar)
@@ -53,7 +53,7 @@ def rank_of(expr: rx.Expr) -> int:
 
 
 def is_multiple(dim: tir.PrimExpr, factor: int) -> bool:
-    """Whether a dimension is a literal, and a multiple of a factor."""
+    """Return whether a dimension is a literal, and a multiple of a factor."""
     return isinstance(dim, tir.IntImm) and dim.value % factor == 0
 
 
@@ -66,14 +66,14 @@ def product(dims: Dims) -> tir.PrimExpr:
 
 
 def same_dims(one: Dims, other: Dims) -> bool:
-    """Whether two shapes are provably equal."""
+    """Return whether two shapes are provably equal."""
     return len(one) == len(other) and all(
         prove_equal(a, b) for a, b in zip(one, other, strict=True)
     )
 
 
 def is_stacked_along(context: PatternCheckContext, axis: int) -> bool:
-    """Whether the operands of attention are neighbours along this last axis of their tensor."""
+    """True if the operands of attention are neighbours along this last axis of their tensor."""
     named = context.annotated_expr
     if has_leaking_intermediate_variables(context) or rank_of(named["stacked_qkv"]) != axis + 1:
         return False

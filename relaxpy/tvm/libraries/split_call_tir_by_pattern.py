@@ -68,7 +68,7 @@ def match_statement(stmt: Stmt, patterns: Sequence[PrimFunc]) -> MatchResult | N
 
 
 class _Matcher:
-    """The comparison with one pattern: what its variables and buffers stand for so far."""
+    """The comparison with one pattern: the bindings of its variables and buffers so far."""
 
     def __init__(self, pattern: PrimFunc) -> None:
         self.pattern = pattern
@@ -77,7 +77,7 @@ class _Matcher:
         self.buffers: dict[Buffer, Buffer] = {}
 
     def result(self) -> MatchResult | None:
-        """The match, if every parameter stands for something."""
+        """The match, if every parameter is bound."""
         buffers = [b for b in self.pattern.buffer_map_items if b is not None]
         if not all(s in self.values for s in self.symbols) or not set(buffers) <= set(self.buffers):
             return None
@@ -88,7 +88,7 @@ class _Matcher:
         )
 
     def nodes(self, node: object, pattern: object) -> bool:
-        """Whether two fields match: nodes, sequences of them, or other values."""
+        """Return whether two fields match: nodes, sequences of them, or other values."""
         if isinstance(pattern, Var):
             return isinstance(node, PrimExpr) and self._variable(node, pattern)
         if isinstance(pattern, Buffer):
@@ -136,7 +136,7 @@ class _Matcher:
         return self._fields(buffer, pattern, _OF_BUFFERS)
 
     def _commutative(self, value: PrimExpr, pattern: Add | Mul) -> bool:
-        """Whether a sum or product matches, or a value that lacks a symbol as term or factor."""
+        """True if a sum or product matches, or a value that lacks a symbol as term or factor."""
         for symbol, other in ((pattern.a, pattern.b), (pattern.b, pattern.a)):
             if isinstance(symbol, Var) and symbol in self.symbols:
                 neutral = ops.const(_NEUTRAL[type(pattern)], other.dtype)
@@ -148,7 +148,7 @@ class _Matcher:
         return any(self._all((x, pattern.a), (y, pattern.b)) for x, y in ((a, b), (b, a)))
 
     def _all(self, *pairs: tuple[PrimExpr, PrimExpr]) -> bool:
-        """Whether all of these match; what a failed attempt assumed is forgotten."""
+        """Return whether all of these match; a failed attempt is rolled back."""
         values, buffers = dict(self.values), dict(self.buffers)
         if all(self.nodes(value, pattern) for value, pattern in pairs):
             return True
@@ -157,7 +157,7 @@ class _Matcher:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether loops are serial and begin at 0, and blocks are evaluated for each iteration."""
+    """True if loops are serial and begin at 0, and blocks are evaluated for each iteration."""
     match node:
         case For():
             is_zero = isinstance(node.min, IntImm) and node.min.value == 0
@@ -176,15 +176,14 @@ FCodegen = Callable[[list[MatchResult]], Any]
 
 @dataclass(frozen=True)
 class SplitCallTIRByPattern(Pass):
-    """Divides kernels into what a back end computes, and a kernel of the rest.
+    """Splits kernels into a part that a back end computes, and a kernel of the rest.
 
     Each pattern is a PrimFunc with one loop nest, and is compared with the loop nests of a kernel
-    from the first one on; see `match_statement`. `fcodegen` receives the list of matches, of which
-    there is at least one, and returns a Python function, the number of nests that it computes, and
-    the buffers of its arguments. The function takes their arrays, returns the result of these
-    nests, and has no visible effect. It belongs to the calls that replace those of the kernel. What
-    is left of the kernel is `unfused_epilogue`. A kernel whose nests exchange more than this result
-    stays as it is.
+    from the first one on; see `match_statement`. `fcodegen` receives the non-empty list of matches,
+    and returns a Python function, the number of nests that it computes, and the buffers of its
+    arguments. The function takes their arrays, returns the result of these nests, and has no
+    visible effect. It belongs to the calls that replace those of the kernel. The rest of the kernel
+    is `unfused_epilogue`. A kernel whose nests exchange more than this result stays unchanged.
 
     Errors:
         MisuseError (also TypeError): a pattern is not a PrimFunc with one loop nest, or `fcodegen`
@@ -260,7 +259,7 @@ class SplitCallTIRByPattern(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Epilogue:
-    """The kernel of what is left, and the positions of its operands after the first one."""
+    """The kernel of the rest, and the positions of its operands after the first one."""
 
     func: PrimFunc
     operands: list[int]
@@ -268,7 +267,7 @@ class _Epilogue:
 
 @dataclass(frozen=True, slots=True)
 class _Kernels:
-    """A function of a back end, the positions of its operands, its result, and what is left."""
+    """A function of a back end, the positions of its operands, its result, and the rest."""
 
     function: rx.ExternFunc
     operands: list[int]
@@ -277,7 +276,7 @@ class _Kernels:
 
 
 def _generated(result: Any, most: int) -> tuple[Callable[..., Any], int, list[Buffer]]:
-    """What a code generator returned: a function, the number of nests, and buffers.
+    """The result of a code generator: a function, the number of loop nests, and buffers.
 
     Errors:
         MisuseError: it returned something else.
@@ -299,7 +298,7 @@ def _generated(result: Any, most: int) -> tuple[Callable[..., Any], int, list[Bu
 
 
 def _epilogue(func: PrimFunc, result: Buffer, rest: Sequence[Stmt]) -> _Epilogue | None:
-    """The kernel of the last statements, whose first operand is what the others computed."""
+    """The kernel of the last statements, whose first operand is the result of the others."""
     assert isinstance(func.body, BlockRealize)
     used = loaded_buffers(*rest) | stored_buffers(*rest)
     buffers = func.buffer_map_items

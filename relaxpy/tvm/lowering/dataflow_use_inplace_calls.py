@@ -1,4 +1,4 @@
-"""DataflowUseInplaceCalls: elementwise calls overwrite operands that are not used any more."""
+"""DataflowUseInplaceCalls: elementwise calls overwrite dead operands."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _InplaceCalls(BindingRewriter):
 def inplace_call(builder: BlockBuilder, call: rx.Call, indices: Sequence[int]) -> rx.Call | None:
     """The call of a kernel that writes the outputs of `call` into its operands at `indices`.
 
-    The kernel is that of the operator's legalisation, with the operands' buffers in place of those
+    The kernel is that of the operator's legalisation, with the operands' buffers instead of those
     of the outputs, and is added to the module of the builder. None if the operator has no kernel.
     """
     assert isinstance(call.op, Op)
@@ -131,7 +131,7 @@ def dataflow_single_inplace_call(
 ) -> tuple[rx.Call, IRModule]:
     """`call` of an operator as a call that overwrites operands, and the module with its kernel.
 
-    Whether something else still refers to these operands is for the caller to know.
+    The caller ensures that nothing else refers to these operands.
 
     Errors:
         MisuseError (also TypeError, ValueError): `mod` is not a module, `call` not a call of an

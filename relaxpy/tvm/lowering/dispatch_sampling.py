@@ -27,7 +27,7 @@ from relaxpy.support.dataclass import dataclass, replace
 class DispatchSampling(Pass):
     """Replaces `multinomial_from_uniform` by a running sum of the probabilities and a search in it.
 
-    The sum is taken in float64, as the operator takes it. A call stays as it is if a shape or
+    The sum is taken in float64, as the operator takes it. A call stays unchanged if a shape or
     datatype is unknown, if the number of categories is not a literal, or if the numbers of samples
     and of indices may differ.
     """

@@ -65,8 +65,8 @@ class DispatchSortScan(Pass):
     """Replaces calls of cumsum, cumprod, sort, argsort and topk by calls of kernels.
 
     The kernels of the last three call the packed functions `tvm.contrib.sort.…`. A call whose
-    operand has an unknown shape or datatype stays as it is, and so does a topk that may ask for
-    more elements than there are.
+    operand has an unknown shape or datatype stays unchanged, and so does a topk with a k that may
+    exceed the number of elements.
     """
 
     @override

@@ -1,4 +1,4 @@
-"""RewriteCUDAGraph: calls whose operands keep their memory become functions that run as a unit."""
+"""RewriteCUDAGraph: calls whose operands keep their addresses become functions to capture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OPTION: Final = "relax.backend.use_cuda_graph"
 register_config(_OPTION, bool)
 
 _ALLOC_STORAGE: Final = "relax.memory.alloc_storage"
-#: Operators beside which a region may continue, and which stay outside of it.
+#: Operators that do not end a region, but stay outside of it.
 _BESIDE: Final = ("relax.memory.kill_storage", "relax.builtin.alloc_tensor")
 #: Operators that are neither captured nor may stand within a region.
 _BETWEEN: Final = frozenset(
@@ -61,7 +61,7 @@ class RewriteCUDAGraph(Pass):
     parameters define, or that the attribute `relax.rewrite_cuda_graph.capture_symbolic_vars` names.
 
     The functions are called by `vm.builtin.cuda_graph.get_cached_alloc` and `run_or_capture`. Here
-    both call them, since a processor captures no graphs: every call allocates its storages.
+    both call them, since a CPU does not capture graphs: every call allocates its storages.
     """
 
     @override
@@ -149,7 +149,7 @@ class _Plan:
                 waiting = []
 
     def _is_static_value(self, value: rx.Expr) -> bool:
-        """Whether a value is the same in all calls, apart from the elements of its tensors."""
+        """True if a value is the same in all calls, apart from the elements of its tensors."""
         if not isinstance(value, rx.Call):
             return self._is_static(value)
         if not all(map(self._is_static, value.args)):
@@ -300,7 +300,7 @@ def _dimensions(region: _Region) -> rx.ShapeExpr | None:
 def _launch(
     region: _Region, capture: rx.GlobalVar, number: int, dims: rx.ShapeExpr | None
 ) -> list[rx.VarBinding]:
-    """The bindings in place of a region: its storages, the call, and its outputs."""
+    """The bindings instead of a region: its storages, the call, and its outputs."""
     span = region.bindings[0].span
     more = () if dims is None else (dims,)
     key = rx.PrimValue(ops.const(number, INT64))
@@ -349,7 +349,7 @@ def _with_launches(
     slots: _Slots,
     allocate: rx.GlobalVar,
 ) -> rx.Function:
-    """The function with calls in place of the regions and of the allocations of storages."""
+    """The function with calls instead of the regions and of the allocations of storages."""
     storages: rx.Var | None = None
     done: set[rx.Binding] = set()
     blocks: list[rx.BindingBlock] = []

@@ -27,8 +27,8 @@ class SpecializePrimFuncBasedOnCallSite(Pass):
     The scope of a tensor is that of its device, or else "global". A specialised kernel has the
     attribute `scoped`. Functions with the attribute `Primitive` do not count as callers.
 
-    A kernel stays as it is if one of its uses is not such a call or differs from another, if a call
-    passes values of shape variables, or if the shape or datatype of a tensor is unknown.
+    A kernel stays unchanged if one of its uses is not such a call or differs from another, if a
+    call passes values of shape variables, or if the shape or datatype of a tensor is unknown.
     """
 
     @override

@@ -251,7 +251,7 @@ class Lifetimes:
         return {self._owner[number] for number in numbers if number in self._owner}
 
     def _shares(self, value: rx.Expr) -> bool:
-        """Whether a value uses tensors only as arguments of kernels, views or fields."""
+        """Return whether a value uses tensors only as arguments of kernels, views or fields."""
         if not isinstance(value, rx.Call):
             return isinstance(value, (rx.Var, rx.Tuple, rx.TupleGetItem))
         if rx.is_call_of(value, "relax.vm.call_tir_dyn"):
@@ -284,7 +284,7 @@ class Lifetimes:
 
 
 def _is_view(call: rx.Call) -> bool:
-    """Whether the result of a call may lie in the memory of its first operand."""
+    """Return whether the result of a call may alias its first operand."""
     memory = memory_of(call)
     return memory is not None and memory.is_of_operand
 

@@ -163,7 +163,7 @@ class _ShapeLowering(BindingRewriter):
         self._out.append(binding if value is binding.value else replace(binding, value=value))
 
     def _explicit(self, expr: rx.Expr, *, is_result: bool = False) -> rx.Expr:
-        """The expression with variables in place of symbolic shapes and scalars."""
+        """The expression with variables instead of symbolic shapes and scalars."""
         match expr:
             case rx.Function() | rx.Var() | rx.SeqExpr() | rx.If():
                 return expr

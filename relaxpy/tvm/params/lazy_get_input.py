@@ -31,7 +31,7 @@ Fetch: TypeAlias = Callable[[int, rx.Var], rx.Call]
 class LazyGetInput(Pass):
     """Replaces the parameters after the first `num_input` ones by a function that fetches them.
 
-    Public functions take the closure `fget_param` in place of these parameters, all if there is no
+    Public functions take the closure `fget_param` instead of these parameters, all if there is no
     attribute `num_input`. It is called with the index and the name of a parameter before the first
     use, and the result is checked as an argument would be. A parameter that defines shape variables
     is fetched outside of branches and dataflow blocks. Functions that the module calls stay.

@@ -21,7 +21,7 @@ from relaxpy.tvm.params.lazy_get_input import map_public
 
 @dataclass(frozen=True)
 class LazySetOutput(Pass):
-    """Passes the results of public functions to a function, in place of returning them.
+    """Passes the results of public functions to a function, instead of returning them.
 
     The functions take the closure `fset_output` after their inputs (the first `num_input`
     parameters, or else all). It is called with the index and the value of each field of the

@@ -36,7 +36,7 @@ class LazyTransformParams(Pass):
     `fset_item` is not None, it takes the results, with index and value after
     `extra_set_item_params`, when nothing in the function uses them later. The extra parameters
     become parameters of the function. Shapes and numbers among the weights stay parameters, if the
-    function uses shape variables. Functions that the module calls stay as they are.
+    function uses shape variables. Functions that the module calls stay unchanged.
 
     Errors:
         MisuseError (also TypeError): an option has the wrong type.

@@ -1,4 +1,4 @@
-"""Which memory variables may refer to: the only analysis that follows results to operands."""
+"""Alias analysis: the memory that variables may refer to, with results followed to operands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relaxpy.ir.relax.expect import expect
 from relaxpy.support.entry import user_facing
 
 EXTERNAL: Final = -1
-"""The number of all memory of which nothing is known."""
+"""The number of all unknown memory."""
 
 Memories = frozenset[int]
 
@@ -60,7 +60,7 @@ class Aliases:
         return reached(memories, lambda n: (m for field in self.fields.get(n, ()) for m in field))
 
     def _new(self, sinfo: rx.StructInfo | None) -> Memories:
-        """A new value, with new fields if it is a tuple."""
+        """A fresh value, with fresh fields if it is a tuple."""
         number = self._count
         self._count += 1
         if isinstance(sinfo, rx.TupleStructInfo):
@@ -125,7 +125,7 @@ class Aliases:
         passed = [self._memories(arg) for arg in args]
         if not isinstance(
             callee, (rx.GlobalVar, rx.ExternFunc)
-        ):  # a closure, with what it has captured
+        ):  # a closure, with its captured values
             passed += [frozenset((EXTERNAL,)), self._memories(callee)]
         if not self._follows_calls:
             self.exposed.update(*map(self.reachable, passed))
@@ -146,7 +146,7 @@ def dataflow_alias_analysis(
     """The memory that each variable of a block may refer to, and that of the fields of tuples.
 
     Each value that the block creates has a number, and so has each of the `inputs`, which are known
-    to be different. -1 is any memory of which nothing is known. The result of a function is a new
+    to be different. -1 is any unknown memory. The result of a function is a new
     value, or whatever its arguments refer to.
 
     Errors:

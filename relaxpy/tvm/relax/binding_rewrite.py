@@ -20,7 +20,7 @@ from relaxpy.support.dataclass import replace
 
 
 class DataflowBlockRewrite:
-    """Changes to a dataflow block of a function, which themselves stay as they are.
+    """Changes to a dataflow block of a function, which themselves stay unchanged.
 
     `mutated_dfb` and `mutated_root_fn` are the results so far. Changes of bindings are collected,
     and applied to the function when one of these is requested. An empty block is removed from the
@@ -68,7 +68,7 @@ class DataflowBlockRewrite:
         return users
 
     def _forget_uses(self) -> None:
-        """Drop what was computed for a function that has been rewritten as a whole."""
+        """Drop the cached results for a function that has been rewritten as a whole."""
         for name in ("_bound", "_names", "_users"):
             self.__dict__.pop(name, None)
 

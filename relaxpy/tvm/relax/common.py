@@ -44,7 +44,7 @@ def make_fused_bias_activation_pattern(
 def make_residual_block_pattern(
     node_output: DFPattern | Named, binary_op: str = "relax.add", activation: str | None = None
 ) -> Named:
-    """What `node_output` matches, combined with another value on either side.
+    """The pattern `node_output`, combined with another value on either side.
 
     Errors:
         MisuseError (also TypeError): `node_output` is neither a pattern nor a pattern with its
@@ -85,7 +85,7 @@ def _product(transposed_rhs: bool) -> Named:
 def make_matmul_pattern(
     with_bias: bool = False, activation: str | None = None, transposed_rhs: bool = False
 ) -> Named:
-    """A product of matrices, with a bias and an activation if requested."""
+    """A matmul, with a bias and an activation if requested."""
     out, annotations = _product(transposed_rhs)
     return _with_epilogue(out, annotations, with_bias, activation)
 
@@ -161,7 +161,7 @@ def make_rms_norm_pattern() -> Named:
 
 @user_facing
 def make_matmul_dequantize_pattern(transposed_rhs: bool = False) -> Named:
-    """A product of matrices that is dequantised by constants."""
+    """A matmul that is dequantised by constants."""
     out, annotations = _product(transposed_rhs)
     annotations |= {"scale": is_const(), "zp": is_const()}
     return is_op("relax.dequantize")(out, annotations["scale"], annotations["zp"]), annotations
@@ -169,7 +169,7 @@ def make_matmul_dequantize_pattern(transposed_rhs: bool = False) -> Named:
 
 @user_facing
 def make_matmul_multiply_pattern(transposed_rhs: bool = False) -> Named:
-    """A product of matrices times two scales of one element each, in another datatype."""
+    """A matmul times two scales of one element each, in another datatype."""
     out, annotations = _product(transposed_rhs)
     annotations |= {"scaleA": wildcard(), "scaleB": wildcard()}
     scales = (annotations[name].has_shape((1,)) for name in ("scaleA", "scaleB"))

@@ -1,4 +1,4 @@
-"""Which calls of a dataflow block may write their result into an operand."""
+"""Detection of calls in a dataflow block that may write their result into an operand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class InplaceCandidates:
 def inplace_candidates(
     block: rx.DataflowBlock, inputs: Iterable[rx.Var]
 ) -> list[InplaceCandidates]:
-    """The elementwise calls with an operand that nothing refers to after the call (OPT-11).
+    """The elementwise calls with an operand that is dead after the call (OPT-11).
 
     Such an operand has memory that the block has allocated, or an input has. No function has had
     it, and it is neither used later by any name, nor in a tuple, nor in another operand.
@@ -76,7 +76,7 @@ def _last_uses(block: rx.DataflowBlock, aliases: Aliases) -> dict[int, int]:
 
 
 def _is_free(call: rx.Call, position: int, aliases: Aliases) -> bool:
-    """Whether an operand is known memory that only this operand refers to in the call."""
+    """Return whether an operand is known memory that only this operand refers to in the call."""
     operand = call.args[position]
     memories = aliases.of.get(operand) if isinstance(operand, rx.Var) else None
     if not memories or EXTERNAL in memories or memories & aliases.exposed:
@@ -86,7 +86,7 @@ def _is_free(call: rx.Call, position: int, aliases: Aliases) -> bool:
 
 
 def _fits(operand: rx.StructInfo | None, result: rx.StructInfo | None) -> bool | None:
-    """Whether two tensors of a datatype have the same shape; None if the operand may be smaller."""
+    """True if two tensors of a datatype have the same shape; None if the operand may be smaller."""
     if not isinstance(operand, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
         return None
     if not isinstance(operand.shape, rx.ShapeExpr) or not isinstance(result.shape, rx.ShapeExpr):

@@ -11,7 +11,7 @@ from relaxpy.support.entry import user_facing
 
 @user_facing
 def is_subtype(sub: TypeKind, base: TypeKind) -> bool:
-    """Whether `sub <: base`.
+    """Return whether `sub <: base`.
 
     Rule:
         TYP-7, TYP-8, TYP-9, TYP-10, TYP-11, TYP-12.

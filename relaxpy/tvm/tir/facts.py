@@ -118,7 +118,7 @@ def get_block_access_region(
 def get_block_read_write_region(
     block: stmt.Block, buffer_var_map: Mapping[Var | Buffer, Buffer]
 ) -> list[list[BufferRegion]]:
-    """The regions that a block reads and writes; what pointers are used for is both."""
+    """The regions that a block reads and writes; regions used through pointers are both."""
     found = _detected(block, buffer_var_map)
     opaque = _opaque(found)
     reads, writes = _collected(found, block, {region.buffer for region in opaque})
@@ -127,7 +127,7 @@ def get_block_read_write_region(
 
 @user_facing
 def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, stmt.Block | stmt.For | None]:
-    """The innermost block or loop around all accesses of each buffer; None is the function itself.
+    """The innermost block or loop that encloses all accesses of each buffer; None is the function.
 
     The iterations of a reduction count as one: a buffer that a block writes is used around the
     loops of its reduction.
@@ -234,7 +234,7 @@ def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, stmt.Block | stmt.F
 
 @user_facing
 def expr_deep_equal(lhs: PrimExpr, rhs: PrimExpr) -> bool:
-    """Whether two expressions have the same structure; variables are equal only to themselves."""
+    """True if two expressions have the same structure; variables are equal only to themselves."""
     return lhs is rhs or lhs.same_as(rhs)
 
 
@@ -246,7 +246,7 @@ def undefined_vars(node: stmt.Stmt | PrimExpr, defs: Sequence[Var] | None = None
 
 @user_facing
 def verify_ssa(func: PrimFunc) -> bool:
-    """Whether each variable of a kernel is defined once, before its uses."""
+    """Return whether each variable of a kernel is defined once, before its uses."""
     check_type(func, PrimFunc, "expected a PrimFunc")
     if kernel_faults(func):
         return False
@@ -259,7 +259,7 @@ def verify_ssa(func: PrimFunc) -> bool:
 
 
 def _effect(func: PrimFunc) -> Node | None:
-    """Return what in a kernel may be seen outside of it, or None."""
+    """Return an effect of a kernel that is visible outside of it, or None."""
     own = {
         node.data
         for block in walk(func.body)
@@ -281,7 +281,7 @@ def _effect(func: PrimFunc) -> Node | None:
 
 @user_facing
 def is_pure_function(func: PrimFunc) -> bool:
-    """Whether a kernel only returns a value: it neither stores to parameters nor has effects."""
+    """True if a kernel only returns a value: it neither stores to parameters nor has effects."""
     check_type(func, PrimFunc, "expected a PrimFunc")
     return _effect(func) is None
 
@@ -367,7 +367,7 @@ class _Operations:
 def estimate_tir_flops(stmt_or_mod: stmt.Stmt | IRModule) -> float:
     """The number of arithmetic operations of a statement, or of the kernels of a module.
 
-    The attribute `estimated_flops` of a kernel stands for it. Of two branches the one with more
+    The attribute `estimated_flops` of a kernel overrides it. Of two branches the one with more
     operations counts, calls are none, and loops without a known limit count as one iteration.
     """
     if isinstance(stmt_or_mod, stmt.Stmt):

@@ -73,7 +73,7 @@ class _Functor:
         return getattr(self, _METHODS.get(type(stmt), "_visit"))(stmt)
 
     def _visit(self, op: Any) -> Any:
-        """Visit what is in a node whose method is not overridden."""
+        """Visit the operands of a node whose method is not overridden."""
         raise NotImplementedError
 
     def _operand(self, op: Node, child: Node) -> Any:
@@ -127,7 +127,7 @@ class PyStmtExprMutator(_Functor):
 
 
 class _WithAnalyzer(_Functor):
-    """Keeps an `analyzer` of the ranges, values and conditions around the visited operand."""
+    """Keeps an `analyzer` of the ranges, values and conditions that enclose the visited operand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,17 +168,17 @@ class _WithAnalyzer(_Functor):
 
 
 def _is_stable_integer(value: PrimExpr) -> bool:
-    """Whether a value is an integer that does not depend on memory or calls."""
+    """Return whether a value is an integer that does not depend on memory or calls."""
     stable = next(occurrences(value, BufferLoad, tir.Call), None) is None
     return stable and value.dtype.family in ("int", "uint")
 
 
 class PyStmtExprVisitorWithAnalyzer(_WithAnalyzer, PyStmtExprVisitor):
-    """A visitor whose `analyzer` knows what holds where an operand is visited."""
+    """A visitor whose `analyzer` has the facts that hold at the visited operand."""
 
 
 class PyStmtExprMutatorWithAnalyzer(_WithAnalyzer, PyStmtExprMutator):
-    """A mutator whose `analyzer` knows what holds where an operand is visited."""
+    """A mutator whose `analyzer` has the facts that hold at the visited operand."""
 
 
 for _name in _METHODS.values():

@@ -1,4 +1,4 @@
-"""Passes that say blocks and loops in simpler statements, and move conditions out of loops."""
+"""Passes that lower blocks and loops to simpler statements, and hoist conditions out of loops."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _StatementPass(Pass):
 
     @abstractmethod
     def rule(self, node: Node) -> Node | None:
-        """What takes the place of a node; None if it stays."""
+        """The replacement of a node; None if it stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class ConvertBlocksToOpaque(_StatementPass):
 
     Errors:
         TransformError: the predicate of a block mentions its variables, or the value of one depends
-            on what buffers hold.
+            on the contents of buffers.
     """
 
     @override
@@ -141,7 +141,7 @@ class UnrollLoop(_StatementPass):
 
 @dataclass(frozen=True, slots=True)
 class HoistIfThenElse(Pass):
-    """Moves conditions out of loops that do not change them, and of which they are the whole body.
+    """Hoists loop-invariant conditions out of loops whose whole body they are (loop unswitching).
 
     Rule:
         `for i: if c: a else: b` becomes `if c: (for i: a) else: (for i: b)`, also out of several

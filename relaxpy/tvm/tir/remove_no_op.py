@@ -39,9 +39,9 @@ class RemoveNoOp(Pass):
     """Removes statements without effect: those that compute values only or store what they load.
 
     Rule:
-        A loop without iterations is removed, as are loops, branches and memory around nothing, and
-        names that nothing uses. Values that call functions are still computed. Stores that later
-        ones overwrite are kept, whatever the option "tir.RemoveNoOp" of a PassContext says.
+        A loop without iterations is removed, as are empty loops, branches and allocations, and
+        unused names. Values that call functions are still computed. Stores that later ones
+        overwrite are kept, whatever the option "tir.RemoveNoOp" of a PassContext is.
     """
 
     @override
@@ -53,7 +53,7 @@ class RemoveNoOp(Pass):
 
 @dataclass(frozen=True)
 class RemoveAssume(RemoveNoOp):
-    """Removes `T.assume`, and what has no effect after that."""
+    """Removes `T.assume`, and statements that have no effect after that."""
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -72,7 +72,7 @@ class RemoveAssume(RemoveNoOp):
 
 
 class _Remover(Simplifier):
-    """Removes statements by what the simplifier knows, and leaves expressions as they are."""
+    """Removes statements by the facts of the simplifier, and leaves expressions unchanged."""
 
     @override
     def expression(self, value: PrimExpr) -> PrimExpr:

@@ -11,7 +11,7 @@ from relaxpy.support.entry import user_facing
 
 @user_facing
 def renew_defs(func: PrimFunc) -> PrimFunc:
-    """A copy with new variables and buffers in place of those that a kernel defines.
+    """A copy with new variables and buffers instead of those that a kernel defines.
 
     Variables that the kernel only uses stay.
 

@@ -1,4 +1,4 @@
-"""Simplify: expressions and branches of kernels in simpler forms, by what is known at each."""
+"""Simplify: expressions and branches of kernels are simplified by the facts at each of them."""
 
 from __future__ import annotations
 
@@ -55,15 +55,14 @@ THREADS = ("thread_extent", "virtual_thread")
 
 @dataclass(frozen=True)
 class Simplify(Pass):
-    """Simplifies expressions, and removes branches whose condition is known and what has no effect.
+    """Simplifies expressions; removes branches with known conditions, and no-ops.
 
-    Rule:
-        What is known are the ranges of loops and of block variables, values that names are bound
-        to, conditions of branches and assertions around a statement, assumptions before it, and
-        that no dimension of a parameter is negative. A name bound to a literal or to another name
+    Rule: The facts are the ranges of loops and of block variables, values that names are bound to,
+    conditions of branches and assertions around a statement, assumptions before it, and that no
+    dimension of a parameter is negative. A name bound to a literal or to another name
         is replaced by it. A store of an element to itself is removed. The option "tir.Simplify" of
-        a PassContext enables more rules, by the names that TVM has; what elements of buffers are is
-        not known, whatever it says.
+        a PassContext enables more rules, by the names that TVM has; the contents of buffers are not
+        tracked, whatever it says.
     """
 
     @override
@@ -88,7 +87,7 @@ def simplified(func: PrimFunc, extensions: Extension = Extension.NoExtensions) -
 
 
 class Simplifier:
-    """Simplifies statements from the outside in, with an Analyzer that knows what is around."""
+    """Simplifies statements from the outside in, with an Analyzer of the enclosing scopes."""
 
     def __init__(self, extensions: Extension) -> None:
         self.analyzer = Analyzer()
@@ -105,7 +104,7 @@ class Simplifier:
 
     @contextmanager
     def assuming(self, *conditions: PrimExpr) -> Iterator[None]:
-        """Conditions that hold in the `with` statement, where what is bound is forgotten after."""
+        """Conditions that hold inside the `with` statement; bindings are dropped at its end."""
         known = (substitute(condition, self.inlined) for condition in conditions)
         with self.analyzer.constraint_scope(ops.all_of(ops.truth(True), *filter(is_safe, known))):
             yield
@@ -147,7 +146,7 @@ class Simplifier:
                 return map_children(self.operand, node)
 
     def holds(self, condition: PrimExpr) -> bool | None:
-        """Whether `condition` is known to be true or false; names are replaced by their values."""
+        """True if `condition` is known to be true or false; names are replaced by their values."""
         for value in (condition, substitute(condition, self.bound)):
             simple = self.analyzer.simplify(substitute(value, self.inlined))
             if isinstance(simple, tir.IntImm):
@@ -184,7 +183,7 @@ class Simplifier:
                 return map_children(self.operand, stmt)
 
     def stores_itself(self, store: BufferStore) -> bool:
-        """Whether a store writes the element that it loads."""
+        """Return whether a store writes the element that it loads."""
         value = store.value
         if not isinstance(value, BufferLoad) or value.buffer is not store.buffer:
             return False
@@ -194,14 +193,14 @@ class Simplifier:
         )
 
     def are_equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Whether two values are known to be equal."""
+        """Return whether two values are known to be equal."""
         names = {**self.bound, **self.inlined}
         return a.dtype == b.dtype and self.analyzer.can_prove_equal(
             substitute(a, names), substitute(b, names)
         )
 
     def with_body(self, stmt: For | AssertStmt, body: Stmt) -> Stmt:
-        """`stmt` with its other operands simplified outside of what its body knows."""
+        """`stmt` with its operands other than the body simplified without the facts of the body."""
         return map_children(lambda node: body if node is stmt.body else self.operand(node), stmt)
 
     def sequence(self, stmt: SeqStmt) -> Stmt:
@@ -222,7 +221,7 @@ class Simplifier:
         return stmt_seq(*kept) if kept else nothing()
 
     def let(self, stmt: LetStmt) -> Stmt:
-        """A let, or its body where a literal or another name takes the place of the name."""
+        """A let, or its body with the name replaced by a literal or another name."""
         var, value = stmt.var, self.expression(stmt.value)
         inlines = isinstance(value, (tir.ConstExpr, Var))
         table = self.inlined if inlines else self.bound
@@ -262,12 +261,12 @@ def nothing() -> Stmt:
 
 
 def does_nothing(stmt: Stmt) -> bool:
-    """Whether a statement is a literal."""
+    """Return whether a statement is a literal."""
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, tir.IntImm)
 
 
 def is_used(var: Var, body: Stmt) -> bool:
-    """Whether `body` mentions `var`, be it in the declaration of a buffer."""
+    """Return whether `body` mentions `var`, declarations of buffers included."""
     for node in walk(body):
         if node is var:
             return True

@@ -89,7 +89,7 @@ def _node(value: object) -> Node:
 
 
 def _uses(node: Node, var: Var) -> bool:
-    """Whether `substitute` replaces `var` anywhere in `node`, shapes of buffers included."""
+    """Return whether `substitute` replaces `var` anywhere in `node`, shapes of buffers included."""
     return substitution.substitute(node, {var: Var(var.name, var.dtype)}) is not node
 
 

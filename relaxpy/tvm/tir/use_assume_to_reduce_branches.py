@@ -71,7 +71,7 @@ class UseAssumeToReduceBranches(Pass):
 
 @dataclass(frozen=True)
 class _Scope:
-    """Where a statement runs: loops, values of other variables in terms of theirs, conditions."""
+    """The scope of a statement: loops, values of other variables in terms of theirs, conditions."""
 
     loops: tuple[tuple[Var, Range], ...] = ()
     values: tuple[tuple[Var, PrimExpr], ...] = ()
@@ -96,7 +96,7 @@ class _Scope:
         return replace(self.under(realize.predicate), values=(*self.values, *bound))
 
     def under(self, condition: PrimExpr) -> _Scope:
-        """The scope of what runs only if `condition` holds."""
+        """The scope of code that runs only if `condition` holds."""
         return replace(self, conditions=(*self.conditions, self.outer(condition)))
 
     @contextmanager
@@ -195,7 +195,7 @@ def _statements(stmt: Stmt, scope: _Scope) -> Iterator[tuple[Stmt, _Scope]]:
 
 
 def _facts(func: PrimFunc, statements: Sequence[tuple[Stmt, _Scope]]) -> _Facts:
-    """What is assumed about inputs; nothing if a statement may change them or leave the kernel."""
+    """The assumptions about inputs; none if a statement may change them or leave the kernel."""
     written = {stmt.buffer.data for stmt, _ in statements if isinstance(stmt, BufferStore)}
     inputs = {b for b in func.buffer_map_items if b is not None and b.data not in written}
     facts: _Facts = {}
@@ -217,7 +217,7 @@ def _facts(func: PrimFunc, statements: Sequence[tuple[Stmt, _Scope]]) -> _Facts:
 def _equations(
     assumption: PrimExpr, conditions: tuple[PrimExpr, ...] = ()
 ) -> Iterator[tuple[BufferLoad, PrimExpr, tuple[PrimExpr, ...]]]:
-    """The equations of loads and values in an assumption, with what they depend on."""
+    """The equations of loads and values in an assumption, with their conditions."""
     match assumption:
         case tir.And(a=a, b=b):
             yield from _equations(a, conditions)
@@ -251,7 +251,7 @@ def _kept(store: BufferStore, scope: _Scope, facts: _Facts) -> PrimExpr | None:
 def _replaces(
     value: PrimExpr, sides: tuple[PrimExpr, PrimExpr], scope: _Scope, case: PrimExpr, facts: _Facts
 ) -> bool:
-    """Whether both sides of a branch are equal where `case` holds, and `value` can be computed."""
+    """True if both sides of a branch are equal where `case` holds, and `value` can be computed."""
     if not is_safe(case):
         return False
     with scope.analyzer(case) as analyzer:
@@ -272,7 +272,7 @@ def _cases(condition: PrimExpr, holds: bool) -> tuple[PrimExpr, ...]:
 
 
 def _succeeds(value: PrimExpr, analyzer: Analyzer) -> bool:
-    """Whether `value` can be computed: no index, divisor or call in it can fail."""
+    """Return whether `value` can be computed: no index, divisor or call in it can fail."""
 
     def claims() -> Iterator[PrimExpr]:
         for node in walk(value):
@@ -289,7 +289,7 @@ def _succeeds(value: PrimExpr, analyzer: Analyzer) -> bool:
 
 
 def _agree(yes: PrimExpr, no: PrimExpr, analyzer: Analyzer, facts: _Facts) -> bool:
-    """Whether two values are equal, by the facts about loads."""
+    """Return whether two values are equal, by the facts about loads."""
 
     def rule(node: Node) -> Node | None:
         if isinstance(node, BufferLoad) and node.predicate is None:
@@ -301,7 +301,7 @@ def _agree(yes: PrimExpr, no: PrimExpr, analyzer: Analyzer, facts: _Facts) -> bo
 
     one, other = (cast("PrimExpr", rewrite(value, rule)) for value in (yes, no))
     if structural_equal(one, other):
-        # A zero of the other sign may change what a division or a call gives.
+        # A zero of the other sign may change the result of a division or a call.
         return not any(isinstance(node, (tir.Div, tir.Call)) for node in walk(one))
     literal = analyzer.simplify(one)
     return isinstance(literal, tir.ConstExpr) and structural_equal(

@@ -82,7 +82,7 @@ def get_const_tuple(in_tuple: Sequence[ExprLike]) -> tuple[int | PrimExpr, ...]:
 
 
 def equal_const_int(expr: ExprLike, value: int) -> bool:
-    """Whether an expression is this integer."""
+    """Return whether an expression is this integer."""
     simplified = simplify(expr)
     if isinstance(simplified, tir.IntImm):
         return simplified.value == value
@@ -91,7 +91,7 @@ def equal_const_int(expr: ExprLike, value: int) -> bool:
 
 @user_facing
 def simplify(expr: ExprLike) -> ExprLike:
-    """The simplified expression; Python's numbers stay as they are."""
+    """The simplified expression; Python's numbers stay unchanged."""
     return prove.simplify(expr) if isinstance(expr, PrimExpr) else expr
 
 

@@ -24,7 +24,7 @@ def gather_nd_python(a_np: Array, indices_np: Array) -> Array:
 def _slices(
     ndim: int, begin: Sequence[int], end: Sequence[int], strides: Sequence[int], axes: Sequence[int]
 ) -> tuple[slice, ...]:
-    """The slices along some axes; what is missing is the whole axis."""
+    """The slices along some axes; a missing slice is the whole axis."""
     result = [slice(None)] * ndim
     for i, axis in enumerate(axes):
         first, last, step = (part[i] if i < len(part) else None for part in (begin, end, strides))
@@ -78,7 +78,7 @@ def sequence_mask(data: Array, valid_length: Array, mask_value: float, axis: int
 def one_hot(
     indices: Array, on_value: float, off_value: float, depth: int, axis: int, dtype: Any
 ) -> Array:
-    """One value where a new axis of size `depth` has the index, and another one elsewhere."""
+    """One-hot: one value where a new axis of size `depth` has the index, another one elsewhere."""
     place = indices.ndim if axis == -1 else axis
     classes = np.arange(depth).reshape([-1 if i == place else 1 for i in range(indices.ndim + 1)])
     hot = np.expand_dims(indices, place) == classes
@@ -149,7 +149,7 @@ def matrix_set_diag(
 ) -> Array:
     """Matrices with other elements on a diagonal, or on all diagonals between two.
 
-    `align` says on which side shorter ones above and below the main diagonal are in `diagonal`.
+    `align` is the side of `diagonal` at which shorter ones above and below the main one are.
     """
     first, last = (k, k) if isinstance(k, int) else (k[0], k[-1])
     values = diagonal if first != last else np.expand_dims(diagonal, -2)

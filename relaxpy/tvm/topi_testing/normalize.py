@@ -1,4 +1,4 @@
-"""Products of matrices, normalisations, attention and a loss."""
+"""Matmuls, normalisations, attention and a loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dense(
     use_relu: bool = False,
     out_dtype: Any = None,
 ) -> Array:
-    """x @ y^T, perhaps plus a bias, and perhaps without negative elements."""
+    """x @ y^T, optionally with a bias and a ReLU."""
     dtype = out_dtype or x.dtype
     result = x.astype(dtype) @ y.astype(dtype).T
     if use_bias:
@@ -34,7 +34,7 @@ def dense(
 def batch_matmul(
     x: Array, y: Array, out_dtype: Any = None, trans_x: bool = False, trans_y: bool = True
 ) -> Array:
-    """The products of stacks of matrices, which may be transposed; a stack of one is repeated."""
+    """Batched matmul with optional transposes; a batch of one is broadcast."""
     dtype = out_dtype or x.dtype
     lhs = np.swapaxes(x, 1, 2) if trans_x else x
     rhs = np.swapaxes(y, 1, 2) if trans_y else y
@@ -164,7 +164,7 @@ def attention_python(
 ) -> Array:
     """softmax(q @ k^T * scale + bias) @ v for each head, where positions may see earlier ones only.
 
-    With `window_size`, they see only positions less than so many before their own.
+    With `window_size`, they see only positions less than that many before their own.
     """
     order = [layout.index(axis) for axis in "BNSH"]
     query, key, value = (array.transpose(order) for array in (q, k, v))

@@ -14,7 +14,7 @@ Mode: TypeAlias = Literal["avg", "max", b"avg", b"max", 0, 1]
 
 
 def _between(image: Array, y: float, x: float) -> float:
-    """The value at a point of an image whose borders go on by one pixel."""
+    """The bilinear value at a point of an image whose borders are extended by one pixel."""
     height, width = image.shape
     if not (-1 <= y <= height and -1 <= x <= width):
         return 0.0
@@ -35,7 +35,7 @@ def roi_align_nchw_python(
     mode: Mode = b"avg",
     aligned: bool = False,
 ) -> Array:
-    """The mean, or the greatest, of values between the pixels of each bin of regions."""
+    """ROI align: the mean or maximum of interpolated values in each bin of regions."""
     bins = _each(pooled_size, 2)
     found = np.zeros((len(rois_np), a_np.shape[1], *bins), a_np.dtype)
     for r, c, i, j in np.ndindex(*found.shape):
@@ -64,7 +64,7 @@ def roi_align_nhwc_python(a_np: Array, *args: Any, **kwargs: Any) -> Array:
 def roi_pool_nchw_python(
     a_np: Array, rois_np: Array, pooled_size: Sizes, spatial_scale: float
 ) -> Array:
-    """The greatest element of each bin of regions, whose borders are rounded, or 0 of none."""
+    """ROI pooling: the maximum of each bin of regions with rounded borders, or 0 if it is empty."""
     bins = _each(pooled_size, 2)
     found = np.zeros((len(rois_np), a_np.shape[1], *bins), a_np.dtype)
     for r, c, i, j in np.ndindex(*found.shape):
@@ -85,7 +85,7 @@ def roi_pool_nchw_python(
 def get_valid_counts_python(
     data: Array, score_threshold: float = 0, id_index: int = 0, score_index: int = 1
 ) -> tuple[Array, Array, Array]:
-    """How many boxes have a score above a threshold and a class, these boxes, and their places."""
+    """The number of boxes with a class and a score above a threshold, the boxes, their indices."""
     totals = np.zeros(len(data), "int32")
     boxes, indices = np.full_like(data, -1), np.full(data.shape[:2], -1, "int32")
     for b, k in np.ndindex(*data.shape[:2]):
@@ -102,7 +102,7 @@ def _area(top: float, left: float, bottom: float, right: float) -> float:
 
 
 def overlap(first: Sequence[float], second: Sequence[float]) -> float:
-    """The ratio of the areas of the intersection and the union of two boxes, by their corners."""
+    """The intersection over union (IoU) of two boxes, by their corners."""
     a, b = (
         (min(y1, y2), min(x1, x2), max(y1, y2), max(x1, x2)) for y1, x1, y2, x2 in (first, second)
     )
@@ -127,7 +127,7 @@ def non_max_suppression_python(
     soft_nms_sigma: float = 0.0,
     score_threshold: float = 0.0,
 ) -> Array | tuple[Array, ...]:
-    """The boxes of each image from the best on, without those that overlap a better one."""
+    """Non-maximum suppression of the boxes of each image."""
     decays = soft_nms_sigma > 0
     least = score_threshold if decays else 0.0
     boxes, places = np.full_like(data, -1), np.full(data.shape[:2], -1, "int32")

@@ -1,4 +1,4 @@
-"""Convolutions, their transposes, and pools, as sums and extremes over views of windows."""
+"""Convolutions, their transposes, and pooling, as reductions over views of windows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _each(size: Sizes, count: int) -> list[int]:
 
 
 def _pads(padding: Padding, window: Sequence[int]) -> Pads:
-    """What is added before and after each axis: "SAME", "VALID", or one or two numbers for each."""
+    """The padding before and after each axis: "SAME", "VALID", or one or two numbers for each."""
     if padding == "VALID":
         padding = 0
     if padding == "SAME":
@@ -184,10 +184,10 @@ def poolnd_python(
     dtype: str = "float32",
     layout: str | None = None,
 ) -> Array:
-    """The greatest element or the mean of windows.
+    """The maximum or the mean of windows.
 
     With `count_include_pad`, pads are zeros that count as elements of both. With `ceil_mode`, the
-    last window may exceed the pads; what is outside of them does not count.
+    last window may exceed the pads; elements outside of them do not count.
     """
     names = {1: "NCW", 2: "NCHW", 3: "NCDHW"}[np_data.ndim - 2]
     order = [(layout or names).index(axis) for axis in names]
@@ -218,7 +218,7 @@ def poolnd_python(
 def adaptive_pool(
     np_data: Array, out_size: Sizes, pool_type: Literal["max", "avg"], layout: str
 ) -> Array:
-    """The greatest element or the mean of so many windows along each axis, which may overlap."""
+    """Adaptive pooling: the maximum or the mean of this many windows along each axis."""
     sizes = _each(out_size, 1)
     axes = [i for i, axis in enumerate(layout) if axis not in "NC"]
     shape = list(np_data.shape)

@@ -1,1 +1,1 @@
-"""Integer expressions as values: polynomials, intervals, residue classes, and their text."""
+"""Integer expressions as values: polynomials, intervals, residue classes, and their printing."""

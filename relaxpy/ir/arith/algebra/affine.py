@@ -30,7 +30,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(slots=True, eq=False)
 class IndexPoly:
-    """A polynomial read from an expression as it is written; its atoms are not sums or products.
+    """A polynomial read from an unsimplified expression; its atoms are not sums or products.
 
     It is not frozen, though never changed: thousands are created for a kernel, in half of the time.
 
@@ -51,7 +51,7 @@ class IndexPoly:
         return IndexPoly(poly.multiply(self.terms, _terms(other)))
 
     def same(self, other: IndexPoly | int) -> bool:
-        """Whether both are the same polynomial."""
+        """Return whether both are the same polynomial."""
         return self.terms == _terms(other)
 
     @property
@@ -68,11 +68,11 @@ class IndexPoly:
             yield from monomial
 
     def mentions(self, variables: Container[Var]) -> bool:
-        """Whether any of `variables` occurs."""
+        """Return whether any of `variables` occurs."""
         return any(mentions(atom, variables) for atom in self.atoms())
 
     def is_at_least(self, bound: int, sizes: Container[Var]) -> bool:
-        """Whether the value is proved at least `bound` if no variable of `sizes` is negative."""
+        """True if the value is provably >= `bound`, all variables of `sizes` being >= 0."""
         number = self.constant
         if number is not None:
             return number >= bound
@@ -85,14 +85,14 @@ class IndexPoly:
         return any(weaker.is_at_least(0, sizes) for weaker in least._weaker())
 
     def exceeds(self, other: IndexPoly, least: int, sizes: Container[Var]) -> bool:
-        """Whether `self - other` is proved at least `least`, as by `is_at_least`."""
+        """Return whether `self - other` is provably >= `least`, as by `is_at_least`."""
         number, subtracted = self.constant, other.constant
         if number is not None and subtracted is not None:
             return number - subtracted >= least
         return (self - other).is_at_least(least, sizes)
 
     def _weaker(self) -> Iterator[IndexPoly]:
-        """Polynomials that are never greater, with one Min, Max or quotient bounded by operands."""
+        """Lower bounds of the polynomial, each with one Min, Max or quotient bounded."""
         for monomial, factor in self.terms.items():
             match monomial:
                 case (Min(a=a, b=b) | Max(a=a, b=b) as choice,) if isinstance(choice, Max) == (
@@ -193,7 +193,7 @@ def _read(value: PrimExpr) -> IndexPoly:
 
 
 def _keeps_integers(source: DataType, target: DataType) -> bool:
-    """Whether a cast changes no value that an index takes."""
+    """Return whether a cast preserves the values that an index takes."""
     if not (source.is_int and target.is_int):
         return False
     if target.family == "uint":

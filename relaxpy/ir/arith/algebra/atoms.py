@@ -1,6 +1,6 @@
 """Atoms of canonical polynomials that are not leaves: quotients, and positive parts.
 
-They are interned as all PrimExprs are, so that one value has one atom, and stay inside this
+They are interned as all PrimExprs are, so that equal values share one atom, and stay inside this
 package: `writer` turns them back into FloorDiv, FloorMod, Div, Mod, Min and Max.
 """
 

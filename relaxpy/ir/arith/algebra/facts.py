@@ -19,7 +19,7 @@ TRANSITIVE, AND_OF_ORS, BRANCHES = 1, 2, 4
 class Facts:
     """`values` of bound variables, `bounds` and `residues` of atoms, and facts about terms.
 
-    `negative` are polynomials known to be below 0, `truths` conditions known to be true or false.
+    `negative` are polynomials known to be below 0, `truths` conditions with known values.
     """
 
     values: dict[tir.PrimExpr, tir.PrimExpr] = field(default_factory=dict)

@@ -19,8 +19,7 @@ _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
 def folded(node: PrimExpr) -> PrimExpr:
     """`node`, whose operands are simplified, or its folded value.
 
-    Rule:
-        Of floating arithmetic only what keeps every value, NaN and signed zeros included:
+    Rule: Floating-point rewrites only if they keep every value, NaN and signed zeros included:
         x + -0.0, x - 0.0, x * 1 and x / 1.
     """
     rule = _RULES.get(type(node))
@@ -204,7 +203,7 @@ def operands_of_choice(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | 
 
 
 def is_safe(expr: PrimExpr) -> bool:
-    """Whether `expr` may be evaluated speculatively: no load, no call, no unproved division."""
+    """True if `expr` may be evaluated speculatively: no load, no call, no unproved division."""
     return not any(
         isinstance(node, BufferLoad)
         or (isinstance(node, tir.Call) and effect_of(node) > CallEffectKind.Pure)
@@ -214,7 +213,7 @@ def is_safe(expr: PrimExpr) -> bool:
 
 
 def are_opposite(a: tir.PrimExpr, b: tir.PrimExpr) -> bool:
-    """Whether one is the negation of the other."""
+    """Return whether one is the negation of the other."""
     return (isinstance(a, tir.Not) and a.a is b) or (isinstance(b, tir.Not) and b.a is a)
 
 

@@ -11,11 +11,11 @@ from relaxpy.ir.tir import ops
 Bound: TypeAlias = int | float
 """An integer, or an infinity."""
 Interval: TypeAlias = tuple[Bound, Bound]
-"""The least and the greatest member."""
+"""The minimum and the maximum."""
 
 EVERYTHING: Interval = (-inf, inf)
 _LARGEST = 1 << 4096
-"""A greater bound counts as infinite, since products of products have ever more digits."""
+"""A larger bound counts as infinite, since products of products have ever more digits."""
 
 
 def _widened(a: Bound) -> Bound:

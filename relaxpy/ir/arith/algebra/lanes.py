@@ -1,4 +1,4 @@
-"""Ramps and copies of one scalar: vectors that are known lane by lane."""
+"""Ramps and broadcasts: vectors with known lanes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The vector base, base + stride, …; `stride` is None for copies of one scalar."""
+    """The vector base, base + stride, …; `stride` is None for a broadcast."""
 
     base: PrimExpr
     stride: PrimExpr | None
@@ -48,7 +48,7 @@ class Lanes:
 
 
 def divides_by_zero(expr: PrimExpr) -> TypeGuard[tir.BinaryOpExpr]:
-    """Whether `expr` divides every lane of a vector by a literal 0, which has no value (PX-3)."""
+    """True if `expr` divides every lane of a vector by a literal 0, which has no value (PX-3)."""
     if not isinstance(expr, _DIVISIONS):
         return False
     lanes = Lanes.of(expr.b)

@@ -14,7 +14,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """`coefficient` times `cofactor` times num % den; `unit` is the polynomial of one such."""
+    """`coefficient * cofactor * (num % den)`; `unit` is its polynomial for the coefficient 1."""
 
     coefficient: int
     cofactor: Monomial
@@ -25,7 +25,7 @@ class Remainder:
 
     @property
     def modulus(self) -> int | None:
-        """The divisor, where this is nothing but the remainder by a literal, rounded down."""
+        """The divisor, where this is exactly a FloorMod by a literal."""
         return poly.constant_of(self.den) if self.floor and not self.cofactor else None
 
 
@@ -61,7 +61,7 @@ Term = Remainder | Extremum | Product
 
 
 def has_only_leaves(p: Poly) -> bool:
-    """Whether every factor is a leaf, so that no terms form a group."""
+    """Return whether every factor is a leaf, so that no terms form a group."""
     return not any(isinstance(f, (Quotient, Positive)) for monomial in p for f in monomial)
 
 
@@ -140,7 +140,7 @@ def _dividends(candidate: Quotient, others: list[Quotient]) -> Iterator[tuple[Po
 
 
 def _contains(remaining: Poly, terms: Poly, times: int) -> bool:
-    """Whether `times` times `terms` can be subtracted from `remaining` without changing a sign."""
+    """True if `times` times `terms` can be subtracted from `remaining` without changing a sign."""
     for monomial, coefficient in terms.items():
         if monomial != ONE:
             have, need = remaining.get(monomial, 0), times * coefficient
@@ -185,7 +185,7 @@ def _extremum(remaining: Poly, atom: Positive, times: int) -> Extremum:
 
 @lru_cache(maxsize=1 << 10)
 def _sides(atom: Positive) -> tuple[Poly, Poly]:
-    """The positive and the negated negative terms of the operand of `atom`."""
+    """The operand of `atom` as p - n: its positive terms p, and its negative terms negated, n."""
     p: dict[Monomial, int] = {}
     n: dict[Monomial, int] = {}
     for term in grouped({m: c for m, c in atom.inner if m}):

@@ -11,7 +11,7 @@ from relaxpy.ir.tir import expr as tir, ops
 
 
 class OutOfRangeError(Exception):
-    """A literal does not fit the datatype: the expression is left as it is."""
+    """A literal does not fit the datatype: the expression is left unchanged."""
 
 
 def expression(p: Poly, dtype: DataType) -> tir.PrimExpr | None:

@@ -71,7 +71,7 @@ def either(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
 def conjoined(
     engine: Engine, simplified: list[tir.PrimExpr], added: list[tir.PrimExpr]
 ) -> list[tir.PrimExpr] | None:
-    """The least conjunction of `simplified`, which is simplified, and `added`; None if it is false.
+    """The shortest conjunction of the simplified `simplified` and `added`; None if it is false.
 
     An operand may keep later ones from failing, as by a division by zero: it is neither dropped for
     a later one nor moved after it.
@@ -166,7 +166,7 @@ def _single(engine: Engine, p: Poly, total: int, dtype: DataType) -> list[tir.Pr
 def _quotient(
     engine: Engine, p: Poly, q: Poly, total: int, dtype: DataType
 ) -> list[tir.PrimExpr] | None:
-    """c*v <= n and n < c*v + c say that v is n // c."""
+    """c*v <= n and n < c*v + c imply that v is n // c."""
     by = -total - 1
     for lower in (p, q):
         for monomial, factor in lower.items():
@@ -187,7 +187,7 @@ def _quotient(
 def _cut(
     engine: Engine, ordering: tuple[tir.CmpExpr, Poly], remainder_limit: tuple[tir.CmpExpr, Poly]
 ) -> list[tir.PrimExpr] | None:
-    """n < k and n % c < m: the greatest n below k with such a remainder is a sharper limit."""
+    """n < k and n % c < m: the largest n below k with such a remainder is a tighter bound."""
     (a, p), (b, q) = ordering, remainder_limit
     remainder = _remainder(q)
     if remainder is None or remainder.coefficient != 1:
@@ -254,7 +254,7 @@ def _digits(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr
 
 
 def _known_quotient(p: Poly) -> tuple[Poly, int, int] | None:
-    """(n, c, k) where p == 0 says that n // c is k."""
+    """(n, c, k) where p == 0 implies that n // c is k."""
     number = p.get(ONE, 0)
     match [(m, c) for m, c in p.items() if m]:
         case [((Quotient(floor=True) as atom,), 1 | -1 as sign)] if divisor(atom) is not None:
@@ -286,7 +286,7 @@ def _equations(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimE
 def _ordered_equation(
     engine: Engine, equation: tir.CmpExpr, other: tuple[tir.CmpExpr, Poly]
 ) -> list[tir.PrimExpr] | None:
-    """An equation beside an ordering that it decides; an inequation that leaves one end out."""
+    """An equation with an ordering that it decides; an inequation that excludes one end."""
     p, (ordering, q) = _difference(engine, equation), other
     for sign in (-1, 1):
         shifted = poly.add(q, p, sign)

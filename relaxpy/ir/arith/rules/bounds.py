@@ -67,7 +67,7 @@ def by_cases(engine: Engine, p: Poly) -> Interval:
 
 
 def fits(engine: Engine, p: Poly, dtype: DataType) -> bool:
-    """Whether p and the operands of its atoms, at every depth, lie in the range of `dtype`."""
+    """True if p and the operands of its atoms, at every depth, lie in the range of `dtype`."""
     least, greatest = ops.int_range(dtype)
     low, high = by_cases(engine, p)
     if low < least or greatest < high:
@@ -97,7 +97,7 @@ def _by_terms(engine: Engine, p: Poly) -> Interval:
 
 
 def _hopeless(p: Poly) -> bool:
-    """Whether p has no bound for an unbounded variable: the usual case of a symbolic dimension."""
+    """True if p is unbounded because a variable is: the usual case of a symbolic dimension."""
     free = False
     for monomial in p:
         if len(monomial) > 1 or (monomial and not isinstance(monomial[0], tir.Var)):

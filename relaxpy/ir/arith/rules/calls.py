@@ -26,5 +26,5 @@ def call(engine: Engine, expr: tir.Call) -> Poly:
 
 
 def _is_mask(mask: int, value: tir.PrimExpr) -> bool:
-    """Whether `& mask` is the remainder by a power of two that the datatype has."""
+    """Return whether `& mask` is the remainder by a power of two that the datatype has."""
     return 0 < mask < ops.int_range(value.dtype)[1] and mask & (mask + 1) == 0

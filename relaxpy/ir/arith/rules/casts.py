@@ -31,7 +31,7 @@ def cast(engine: Engine, expr: tir.Cast) -> Poly:
 
 
 def _keeps_value(engine: Engine, value: tir.PrimExpr, target: DataType) -> bool:
-    """Whether a cast is to a signed type that holds every value; overflow does not happen."""
+    """True if a cast is to a signed type that holds every value, so that it cannot overflow."""
     source = value.dtype
     if source.family != "int" or target.family != "int" or source.lanes != 1:
         return False
@@ -43,7 +43,7 @@ def _keeps_value(engine: Engine, value: tir.PrimExpr, target: DataType) -> bool:
 
 
 def _is_exact(engine: Engine, value: tir.PrimExpr, target: DataType) -> bool:
-    """Whether floats of `target` hold all values of the integer `value` exactly."""
+    """Return whether floats of `target` hold all values of the integer `value` exactly."""
     digits = _SIGNIFICANT.get(target)
     low, high = engine.bound(value)
     return digits is not None and -(1 << digits) <= low and high <= 1 << digits

@@ -50,7 +50,7 @@ def _chosen(
 
 
 def _chooses(expr: tir.PrimExpr) -> bool:
-    """Whether `expr` has a condition, which may be decided where another holds."""
+    """Return whether `expr` has a condition, which may be decided where another holds."""
     if isinstance(expr, (tir.Var, tir.ConstExpr)):
         return False
     return any(isinstance(n, (tir.Select, tir.CmpExpr, tir.Min, tir.Max)) for n in walk(expr))

@@ -206,7 +206,7 @@ def _symbolic(engine: Engine, p: Poly, q: Poly, *, floor: bool) -> Poly:
 
 
 def _is_small(engine: Engine, p: Poly, q: Poly) -> bool:
-    """Whether 0 <= p < q, so that p / q is 0."""
+    """Return whether 0 <= p < q, so that p / q is 0."""
     if engine.bound_of_poly(p)[0] < 0:
         return False
     return engine.is_negative(poly.add(p, q, -1)) is True

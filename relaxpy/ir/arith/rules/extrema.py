@@ -57,7 +57,7 @@ def _with_shared(engine: Engine, sign: int, nested: list[list[Poly]], shared: li
 
 
 def of_polys(engine: Engine, sign: int, candidates: list[Poly]) -> Poly:
-    """The greatest of some polynomials; with `sign` -1 the least."""
+    """The maximum of some polynomials; with `sign` -1 the minimum."""
     largest: list[Poly] = []
     for p in candidates:
         if any(_at_least(engine, q, p, sign) for q in largest):
@@ -105,7 +105,7 @@ def _of_quotients(
 
 
 def _at_least(engine: Engine, a: Poly, b: Poly, sign: int) -> bool:
-    """Whether a (for a minimum, -a) is never below b (-b)."""
+    """Return whether a (for a minimum, -a) is never below b (-b)."""
     difference = poly.scaled(poly.add(a, b, -1), sign)
     if engine.facts.negative:
         return engine.is_negative(difference) is False

@@ -177,7 +177,7 @@ def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int],
 def _written(
     engine: Engine, kind: type[tir.CmpExpr], left: Poly, right: Poly, expr: tir.CmpExpr
 ) -> tir.PrimExpr:
-    """The comparison of two sides; `expr` as it is where a literal outgrows the datatype."""
+    """The comparison of two sides; `expr` unchanged where a literal outgrows the datatype."""
     dtype = expr.a.dtype
     sides = [
         writer.expression({m: c for m, c in side.items() if c}, dtype) for side in (left, right)
@@ -208,7 +208,7 @@ def _ordering(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
 
 
 def _is_remainder_of_zero(p: Poly) -> bool:
-    """Whether p < 0 says that a remainder by a literal, which is at least 0, is 0."""
+    """Return whether p < 0 implies that a remainder by a literal, which is at least 0, is 0."""
     if p.get(ONE, 0) != -1 or terms.has_only_leaves(p):
         return False
     match terms.remainders({m: c for m, c in p.items() if m}):

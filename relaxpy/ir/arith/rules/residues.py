@@ -12,7 +12,7 @@ from relaxpy.ir.tir import expr as tir
 
 
 def of_poly(engine: Engine, p: Poly) -> Residue:
-    """The class of a polynomial: its atoms are integers."""
+    """The class of a polynomial over integer atoms."""
     total: Residue = (0, 0)
     for monomial, coefficient in p.items():
         term: Residue = (0, coefficient)

@@ -1,4 +1,4 @@
-"""Whether a polynomial is below zero, and whether it can be zero at all."""
+"""Decides whether a polynomial is negative, and whether it can be zero."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.engine import Engine
 
 _SHORT, _LONG = 2, 5
-"""How many inequalities a proof chains, and how many with the extension for chains."""
+"""The maximum length of a chain of inequalities, without and with the extension for chains."""
 
 
 def is_negative(engine: Engine, p: Poly) -> bool | None:
-    """Whether p is always below 0 (True), never (False), or neither is known (None).
+    """Return True if p is always below 0, False if it never is, None if unknown.
 
     Rule:
-        By its interval, also with remainders by a symbolic divisor at their greatest, or as some
-        known negative polynomials plus what its interval keeps at most 0.
+        By its interval, also with remainders by a symbolic divisor at their maximum, or as some
+        known negative polynomials plus a rest that its interval bounds by 0.
     """
     low, high = engine.bound_by_cases(p)
     if high < 0:
@@ -67,7 +67,7 @@ def _at_greatest(engine: Engine, p: Poly) -> Poly:
 
 
 def _follows(engine: Engine, p: Poly, steps: int, slack: int = 0) -> bool:
-    """Whether p - slack < 0 follows from at most `steps` polynomials assumed to be negative.
+    """Return whether p - slack < 0 follows from at most `steps` polynomials assumed to be negative.
 
     An inequality may mention expressions whose conditions it decides in turn, so the interval of
     the remaining terms does not use inequalities.
@@ -85,7 +85,7 @@ def _follows(engine: Engine, p: Poly, steps: int, slack: int = 0) -> bool:
 
 
 def is_nonzero(engine: Engine, p: Poly) -> bool:
-    """Whether p is provably different from 0: by residue, by interval, or by known inequalities."""
+    """True if p is provably different from 0: by residue, by interval, or by known inequalities."""
     number = poly.constant_of(p)
     if number is not None:
         return number != 0

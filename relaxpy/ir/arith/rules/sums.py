@@ -75,7 +75,7 @@ def _with_halves(p: Poly) -> Poly:
     """p with halves that are rounded down and up put together.
 
     Rule:
-        r // 2 + (r + 1) // 2 = r; what is left of it as r - r // 2 is (r + 1) // 2.
+        r // 2 + (r + 1) // 2 = r; the remaining r - r // 2 is (r + 1) // 2.
     """
     halves = [m for m in p if len(m) == 1 and isinstance(m[0], Quotient) and _is_half(m[0])]
     if not halves:

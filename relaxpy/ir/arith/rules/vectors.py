@@ -1,4 +1,4 @@
-"""Vectors of integers and truths: ramps and broadcasts, simplified lane by lane."""
+"""Vectors of integers and bools: ramps and broadcasts, simplified lane by lane."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _binary(engine: Engine, expr: tir.BinaryOpExpr, a: PrimExpr, b: PrimExpr) ->
 def _nested(
     engine: Engine, kind: type[tir.BinaryOpExpr], a: PrimExpr, b: PrimExpr
 ) -> PrimExpr | None:
-    """min(min(v, copies of x), copies of y) = min(v, copies of min(x, y)); v + 0 = v * 1 = v."""
+    """min(min(v, broadcast(x)), broadcast(y)) = min(v, broadcast(min(x, y))); v + 0 = v * 1 = v."""
     match kind, b:
         case (tir.Add | tir.Sub, tir.Broadcast(value=tir.IntImm(value=0))):
             return a
@@ -97,7 +97,7 @@ def _nested(
 
 
 def _linear(p: Lanes, q: Lanes, sign: int) -> Lanes | None:
-    """The lanes of p + q or p - q, unless their stride is a number that the datatype has not."""
+    """The lanes of p + q or p - q, unless the datatype cannot represent their stride."""
     if p.step is not None and q.step is not None and not _fits(p.step + sign * q.step, p):
         return None
     op = ops.add if sign > 0 else ops.sub
@@ -107,7 +107,7 @@ def _linear(p: Lanes, q: Lanes, sign: int) -> Lanes | None:
 
 
 def _fits(stride: int, lanes: Lanes) -> bool:
-    """Whether a ramp of the datatype of `lanes` can have this stride; unsigned numbers wrap."""
+    """True if a ramp of the datatype of `lanes` can have this stride; unsigned numbers wrap."""
     low, high = ops.int_range(lanes.base.dtype)
     return low <= stride <= high or lanes.base.dtype.family == "uint"
 
@@ -123,7 +123,7 @@ def _times(p: Lanes, q: Lanes) -> Lanes | None:
 
 
 def _not_negative(engine: Engine, p: Lanes) -> bool:
-    """Whether no lane is negative."""
+    """Return whether all lanes are >= 0."""
     if engine.bound(p.base)[0] < 0 or p.step is None:
         return False
     if p.step >= 0:
@@ -133,7 +133,7 @@ def _not_negative(engine: Engine, p: Lanes) -> bool:
 
 
 def _divided(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -> PrimExpr | None:
-    """A ramp divided by copies of a literal, rounded down.
+    """A ramp divided by a broadcast literal, rounded down.
 
     Rule:
         With c | s the quotients make a ramp, and the remainders are one; where no multiple of c
@@ -157,7 +157,7 @@ def _divided(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -
 
 
 def _share_quotient(engine: Engine, base: PrimExpr, c: int, length: int) -> bool:
-    """Whether base and base + length have one quotient by c, by residue or by interval."""
+    """Return whether base and base + length have one quotient by c, by residue or by interval."""
     coeff, residue = engine.residue(base)
     common = gcd(coeff, c)
     first = residue % common
@@ -180,7 +180,7 @@ def _reduced(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -
 
 
 def _compared(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -> PrimExpr | None:
-    """A comparison that is one truth: orderings by the first and the last lane."""
+    """A comparison with the same result in all lanes: orderings by the first and the last lane."""
     if p.base.dtype.family != "int":
         return None
     x, y = p.last, q.last
@@ -188,7 +188,7 @@ def _compared(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) 
         return None
     ends = [(p.base, q.base), (x, y)]
     if kind in (tir.EQ, tir.NE):
-        # Between lanes on either side a difference may be 0, so only one that is constant decides.
+        # Between lanes on either side a difference may be 0, so only a constant difference decides.
         ends = ends if p.step == q.step else []
     truths = {engine.simplify(kind(x, y)) for x, y in ends}
     if len(truths) != 1:
@@ -208,7 +208,7 @@ def _joined(engine: Engine, expr: tir.Junction, a: PrimExpr, b: PrimExpr) -> Pri
 
 
 def _cast(engine: Engine, dtype: DataType, value: PrimExpr) -> PrimExpr | None:
-    """Copies, and ramps of signed integers that become wider: overflow does not happen."""
+    """Casts of broadcasts, and of ramps of signed integers to wider ones, which cannot overflow."""
     lanes = Lanes.of(value)
     if lanes is None:
         return value if value.dtype == dtype else None

@@ -67,7 +67,7 @@ class ModularSet:
 
 
 class ProofStrength(IntEnum):
-    """How hard `can_prove` tries: the second also uses the symbolic ends of bound variables."""
+    """The proof strength of `can_prove`: the second also uses symbolic bounds of variables."""
 
     DEFAULT = 0
     SYMBOLIC_BOUND = 1
@@ -84,7 +84,7 @@ class Extension(IntFlag):
 
 
 class CompareResult(IntEnum):
-    """What is known of two values, by the names of TVM."""
+    """The known relation of two values, by the names of TVM."""
 
     INCONSISTENT = 0
     EQ = 1
@@ -106,7 +106,7 @@ class RewriteSimplifyStats:
     rewrites_performed: int = 0
 
 
-#: Those that say more come first.
+#: Stronger relations come first.
 _COMPARISONS = {
     CompareResult.EQ: tir.EQ,
     CompareResult.LT: tir.LT,
@@ -230,7 +230,7 @@ class Analyzer:
         return low, high
 
     def const_int_bound_is_bound(self, var: tir.Var) -> bool:
-        """Whether `var` has declared bounds or a value."""
+        """Return whether `var` has declared bounds or a value."""
         ops.check_variable(var, "a bound")
         return var in self._facts.bounds or var in self._facts.values
 
@@ -255,14 +255,14 @@ class Analyzer:
     def can_prove(
         self, expr: tir.ExprLike, strength: ProofStrength = ProofStrength.DEFAULT
     ) -> bool:
-        """Whether the condition `expr` is always true; False where it is not known."""
+        """Return whether the condition `expr` is always true; False where it is not known."""
         result = self.simplify(expr)
         if isinstance(result, tir.IntImm):
             return result.value != 0
         return strength == ProofStrength.SYMBOLIC_BOUND and self._holds_by_bounds(result)
 
     def _holds_by_bounds(self, condition: tir.PrimExpr) -> bool:
-        """Whether an ordering holds by the symbolic interval of the difference of its sides."""
+        """True if an ordering holds by the symbolic interval of the difference of its sides."""
         if not isinstance(condition, (tir.LT, tir.LE)) or condition.a.dtype.family != "int":
             return False
         difference = ops.sub(condition.b, condition.a)
@@ -274,12 +274,12 @@ class Analyzer:
         return self.can_prove(type(condition)(ops.const(0, difference.dtype), covered.min_value))
 
     def can_prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool:
-        """Whether the two are always equal; False where it is not known."""
+        """Return whether the two are always equal; False where it is not known."""
         return self.prove_equal(a, b) is True
 
     @_query
     def prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool | None:
-        """Whether the two are always equal (True), never (False), or neither is known (None)."""
+        """Return True if the two are always equal, False if they never are, None if unknown."""
         x, y = ops.match_dtypes(a, b)
         result = self._engine.prove_equal(x, y)
         if result is None and is_integer(x.dtype) and x.dtype.family == "int":
@@ -290,7 +290,7 @@ class Analyzer:
     def try_compare(
         self, lhs: tir.ExprLike, rhs: tir.ExprLike, propagate_inequalities: bool = True
     ) -> CompareResult:
-        """The most that is known of two values, also by long chains if inequalities propagate."""
+        """The strongest known relation of two values, also by chains if inequalities propagate."""
         known = self.clone()
         chains = Extension.TransitivelyProveInequalities
         known.enabled_extensions = (
@@ -303,19 +303,19 @@ class Analyzer:
 
     @_query
     def can_prove_greater_equal(self, expr: tir.ExprLike, lower_bound: int) -> bool:
-        """Whether `expr` is never below `lower_bound`."""
+        """Return whether `expr` is never below `lower_bound`."""
         return self._below(expr, lower_bound) is False
 
     @_query
     def can_prove_less(self, expr: tir.ExprLike, upper_bound: int) -> bool:
-        """Whether `expr` is always below `upper_bound`."""
+        """Return whether `expr` is always below `upper_bound`."""
         return self._below(expr, upper_bound) is True
 
     @_query
     def can_prove_less_equal_than_symbolic_shape_value(
         self, lhs: tir.ExprLike, shape: tir.ExprLike
     ) -> bool:
-        """Whether `lhs` is never above `shape`."""
+        """Return whether `lhs` is never above `shape`."""
         return self.can_prove(ops.compare(tir.LE, lhs, shape))
 
     def _below(self, expr: tir.ExprLike, limit: int) -> bool | None:
@@ -362,7 +362,7 @@ class Analyzer:
         if least < greatest:
             self._update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
             if isinstance(extent, tir.IntImm) and extent.value == greatest - least:
-                return  # the bounds say it all
+                return  # implied by the bounds
         value = ops.cast_to(var, low.dtype)
         if not (isinstance(low, tir.IntImm) and least < greatest):  # the bounds say it otherwise
             self._facts = self._engine.assume(self._facts, ops.compare(tir.GE, value, low))

@@ -56,25 +56,25 @@ class Extents:
         return self.simple(ops.floormod(a, b))
 
     def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
-        """Whether `value` is known to be a multiple of `divisor`."""
+        """Return whether `value` is known to be a multiple of `divisor`."""
         return not is_const(divisor, 0) and is_const(self.remainder(value, divisor), 0)
 
     def same(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Whether the two are known to be equal."""
+        """Return whether the two are known to be equal."""
         return a is b or self.analyzer.can_prove_equal(a, b)
 
     def holds(self, condition: PrimExpr) -> bool:
-        """Whether `condition` is known to hold."""
+        """Return whether `condition` is known to hold."""
         return self.analyzer.can_prove(condition)
 
 
 def absolute(value: PrimExpr) -> PrimExpr:
-    """The absolute value of a literal; any other value as it is."""
+    """The absolute value of a literal; any other value unchanged."""
     return ops.const(-value.value, value.dtype) if is_negative(value) else value  # type: ignore[attr-defined]
 
 
 def is_negative(value: PrimExpr) -> bool:
-    """Whether `value` is a negative literal."""
+    """Return whether `value` is a negative literal."""
     return isinstance(value, IntImm) and value.value < 0
 
 

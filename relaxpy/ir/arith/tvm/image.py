@@ -180,7 +180,7 @@ class _Image:
 
     @staticmethod
     def keeps(source: DataType, target: DataType) -> bool:
-        """Whether a cast changes no value."""
+        """Return whether a cast changes no value."""
         return source.family == target.family == "int" and source.bits <= target.bits
 
     def choice(self, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr) -> tuple[End, End]:

@@ -35,11 +35,11 @@ class IntSet(ABC):
 
     @abstractmethod
     def is_nothing(self) -> bool:
-        """Whether the set is known to be empty."""
+        """Return whether the set is known to be empty."""
 
     @abstractmethod
     def is_everything(self) -> bool:
-        """Whether the set is known to contain every integer."""
+        """Return whether the set is known to contain every integer."""
 
     @staticmethod
     def single_point(point: tir.ExprLike) -> IntervalSet:
@@ -98,15 +98,15 @@ class IntervalSet(IntSet):
         return self.min_value is _NEG_INF and self.max_value is _POS_INF
 
     def is_single_point(self) -> bool:
-        """Whether there is one member."""
+        """Return whether there is one member."""
         return self.min_value is self.max_value and self.has_lower_bound()
 
     def has_lower_bound(self) -> bool:
-        """Whether the interval ends below."""
+        """Return whether the interval ends below."""
         return self.min_value not in (_NEG_INF, _POS_INF)
 
     def has_upper_bound(self) -> bool:
-        """Whether the interval ends above."""
+        """Return whether the interval ends above."""
         return self.max_value not in (_NEG_INF, _POS_INF)
 
     @staticmethod
@@ -205,12 +205,12 @@ def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
 
 
 def touches(a: IntervalSet, b: IntervalSet) -> bool:
-    """Whether the union of two intervals is known to be an interval."""
+    """Return whether the union of two intervals is known to be an interval."""
     return a.is_nothing() or (_reaches(a, b) and _reaches(b, a))
 
 
 def _reaches(a: IntervalSet, b: IntervalSet) -> bool:
-    """Whether `b` is known to end at or after the integer that precedes `a`."""
+    """Return whether `b` is known to end at or after the integer that precedes `a`."""
     if not a.has_lower_bound() or not b.has_upper_bound():
         return True
     gap = simplify(ops.compare(tir.LE, a.min_value, ops.add(b.max_value, 1)))

@@ -17,7 +17,7 @@ from relaxpy.ir.tir.ops import is_const
 
 
 class IterMapLevel(IntEnum):
-    """The requirement on a map of iterators: onto and one-to-one, onto, or none."""
+    """The requirement on a map of iterators: bijective, surjective, or none."""
 
     Bijective = 0
     Surjective = 1

@@ -36,7 +36,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class IterMapResult:
-    """The indices as sums of iterators; where that is impossible, none, and `errors` say why.
+    """The indices as sums of iterators; empty where that is impossible, and `errors` say why.
 
     `padding_predicate` holds where an index is from padding, not from the iterators. A map that was
     checked has whether it is `one_to_one`, apart from padding.
@@ -82,7 +82,7 @@ def detected_map(
     *,
     padded: bool = True,
 ) -> IterMapResult:
-    """What `detect_iter_map` finds, or a `padded` map: its digits are whole, and padding counts."""
+    """A result of `detect_iter_map`, or a `padded` map: with whole digits, padding included."""
     condition = ops.truth(predicate)
     values = ops.convert_all(indices)
 
@@ -110,7 +110,7 @@ def normalize_to_iter_sum(
 ) -> IterSumExpr:
     """One index as a sum of splits, fused only where quotients need it, the coarsest first.
 
-    What is no sum of iterators, such as a product of them, is added to the base.
+    Anything that is not a sum of iterators, such as a product of them, is added to the base.
     """
     value = ops.convert(index)
     total = with_padding(
@@ -167,7 +167,7 @@ def _level(level: IterMapLevel | str | int) -> IterMapLevel:
 def _checked(
     reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...], *, padded: bool
 ) -> bool:
-    """Whether the map is one-to-one as well. Errors: RefusedError if it is not as `level` says."""
+    """True if the map is also injective. Errors: RefusedError if it is not as `level` says."""
     if level == IterMapLevel.NoCheck:
         return False
     _Check(reader, level, indices, padded=padded).run()
@@ -179,7 +179,7 @@ def _checked(
 
 
 class _Check:
-    """Whether the indices use each digit of each iterator once, and none in part."""
+    """True if the indices use each digit of each iterator once, and none in part."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class _Check:
             self.used.setdefault(mark, []).append(split)
 
     def period(self, mark: IterMark) -> PrimExpr:
-        """How many values of an iterator in a row have all values of its digits that are used."""
+        """The number of consecutive values of an iterator that cover its used digits."""
         if mark not in self.periods:
             self.periods[mark] = self.digits(mark, self.used[mark])
         return self.periods[mark]
@@ -256,7 +256,7 @@ class _Check:
         return expected
 
     def is_filled(self, padded: Padded, splits: Sequence[IterSplitExpr], period: PrimExpr) -> bool:
-        """Whether what is not padding has all values of some digits, which repeat by `period`."""
+        """True if the values other than padding cover some digits, which repeat by `period`."""
         reader, size = self.reader, ops.sub(padded.end, padded.begin)
         if reader.holds(ops.compare(tir.LE, period, size)):
             return True

@@ -40,7 +40,7 @@ class Padded:
     multiple: PrimExpr
 
     def is_padding(self, value: PrimExpr) -> PrimExpr:
-        """Whether a value of the iterator is padding."""
+        """Return whether a value of the iterator is padding."""
         after = ops.compare(tir.GE, value, self.end)
         return after if is_const(self.begin, 0) else ops.any_of(value < self.begin, after)
 
@@ -178,7 +178,7 @@ class Reader(Extents):
                 raise RefusedError(f"`{expr}` is not a sum, quotient or remainder of iterators")
 
     def is_natural(self, value: PrimExpr) -> bool:
-        """Whether `value` is known not to be negative."""
+        """Return whether `value` is known not to be negative."""
         return self.holds(ops.compare(tir.GE, value, 0))
 
     def tidy(self, terms: dict[IterSplitExpr, PrimExpr], base: PrimExpr) -> Sum:
@@ -389,7 +389,7 @@ class Reader(Extents):
         """Read a condition: comparisons of sums, all of which hold.
 
         Conditions on fewer iterators come first, as those on more may contain them. One that
-        mentions no iterator holds, or there are no iterations.
+        mentions no iterator is assumed to hold.
         """
         groups: dict[frozenset[Node], list[PrimExpr]] = {}
         for conjunct in folding.conjuncts(condition):
@@ -454,7 +454,7 @@ class Reader(Extents):
 
 
 class LooseReader(Reader):
-    """Reads what is no sum of iterators as an addend without iterators."""
+    """Reads anything that is not a sum of iterators as an addend without iterators."""
 
     @override
     def read(self, expr: PrimExpr) -> Sum:
@@ -469,7 +469,7 @@ class LooseReader(Reader):
         return total
 
     def varies(self, split: IterSplitExpr, scale: PrimExpr) -> bool:
-        """Whether the digits of an iterator depend on others, as in `(x + max(y, a)) // 4`."""
+        """True if the digits of an iterator depend on others, as in `(x + max(y, a)) // 4`."""
         source = split.source.source
         shift = [source.base] if isinstance(source, IterSumExpr) else []
         sizes = (scale, split.lower_factor, split.extent, split.source.extent)

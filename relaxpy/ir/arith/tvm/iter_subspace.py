@@ -182,7 +182,7 @@ class _Divider(Extents):
         return self.joined(source, operands)
 
     def is_full(self, mark: IterMark) -> bool:
-        """Whether the extent of a fused iterator is the product of the extents of its operands."""
+        """True if the extent of a fused iterator is the product of the extents of its operands."""
         total = ops.const(1, mark.dtype)
         assert isinstance(mark.source, IterSumExpr)
         for arg in mark.source.args:

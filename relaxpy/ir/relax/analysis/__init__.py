@@ -1,1 +1,1 @@
-"""Questions about Relax programs: what is free, bound, called, pure, recursive, well-formed."""
+"""Analyses of Relax programs: free variables, calls, purity, recursion, well-formedness."""

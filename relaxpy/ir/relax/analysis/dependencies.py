@@ -1,4 +1,4 @@
-"""What bindings depend on: values, shape variables, and mutations, which keep their order."""
+"""The dependencies of bindings: values, shape variables, and mutations, which keep their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The effects and the failures of bindings, which decide what may be moved."""
+"""The effects and the failures of bindings, which decide which may be moved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relaxpy.ir.relax.relations.context import Context
 
 
 def _is_pure_inside(expr: rx.Expr) -> bool:
-    """Whether a function calls only pure ones."""
+    """Return whether a function calls only pure ones."""
     return (
         isinstance(expr, rx.Function)
         and expr.is_pure
@@ -39,18 +39,18 @@ class Effects:
 
     @contextmanager
     def inside(self, func: rx.Function) -> Iterator[None]:
-        """Decide about calls in `func` meanwhile."""
+        """Decide about calls in `func` inside the `with` statement."""
         outer = self.in_pure_function
         self.in_pure_function = _is_pure_inside(func)
         yield
         self.in_pure_function = outer
 
     def is_pure(self, call: rx.Call) -> bool:
-        """Whether a call has no effect but its result."""
+        """Return whether a call has no effect but its result."""
         return is_pure_in(call, self.functions, unknown=self.in_pure_function, context=self.context)
 
     def is_barrier(self, binding: rx.Binding) -> bool:
-        """Whether nothing may move past a binding (OPT-3, OPT-4).
+        """Return whether a binding is a barrier: nothing may move past it (OPT-3, OPT-4).
 
         It has effects, branches, or mutates operands.
         """
@@ -61,9 +61,9 @@ class Effects:
 
 
 def mutates(binding: rx.Binding) -> bool:
-    """Whether a binding is of a call that stores its results in operands, such as call_tir_inplace.
+    """True if a binding's call stores its results in operands, as call_tir_inplace does.
 
-    It is declared pure, since only it and what comes before it uses those operands.
+    It is declared pure, since no later code uses those operands.
     """
     call = binding.value
     if not isinstance(call, rx.Call) or not isinstance(call.op, Op):
@@ -73,7 +73,7 @@ def mutates(binding: rx.Binding) -> bool:
 
 
 def cast_may_fail(cast: rx.MatchCast) -> bool:
-    """Whether a cast is not known to succeed, or binds a shape variable (OPT-9)."""
+    """Return whether a cast is not known to succeed, or binds a shape variable (OPT-9)."""
     actual, sinfo = cast.value.struct_info, cast.struct_info
     if actual is None or any(isinstance(node, rx.FuncStructInfo) for node in walk(sinfo)):
         return True
@@ -81,7 +81,7 @@ def cast_may_fail(cast: rx.MatchCast) -> bool:
 
 
 def may_fail(binding: rx.Binding) -> bool:
-    """Whether a pure binding may raise an error or not terminate; OPT-3 keeps such ones in order.
+    """True if a pure binding may raise an error or not terminate; OPT-3 keeps such ones in order.
 
     A conditional may if a binding outside the dataflow blocks of its branches may. An operator with
     a legalisation fails only because of the shapes and datatypes of its operands. If these are
@@ -131,7 +131,7 @@ def memory_of(value: rx.Expr) -> Memory | None:
 
 
 def is_of_operands(value: rx.Expr) -> bool:
-    """Whether a value is a variable, an operand of a call, or a tuple of such ones."""
+    """Return whether a value is a variable, an operand of a call, or a tuple of such ones."""
     if isinstance(value, (rx.Var, rx.Tuple, rx.TupleGetItem)):
         return True
     memory = memory_of(value)
@@ -139,7 +139,7 @@ def is_of_operands(value: rx.Expr) -> bool:
 
 
 def computes(value: rx.Expr) -> bool:
-    """Whether a value is newly computed from operands that are only read, without any effect.
+    """True if a value is newly computed from operands that are only read, without any effect.
 
     No mutation of an operand or of the result can then be seen in the other one (OPT-11).
     """

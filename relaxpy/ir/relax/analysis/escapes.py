@@ -1,4 +1,4 @@
-"""Where values are used, and whether mutation may show that two of them share memory (OPT-11)."""
+"""Escape analysis: uses of values, and whether mutation may reveal shared memory (OPT-11)."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Escapes:
             self._users.setdefault(var, []).append((run, binding))
 
     def escapes(self, var: Var) -> bool:
-        """Whether a value may be used by code that changes it or sees it changed.
+        """Return whether a value escapes: whether code may mutate it, or observe a mutation.
 
-        That is any code except for operators that compute new values from it in the same run. What
-        the sequence does not bind itself is such a value.
+        That is any code except for operators that compute new values from it in the same run.
+        Values that the sequence does not bind itself escape.
         """
         run = self._run_of.get(var)
         if run is None:

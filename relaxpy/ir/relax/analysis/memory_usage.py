@@ -42,11 +42,11 @@ class _Total:
 
 @user_facing
 def estimate_memory_usage(mod: IRModule | rx.Function) -> str:
-    """A report of what each function allocates, in bytes: its tensors, and the storage for them.
+    """A report of the allocations of each function, in bytes: its tensors, and their storage.
 
     Tensors are those of `alloc_tensor`, and new outputs of `call_tir` and `call_dps_packed`. A
     storage that memory planning uses for several tensors counts once. So does every allocation in
-    the text, in both branches of an If, however often it is executed.
+    the source, in both branches of an If, however often it is executed.
 
     Errors:
         MisuseError (also TypeError): `mod` is neither a module nor a Relax function.

@@ -1,4 +1,4 @@
-"""How a kernel computes its output from its inputs, which decides what it can be fused with."""
+"""The op pattern of a kernel (elementwise, injective, ...), which decides how it can be fused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def op_pattern_kind(func: PrimFunc) -> OpPatternKind:
 
     A block that stores each element once is elementwise, a broadcast or injective by how the
     indices of its loads follow from those of its store. A reduction is one over whole axes, and a
-    contraction or a window can only be fused with what follows it. A reduction whose result an
+    contraction or a window can only be fused with its users. A reduction whose result an
     injective block uses for the output, as in a softmax, counts as such, too. All else is opaque.
 
     Errors:
@@ -63,9 +63,9 @@ def op_pattern_kind(func: PrimFunc) -> OpPatternKind:
 
 
 def is_row_local(func: PrimFunc) -> bool:
-    """Whether a kernel computes each row of its outputs from single rows of its inputs.
+    """Return whether a kernel computes each row of its outputs from single rows of its inputs.
 
-    A row is what one index along the first axis contains. Blocks are elementwise, broadcasts, or
+    A row is the slice at one index of the first axis. Blocks are elementwise, broadcasts, or
     reductions over other axes; an input without the first axis is the same for all rows.
     """
     for block in _computing_blocks(func):
@@ -83,7 +83,7 @@ def is_row_local(func: PrimFunc) -> bool:
 
 
 def is_batched_matmul(func: PrimFunc) -> bool:
-    """Whether a kernel is a product of batches of matrices, each with another one."""
+    """Return whether a kernel is a batched matmul in which each matrix has its own factor."""
     for block in _computing_blocks(func):
         if block is None:
             return False
@@ -117,7 +117,7 @@ def _blocks_in(node: Stmt) -> Iterator[Block | None]:
 
 
 def _is_innermost(node: Stmt) -> TypeGuard[Block]:
-    """Whether a node is a block without others in it, other than the root of the kernel."""
+    """Return whether a node is an innermost block, other than the root of the kernel."""
     if not isinstance(node, Block) or not (node.iter_vars or node.name_hint != "root"):
         return False
     return not _has_block(node.body)
@@ -162,7 +162,7 @@ def _mentioned(index: tir.PrimExpr, variables: set[tir.Var]) -> set[tir.Var]:
 
 
 def _access(store: BufferStore, load: BufferLoad, variables: set[tir.Var]) -> OpPatternKind:
-    """How the element that is loaded follows from the one that is stored."""
+    """The access pattern of a load relative to the store."""
     if _same(store.indices, load.indices):
         return OpPatternKind.ELEMWISE
     if _is_broadcast(store, load):
@@ -175,7 +175,7 @@ def _access(store: BufferStore, load: BufferLoad, variables: set[tir.Var]) -> Op
 
 
 def _is_broadcast(store: BufferStore, load: BufferLoad) -> bool:
-    """Whether the indices of a load are among those of a store, in order."""
+    """Return whether the indices of a load are among those of a store, in order."""
     rest = iter(store.indices)
     for size, index in zip(load.buffer.shape, load.indices, strict=True):
         if is_const(size, 1) and is_const(index, 0):
@@ -186,7 +186,7 @@ def _is_broadcast(store: BufferStore, load: BufferLoad) -> bool:
 
 
 def _is_whole(index: tir.PrimExpr, reduced: Sequence[tir.Var]) -> bool:
-    """Whether an index is a reduced variable, or mentions none."""
+    """Return whether an index is a reduced variable, or mentions none."""
     return index in reduced or not _mentioned(index, set(reduced))
 
 
@@ -197,7 +197,7 @@ def _without_casts(expr: tir.PrimExpr) -> tir.PrimExpr:
 
 
 def _is_contraction(block: Block, variables: set[tir.Var]) -> bool:
-    """Whether a block adds products of elements that each are used several times."""
+    """Return whether a block is a contraction: a sum of products of reused elements."""
     store = block.body
     value = _without_casts(store.value) if isinstance(store, BufferStore) else None
     if not isinstance(store, BufferStore) or not isinstance(value, tir.Add):
@@ -214,7 +214,7 @@ def _is_contraction(block: Block, variables: set[tir.Var]) -> bool:
 
 
 def _is_reused(store: BufferStore, load: BufferLoad, variables: set[tir.Var]) -> bool:
-    """Whether several stored elements use the same loaded one."""
+    """Return whether several stored elements use the same loaded one."""
     if not all(isinstance(index, tir.Var) for index in store.indices):
         return False
     mentioned = {var for index in load.indices for var in _mentioned(index, variables)}

@@ -19,7 +19,7 @@ _CONTEXT = Context()
 
 @user_facing
 def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> bool:
-    """Whether `expr`, or the body of a function, contains an impure call (PU-15, PU-16).
+    """Return whether `expr`, or the body of a function, contains an impure call (PU-15, PU-16).
 
     Calls of `own_name`, by which a recursive function refers to itself, are ignored. A call of an
     unknown callee is impure.
@@ -31,7 +31,7 @@ def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) ->
 
 
 def makes_impure_call(expr: Expr, functions: Mapping[str, BaseFunc] | None = None) -> bool:
-    """Whether evaluating `expr` makes an impure call; a function literal makes none (PU-15).
+    """Return whether evaluating `expr` makes an impure call; a function literal makes none (PU-15).
 
     A function of the module is as pure as it is declared in `functions`, or else impure.
     """
@@ -55,7 +55,7 @@ def is_pure_in(
     unknown: bool = False,
     context: Context = _CONTEXT,
 ) -> bool:
-    """Whether a call has no effect but its result, in a module with these functions.
+    """Return whether a call has no effect but its result, in a module with these functions.
 
     One of the module is as pure as it is declared. An `unknown` callee may be pure.
     """

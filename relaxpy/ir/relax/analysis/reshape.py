@@ -23,7 +23,7 @@ _ONE = ops.const(1, "int64")
 
 @user_facing
 def has_reshape_pattern(func: PrimFunc) -> bool:
-    """Whether a kernel only copies its first buffer to its last one in row-major order.
+    """Return whether a kernel only copies its first buffer to its last one in row-major order.
 
     Errors:
         MisuseError (also TypeError): `func` is not a PrimFunc.
@@ -64,7 +64,7 @@ def _copies(
     target: Buffer,
     written: tuple[tir.PrimExpr, ...],
 ) -> bool:
-    """Whether a store inside these loops and blocks copies all elements in row-major order."""
+    """True if a store inside these loops and blocks copies all elements in row-major order."""
     nest = _Nest()
     for stmt in outside:
         if isinstance(stmt, For):
@@ -106,7 +106,7 @@ class _Nest:
         return True
 
     def fills(self, buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> bool:
-        """Whether the loops provably reach each element of a buffer once."""
+        """Return whether the loops provably reach each element of a buffer once."""
         iterations = reduce(operator.mul, (r.extent for r in self.loops.values()), _ONE)
         if not self.analyzer.can_prove_equal(ops.cast_to(iterations, INT64), _count(buffer)):
             return False

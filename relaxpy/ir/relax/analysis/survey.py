@@ -1,4 +1,4 @@
-"""One traversal of a program, which collects what the criteria of well-formedness need."""
+"""One traversal of a program, which collects the facts for the criteria of well-formedness."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ShapeVarUse:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Annotation:
-    """A struct info in the annotation of what is named `owner`, at any depth."""
+    """A struct info in the annotation of `owner` (a name), at any depth."""
 
     sinfo: rx.StructInfo
     role: Role

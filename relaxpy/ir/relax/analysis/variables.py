@@ -79,7 +79,7 @@ def binding_vars(binding: rx.Binding) -> dict[rx.Var, None]:
 
 
 def binding_key(binding: rx.Binding) -> rx.Var | rx.Binding:
-    """What identifies a binding: its variable, or else the cast itself."""
+    """The identity of a binding: its variable, or else the cast itself."""
     return binding if binding.var is None else binding.var
 
 
@@ -173,7 +173,7 @@ def name_to_binding(func: rx.Function) -> dict[str, list[rx.Binding]]:
 
 
 def bind_equally(first: rx.Binding, later: rx.Binding) -> bool:
-    """Whether two bindings are of one kind, with structurally equal values and annotations."""
+    """True if two bindings are of one kind, with structurally equal values and annotations."""
     if type(first) is not type(later) or not structural_equal(first.value, later.value):
         return False
     if isinstance(first, rx.MatchCast) and isinstance(later, rx.MatchCast):

@@ -98,7 +98,7 @@ def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
 def well_formed(
     obj: IRModule | BaseFunc, check_struct_info: bool = True, *, normal_form: bool = False
 ) -> bool:
-    """Whether `check_well_formed` finds nothing wrong."""
+    """Return whether `check_well_formed` finds nothing wrong."""
     return not check_well_formed(obj, check_struct_info, normal_form=normal_form)
 
 

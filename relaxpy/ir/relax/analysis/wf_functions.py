@@ -36,7 +36,7 @@ def signature_sizes(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def _is_self_call(site: CallSite) -> bool:
-    """Whether a function calls itself."""
+    """Return whether a function calls itself."""
     callee, function = site.call.op, site.function
     if isinstance(callee, GlobalVar):
         return function.parent is None and callee.name_hint == function.name

@@ -1,4 +1,4 @@
-"""Well-formedness of scopes: what may be bound and used where."""
+"""Well-formedness of scopes: bindings and uses of variables."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class BlockBuilder:
         self._preceding: list[rx.BindingBlock] = []
         self._normalizer = Normalizer(self._out)
         self._functions: list[_OpenFunction] = []
-        # Without cycles, what a pass has built is freed with its builder.
+        # Without cycles, the nodes that a pass has built are freed with its builder.
         self._normalizer.add_callee = partial(
             self._table.add_with_callees, reserved=self._out.ctx.signatures
         )
@@ -202,7 +202,7 @@ class BlockBuilder:
         return blocks
 
     def current_block_is_dataflow(self) -> bool:
-        """Whether the next binding goes into a DataflowBlock."""
+        """Return whether the next binding goes into a DataflowBlock."""
         return self._out.scope.dataflow
 
     @user_facing
@@ -423,7 +423,7 @@ class BlockBuilder:
         return self._out.close_scope(self._normalizer.leaf(rx.convert_to_expr(result)))
 
     def scope_is_empty(self) -> bool:
-        """Whether nothing was emitted in the innermost scope."""
+        """Return whether nothing was emitted in the innermost scope."""
         return not any(block.bindings for block in self._out.scope.blocks)
 
     def declare(self, var: rx.Var) -> None:
@@ -504,7 +504,7 @@ class BlockBuilder:
         return self._table.add(self._derived(func), func_name)
 
     def has_func(self, gvar: rx.GlobalVar, func: rx.BaseFunc) -> bool:
-        """Whether `gvar` is `func`, or a structurally equal function, in the module."""
+        """Return whether `gvar` is `func`, or a structurally equal function, in the module."""
         return self._table.has(gvar, func)
 
     @user_facing
@@ -519,7 +519,7 @@ class BlockBuilder:
         """A call of the kernel that computes the tensor expressions that `func` returns.
 
         `func` receives a placeholder for each tensor, lists for shapes and tuples, scalar
-        expressions for scalars with a value, and everything else as it is. The kernel is called
+        expressions for scalars with a value, and everything else unchanged. The kernel is called
         `primfunc_name_hint` or like `func`; equal kernels are shared. Shape variables that no
         buffer binds become scalar parameters at the end. In TVM after v0.27, the options are called
         `function_name_hint` and `function_attrs`.

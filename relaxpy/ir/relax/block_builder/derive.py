@@ -29,7 +29,7 @@ _NORMAL: Final[NodeTable[dict[str, object]]] = NodeTable()
 
 
 class _RuleBuilder(BlockBuilder):
-    """The builder for rules of operators: what they emit is added to what a normaliser writes."""
+    """The builder for rules of operators: their bindings are added to those of a normaliser."""
 
     def __init__(self, mod: IRModule, normalizer: Normalizer) -> None:
         super().__init__(mod)
@@ -46,7 +46,7 @@ def _emitter_for(
 
 
 def _environment(func: Function, mod: IRModule, out: Emitter) -> dict[str, object]:
-    """What a normal form depends on: the functions that are mentioned, and rules of operators."""
+    """Dependencies of a normal form: the functions that it mentions, and rules of operators."""
     signatures = out.ctx.signatures
     environment: dict[str, object] = {
         name: (signatures.get(name), type(mod.find_function(name)))

@@ -214,7 +214,7 @@ class Emitter:
                 self.drop_scope()
 
     def is_finished(self, seq: rx.SeqExpr) -> bool:
-        """Whether this emitter built `seq`, which therefore is in normal form and derived."""
+        """True if this emitter built `seq`, which therefore is in normal form and derived."""
         return seq in self._finished
 
     def open_block(self, *, dataflow: bool, origin: rx.BindingBlock | None) -> None:

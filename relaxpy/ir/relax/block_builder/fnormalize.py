@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def with_written_operands(
     call: rx.Call, out: Emitter, leaf: Callable[[rx.Expr], rx.Expr]
 ) -> rx.Call:
-    """The call of a kernel with a tuple of operands in place of a variable that holds one.
+    """The call of a kernel with a tuple of operands instead of a variable that holds one.
 
     The operands are the fields of the tuple that the variable is bound to, if they are in scope;
     otherwise `leaf` binds each field of the variable.
@@ -42,7 +42,7 @@ def with_written_operands(
 
 
 def normalized_call(call: rx.Call, builder: BlockBuilder) -> rx.Expr:
-    """What the rule of its operator puts in place of a call in normal form: itself to keep it.
+    """The replacement of a normal-form call by its operator's FNormalize rule; itself to keep it.
 
     Errors:
         MisuseError: the rule does not return an expression.
@@ -64,7 +64,7 @@ def normalized_call(call: rx.Call, builder: BlockBuilder) -> rx.Expr:
 
 
 def _is_same_call(value: rx.Expr, call: rx.Call) -> bool:
-    """Whether a value is a call of the same operator with the same operands and attributes."""
+    """True if a value is a call of the same operator with the same operands and attributes."""
     return (
         isinstance(value, rx.Call)
         and value.op is call.op

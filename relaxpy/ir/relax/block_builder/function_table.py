@@ -31,7 +31,7 @@ _Look: TypeAlias = tuple[object, ...]
 
 
 def _look(func: BaseFunc) -> _Look:
-    """What equal functions have in common, found quickly, such as arrays, or numbers of bindings.
+    """A cheap hash key that equal functions share: their arrays, or numbers of bindings.
 
     Kernels of operators on the same arrays differ in the value that their innermost statement has.
     """
@@ -54,17 +54,17 @@ def _known(size: PrimExpr) -> int | None:
 
 
 def _have_one_signature(a: BaseFunc, b: BaseFunc) -> bool:
-    """Whether callers see the same result of two equal functions, whose annotations may differ."""
+    """True if callers see the same result of two equal functions, whose annotations may differ."""
     return not isinstance(a, Function) or known_signature(a) == known_signature(b)
 
 
 class FunctionTable:
-    """The functions of `mod`, with an index of them by what they look like from outside.
+    """The functions of `mod`, with an index of them by a cheap hash key.
 
-    Those that look alike are indexed by structural key when one of them is looked up, since a key
-    takes a visit of the whole function.
-    `declare` receives the name and the signature of each function that is stored. The names in
-    `claimed` are those of functions that are under construction: others get a number.
+    Those with the same key are indexed by structural key when one of them is looked up, since that
+    takes a visit of the whole function. `declare` receives the name and the signature of each
+    function that is stored. The names in `claimed` are those of functions that are under
+    construction: others get a number.
     """
 
     def __init__(self, mod: IRModule, declare: Callable[[str, StructInfo], None]) -> None:
@@ -76,7 +76,7 @@ class FunctionTable:
         self._numbers: dict[str, int] = {}
 
     def set(self, gvar: GlobalVar, func: BaseFunc) -> None:
-        """Store `func` as `gvar`, in place of a function that is there already."""
+        """Store `func` as `gvar`, instead of a function that is there already."""
         self.mod[gvar] = func
         if self._unindexed is not None:
             self._unindexed.setdefault(_look(func), []).append((gvar, func))
@@ -131,7 +131,7 @@ class FunctionTable:
         return min(equal, key=lambda gvar: gvar.name_hint, default=None)
 
     def has(self, gvar: GlobalVar, func: BaseFunc) -> bool:
-        """Whether `gvar` is `func` or a structurally equal function."""
+        """Return whether `gvar` is `func` or a structurally equal function."""
         stored = self.mod.find_function(gvar.name_hint)
         if stored is None or stored is func:
             return stored is func

@@ -33,7 +33,7 @@ def callee_name(callee: rx.Expr | Op) -> str:
 def infer_call(call: rx.Call, ctx: Context) -> rx.StructInfo:
     """The struct info of a call whose callee and arguments have theirs.
 
-    Dimensions are simplified by what is known of their signs, and a shape with a very large one is
+    Dimensions are simplified by their known signs, and a shape with a very large one is
     unknown, unless the call states them.
 
     Errors:
@@ -111,16 +111,16 @@ def _call_closure(
 
 
 def _computes_shapes(call: rx.Call, ctx: Context) -> bool:
-    """Whether a call is of a kernel over dimensions, which VMShapeLower adds to lowered programs.
+    """True if a call is of a kernel on dimensions that VMShapeLower adds to lowered programs.
 
-    Its argument has the right size, and users could not change what a warning is about.
+    Its argument has the right size, and users could not act on a warning.
     """
     func = ctx.function_of(call.op) if isinstance(call.op, rx.GlobalVar) else None
     return isinstance(func, PrimFunc) and bool(func.attrs.get("tir.is_host_func", False))
 
 
 def _is_narrower(expected: rx.StructInfo) -> bool:
-    """Whether a kernel has dimensions of less than 64 bits, which are compared when it runs."""
+    """True if a kernel has dimensions of less than 64 bits, which are compared when it runs."""
     sizes = sizes_of(expected)
     return any(isinstance(node, tir.Cast) for size in sizes for node in walk(size))
 
@@ -151,7 +151,7 @@ def check_argument(
 def _compatibility(
     actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context
 ) -> relations.Compatibility:
-    """Whether a value fits what is expected of it, given the signs of dimensions."""
+    """Return whether a value fits the expected struct info, given the signs of dimensions."""
     result = relations.check_compatibility(actual, expected, ctx.shape_vars)
     if result is relations.Compatibility.POSSIBLE and ctx.sizes:
         actual, expected = (over_sizes_info(sinfo, ctx.sizes) for sinfo in (actual, expected))
@@ -173,7 +173,7 @@ def _incompatible(actual: rx.StructInfo, expected: rx.StructInfo) -> type[Struct
 
 
 def cast_hint(actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context) -> str | None:
-    """SI-15: the match_cast to write where more must be known; None if it cannot succeed."""
+    """SI-15: the match_cast that would refine the struct info; None if it cannot succeed."""
     if isinstance(actual, rx.FuncStructInfo) or relations.provably_disjoint(
         actual, expected, ctx.shape_vars
     ):
@@ -309,7 +309,7 @@ def function_sinfo(func: rx.Function, ret: rx.StructInfo) -> rx.FuncStructInfo:
 
 
 def is_pure_call(call: rx.Call, ctx: Context) -> bool:
-    """Whether the callee declares that this call is pure (PU-12, PU-13, PU-14, LEG-15)."""
+    """Return whether the callee declares that this call is pure (PU-12, PU-13, PU-14, LEG-15)."""
     callee = call.op
     if isinstance(callee, Op):
         record = callee.record
@@ -322,7 +322,7 @@ def is_pure_call(call: rx.Call, ctx: Context) -> bool:
 
 
 def is_pure_packed(callee: rx.Expr, ctx: Context) -> bool:
-    """Whether a callee, which may be a packed function, is known to be pure (PU-12, PU-13)."""
+    """True if a callee, which may be a packed function, is known to be pure (PU-12, PU-13)."""
     if ctx.is_pure_callee(callee):
         return True
     if not isinstance(callee, rx.ExternFunc):
@@ -332,7 +332,7 @@ def is_pure_packed(callee: rx.Expr, ctx: Context) -> bool:
 
 
 def impure_hint(call: rx.Call) -> str:
-    """What to do about an impure call in a dataflow block."""
+    """The treatment of an impure call in a dataflow block."""
     moved = "move the call out of the dataflow block"
     packed = [f for f in (call.op, *call.args[:1]) if isinstance(f, rx.ExternFunc)]
     if not packed:

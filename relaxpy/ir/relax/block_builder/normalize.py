@@ -45,9 +45,9 @@ ATOMS: frozenset[type] = frozenset(
 )
 _VARIABLES = frozenset((rx.Var, rx.DataflowVar))
 MAX_RULES: Final = 50
-"""How many normalisations of operators may follow one from another."""
+"""The maximum number of chained FNormalize steps."""
 _VISIT_COST = 16
-"""How many times as long as a visit of a node it takes to normalise a sequence or an operand."""
+"""The cost of normalising a sequence or an operand, in visits of a node."""
 
 
 def is_leaf(expr: rx.Expr) -> bool:
@@ -94,7 +94,7 @@ def is_normal_value(expr: rx.Expr) -> bool:
 
 
 def _is_normal_leaf(value: rx.Expr) -> bool:
-    """Whether a value in normal form is a leaf: a tuple in normal form has leaves as fields."""
+    """True if a value in normal form is a leaf: a tuple in normal form has leaves as fields."""
     return type(value) in ATOMS or type(value) is rx.Tuple
 
 
@@ -149,7 +149,7 @@ class Normalizer:
         return value if _is_normal_leaf(value) else self.out.bind(value, span=expr.span)
 
     def _is_final(self, call: rx.Call) -> bool:
-        """Whether a call needs nothing but its own struct info, as most do."""
+        """Return whether a call needs nothing but its own struct info, as most do."""
         if self._shape_vars or (self._vars and call.sinfo_args):
             return False
         op = call.op
@@ -157,7 +157,7 @@ class Normalizer:
         return called and self._are_final(call.args)
 
     def _are_final(self, args: tuple[rx.Expr, ...]) -> bool:
-        """Whether these are leaves that have struct info and need no replacement."""
+        """Return whether these are leaves that have struct info and need no replacement."""
         ctx, replaced = self.out.ctx, self._vars
         for arg in args:
             kind = type(arg)
@@ -584,11 +584,11 @@ class Normalizer:
 
 
 def _mentions_variable(param: rx.Var) -> bool:
-    """Whether the struct info of a parameter has a variable as a shape (RES-75)."""
+    """Return whether the struct info of a parameter has a variable as a shape (RES-75)."""
     sinfo = param.struct_info
     return sinfo is not None and any(isinstance(node, rx.Var) for node in walk(sinfo))
 
 
 def mentions(func: rx.Function, var: rx.Var) -> bool:
-    """Whether `var` occurs in `func`."""
+    """Return whether `var` occurs in `func`."""
     return any(node is var for node in walk(func))

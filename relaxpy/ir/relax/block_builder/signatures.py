@@ -20,7 +20,7 @@ def declared_signature(func: BaseFunc) -> StructInfo:
 
 
 def known_signature(func: BaseFunc) -> StructInfo:
-    """The signature of a function, as far as it is known without a derivation of the body.
+    """The signature of a function, as far as it is known without deriving the body.
 
     Without an annotation, the declared result counts only if the body declares the same.
     """

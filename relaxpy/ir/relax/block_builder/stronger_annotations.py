@@ -44,7 +44,7 @@ class StrongerAnnotations:
             )
 
     def _repeats_operand(self, node: rx.Expr) -> bool:
-        """Whether the annotation of `node` follows from that of an operand that was reported."""
+        """True if the annotation of `node` follows from that of an operand that was reported."""
         reported = self._nodes
         match node:
             case rx.Tuple(fields=fields):

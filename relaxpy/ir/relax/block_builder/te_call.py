@@ -74,7 +74,7 @@ class _Arguments:
     """Arguments of a function of tensors: placeholders for tensors, values for the rest.
 
     `rename` gives the kernel's own variable for each shape variable. A dimension of a tensor is a
-    SizeVar while the kernel is built, which simplifies its shapes; `plain` has what replaces it.
+    SizeVar while the kernel is built, which simplifies its shapes; `plain` has its replacement.
     """
 
     def __init__(self, builder: BlockBuilder, rename: Callable[[int, tir.Var], tir.Var]) -> None:
@@ -173,7 +173,7 @@ class _Arguments:
 
 
 class _ArgumentKinds(_Arguments):
-    """Arguments with a shape and a datatype in place of each tensor."""
+    """Arguments with a shape and a datatype instead of each tensor."""
 
     @override
     def _operand(

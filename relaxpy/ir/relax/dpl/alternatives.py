@@ -126,7 +126,7 @@ def _named(expected: str, name: str) -> bool:
 
 
 def is_same_program(a: Node, b: Node) -> bool:
-    """Whether two expressions are structurally equal, with free variables as they are."""
+    """Return whether two expressions are structurally equal, free variables by identity."""
     if type(a) is not type(b) or isinstance(a, Op):
         return False
     if (
@@ -140,7 +140,7 @@ def is_same_program(a: Node, b: Node) -> bool:
 
 
 def is_same_value(a: rx.Expr | Op, b: rx.Expr | Op) -> bool:
-    """Whether a pattern that occurs twice may match both: they are one node, or equal literals."""
+    """True if a pattern that occurs twice may match both: they are one node, or equal literals."""
     if a is b:
         return True
     if isinstance(a, rx.Tuple) and isinstance(b, rx.Tuple):
@@ -153,7 +153,7 @@ def _call(pattern: dp.CallPattern, call: rx.Call) -> Alternatives:
     if len(params) > len(args) or (len(params) < len(args) and not pattern.varg_default_wildcard):
         return NEVER
     callee = Goal(pattern.op, call.op)
-    in_order = (callee, *map(Goal, params, args))  # without the arguments that are left over
+    in_order = (callee, *map(Goal, params, args))  # without the additional arguments
     if len(args) == 2 and isinstance(call.op, Op) and call.op.record.commutative and params:
         return in_order, (callee, *map(Goal, params, reversed(args)))
     return (in_order,)
@@ -164,7 +164,7 @@ def _struct_info(expr: rx.Expr | Op) -> StructInfo | None:
 
 
 def same_shape(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
-    """Whether two shapes are provably equal."""
+    """Return whether two shapes are provably equal."""
     return len(a) == len(b) and all(
         x is y or prove_equal(x, y) is True for x, y in zip(a, b, strict=True)
     )
@@ -183,7 +183,7 @@ def _has_attrs(expr: rx.Expr | Op, attrs: Mapping[str, object]) -> bool:
 
 
 def _same_attr(expected: object, actual: object) -> bool:
-    """Whether an attribute has the expected value; numbers of Python equal literals."""
+    """Return whether an attribute has the expected value; numbers of Python equal literals."""
     match expected, actual:
         case PrimExpr(), PrimExpr():
             return prove_equal(expected, actual) is True

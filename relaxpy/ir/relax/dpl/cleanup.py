@@ -1,4 +1,4 @@
-"""The cleanup after rewriting: aliases, equal calls, and unused bindings are removed."""
+"""The cleanup after rewriting: removal of aliases, equal calls (CSE), and unused bindings."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from relaxpy.support.dataclass import replace
 
 
 def cleaned(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:
-    """The sequence without the bindings that rewriting made superfluous.
+    """The sequence without the bindings that rewriting left redundant.
 
     A variable that a rewriter bound to another one is replaced by it (within SC-7). Equal calls are
-    merged if a rewriter made one of them and no mutation can show the difference (OPT-11). Unused
-    bindings are removed, outside dataflow blocks only if they cannot fail or belonged to a match
-    (OPT-3). Nested sequences have been cleaned before.
+    merged if a rewriter created one of them and no mutation can show the difference (OPT-11).
+    Unused bindings are removed, outside dataflow blocks only if they cannot fail or belonged to a
+    match (OPT-3). Nested sequences have been cleaned before.
     """
     seq = _merged(_without_aliases(seq, replacer), replacer)
     superfluous = set()
@@ -96,7 +96,7 @@ def _without_aliases(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:
 
 
 def _merged(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:
-    """The sequence with equal calls merged if a rewriter made one of them."""
+    """The sequence with equal calls merged if a rewriter created one of them."""
     renaming = _Renaming(replacer.introduced)
     uses = Escapes(seq, replacer.effects)
     for run in uses.runs:
@@ -127,7 +127,7 @@ def _merged(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:
 
 
 def _computes(value: rx.Expr) -> bool:
-    """Whether a value is a projection, or newly computed by a pure operator with a legalisation."""
+    """True if a value is a projection, or newly computed by a pure operator with a legalisation."""
     if isinstance(value, rx.Call) and isinstance(value.op, Op):
         return value.op.record.legalize is not None and value.op.record.pure is True
     return isinstance(value, rx.TupleGetItem)

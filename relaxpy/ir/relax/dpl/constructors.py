@@ -17,7 +17,7 @@ Args: TypeAlias = Sequence[dp.DFPattern] | dp.TuplePattern
 
 
 def wildcard() -> dp.WildcardPattern:
-    """The pattern of any expression."""
+    """The wildcard pattern."""
     return dp.WildcardPattern()
 
 
@@ -97,7 +97,7 @@ def has_attr(attrs: Mapping[str, object], pattern: dp.DFPattern | None = None) -
 
 @user_facing
 def reject(pattern: dp.DFPattern) -> dp.NotPattern:
-    """The pattern of whatever `pattern` does not match."""
+    """The not-pattern of `pattern`."""
     return dp.NotPattern(pattern)
 
 

@@ -133,7 +133,7 @@ def _with_values(
 def _ordered(
     bindings: Sequence[Binding], groups: Iterable[Mapping[Var, Sequence[Binding]]]
 ) -> list[Binding] | None:
-    """The bindings, sorted, with each group in place of the first binding that it replaces."""
+    """The bindings, sorted, with each group instead of the first binding that it replaces."""
     by_var = {var: group for table in groups for var, group in table.items()}
     result: list[Binding] = []
     inserted: set[int] = set()

@@ -84,7 +84,7 @@ def register_patterns(patterns: Iterable[FusionPattern | tuple[object, ...]]) ->
 
 
 def as_fusion_pattern(item: object) -> FusionPattern:
-    """The pattern that an item is, or whose fields it has.
+    """The item as a FusionPattern, from its fields if it is a tuple of them.
 
     Errors:
         MisuseError (also TypeError): it is neither.

@@ -91,7 +91,7 @@ class Matcher:
         self._known: dict[tuple[DFPattern, Value], _Group | None] = {}
 
     def value_of(self, expr: Value) -> Value:
-        """The value of an expression: of a variable what it is bound to, of a sequence its result.
+        """The value of an expression: of a variable its definition, of a sequence its result.
 
         Errors:
             MisuseError: variables are bound to each other in a cycle.
@@ -137,7 +137,7 @@ class Matcher:
             self._undo(start)
 
     def holds(self, pattern: DFPattern, expr: Value) -> bool:
-        """Whether a pattern matches with the present bindings, which do not change."""
+        """Return whether a pattern matches with the present bindings, which do not change."""
         return self.first([Goal(pattern, expr)]) is not None
 
     def first(self, goals: Sequence[Goal]) -> Matches | None:
@@ -244,7 +244,7 @@ class Matcher:
                     del self.bindings[single[0]]
 
     def _sinfo_holds(self, trail: int) -> bool:
-        """Whether the goals for struct info that follow the first `trail` entries are satisfied."""
+        """True if the goals for struct info that follow the first `trail` entries are satisfied."""
         if not self._has_sinfo:
             return True
         images = self._images()
@@ -258,7 +258,7 @@ class Matcher:
         )
 
     def _is_base(self, goal: StructInfoGoal, images: Mapping[Any, Any], *, final: bool) -> bool:
-        """Whether a goal is satisfied, or may still be unless this is `final`."""
+        """Return whether a goal is satisfied, or may still be unless this is `final`."""
         if not final and any(var not in images for var in free_shape_vars(goal.base)):
             return True
         return is_base_of(substitute_info(goal.base, images), goal.actual)
@@ -334,8 +334,8 @@ def extract_matched_expr(
 def independent_patterns(roots: Sequence[DFPattern]) -> frozenset[DFPattern]:
     """The patterns under `roots` whose subpatterns and shape variables occur nowhere else.
 
-    Whether such a pattern matches depends on the expression alone, and the first way in which it
-    does is as good as any other. The roots count as used from outside.
+    Whether such a pattern matches depends on the expression alone, and its first match is as good
+    as any other. The roots count as used from outside.
 
     Rule:
         A pattern is independent if it dominates everything below it: every path from the roots

@@ -66,16 +66,16 @@ class DFPattern(_Chainable):
 
     @user_facing
     def __or__(self, other: DFPattern) -> OrPattern:
-        """The pattern that matches where either operand does; the left one is tried first."""
+        """The or-pattern of both operands; the left one is tried first."""
         return OrPattern(self, other)
 
     @user_facing
     def __and__(self, other: DFPattern) -> AndPattern:
-        """The pattern that matches where both operands do."""
+        """The and-pattern of both operands."""
         return AndPattern(self, other)
 
     def __invert__(self) -> NotPattern:
-        """The pattern of whatever this one does not match."""
+        """The not-pattern: it matches where this one does not."""
         return NotPattern(self)
 
     @user_facing
@@ -103,7 +103,7 @@ class DFPattern(_Chainable):
 
     @user_facing
     def match(self, expr: Expr | Op, var2val: Mapping[Var, Expr] | None = None) -> bool:
-        """Whether this pattern matches `expr`; `var2val` has the values of variables."""
+        """Return whether this pattern matches `expr`; `var2val` has the values of variables."""
         return self.extract_matched_expr(expr, var2val) is not None
 
     @user_facing
@@ -339,17 +339,17 @@ class PairPattern(DFPattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrPattern(PairPattern):
-    """Matches whatever `left` matches, or else whatever `right` matches."""
+    """An or-pattern: matches what `left` matches, or else what `right` matches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AndPattern(PairPattern):
-    """Matches whatever both `left` and `right` match."""
+    """An and-pattern: matches what both `left` and `right` match."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NotPattern(DFPattern):
-    """Matches whatever `to_reject` does not match; a match does not include `to_reject`."""
+    """A not-pattern: matches where `to_reject` does not, and does not include it in the match."""
 
     to_reject: DFPattern
 
@@ -358,7 +358,7 @@ class NotPattern(DFPattern):
 
     @property
     def reject(self) -> DFPattern:
-        """The pattern of what does not match."""
+        """The pattern that must not match."""
         return self.to_reject
 
 

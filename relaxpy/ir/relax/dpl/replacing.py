@@ -1,4 +1,4 @@
-"""From the result of a rewriter to bindings: in normal form, derived, and checked to fit."""
+"""Bindings from the result of a rewriter: in normal form, derived, and checked to fit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Replacer:
 
     `touched` are the variables with new values, `introduced` those of them that are new, and
     `refined` has the struct info of those of which more is known than before. `visible` are the
-    variables in scope. The variables that are `matched` belong to expressions that were replaced.
+    variables in scope. The variables in `matched` belong to expressions that were replaced.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Replacer:
         return tuple(before), final.value
 
     def set_limits(self, count: int) -> None:
-        """Set limits that no rewriting of so many bindings exceeds if it ends at all.
+        """Set limits that no terminating rewriting of this many bindings exceeds.
 
         A replacement may move through all bindings, by one in each sweep, and some rules replace
         more than once for a move.
@@ -229,9 +229,9 @@ class Replacer:
                 defined.update(definable_shape_vars(binding.struct_info))
 
     def _bind(self, old: rx.Binding, value: rx.Expr) -> rx.Binding:
-        """The variable of `old` bound to a new value, of which at least as much is known (OPT-14).
+        """The variable of `old` bound to a new value with at least as precise struct info (OPT-14).
 
-        A cast checks what is not proved.
+        A cast checks unproved properties.
         """
         actual = self.builder.struct_info_of(value)
         known = self.builder.struct_info_of(old.value)

@@ -51,7 +51,7 @@ class PatternMatchingRewriter(Pass):
     @staticmethod
     @user_facing
     def from_pattern(pattern: dp.DFPattern, func: Rewriter) -> PatternMatchingRewriter:
-        """The rewriter that replaces what `pattern` matches by `func(expr, matches)`.
+        """The rewriter that replaces matches of `pattern` by `func(expr, matches)`.
 
         If that is None or `expr` itself, nothing is replaced, and of `a | b` the other is tried. A
         tuple pattern also matches values that are not in a tuple.
@@ -199,7 +199,7 @@ class OrRewriter(PatternMatchingRewriter):
 
 @user_facing
 def rewrite_call(pattern: dp.DFPattern, rewriter: Rewriter, func: Function) -> Function:
-    """The function with `rewriter(expr, matches)` in place of each expression that matches.
+    """The function with `rewriter(expr, matches)` instead of each expression that matches.
 
     See `PatternMatchingRewriter.from_pattern`; `matches` has the match of each subpattern.
 
@@ -217,7 +217,7 @@ def rewrite_bindings(ctx: PatternContext, rewriter: MatchRewriter, func: Functio
     """The function with the new values of variables that `rewriter(matches, bindings)` returns.
 
     `matches` has a variable for each pattern of the context, and `bindings` the values of the
-    variables around them. The result is a dict of new values. This is repeated until nothing
+    variables in their block. The result is a dict of new values. This is repeated until nothing
     matches.
 
     Errors:

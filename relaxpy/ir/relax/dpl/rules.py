@@ -1,4 +1,4 @@
-"""Rules: what to look for in a run of bindings, and what to replace it by."""
+"""Rules: patterns to find in a run of bindings, and their replacements."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Segment:
         return self._bound_to.get(value) if isinstance(value, rx.Expr) else None
 
     def in_order(self, moved: Collection[rx.Var]) -> bool:
-        """Whether these variables may be computed at the end without a swap of what may fail.
+        """True if these variables may be computed at the end without reordering possible failures.
 
         That is the case if no other binding that may fail is between them or after them.
         """

@@ -174,7 +174,7 @@ class _Sweep:
         return None
 
     def _may_be_completed(self, field: int, candidate: _Candidate) -> bool:
-        """Whether there is a different value for each other field, by the shared subpatterns.
+        """True if there is a different value for each other field, by the shared subpatterns.
 
         For each field, as many values as there are fields suffice for this test.
         """
@@ -237,7 +237,7 @@ class _Sweep:
         return NewBindings(new.operands, tuple(by_var[var] for var in in_order))
 
     def _depends_on(self, new: NewBindings, earlier: Sequence[Var]) -> bool:
-        """Whether new values are computed from old ones by way of other bindings."""
+        """Return whether new values are computed from old ones by way of other bindings."""
         position = self.segment.position
         introduced = {b.var for b in new.operands}
         waiting = [v for b in (*new.operands, *new.results) for v in occurring_vars(b.value)]

@@ -158,7 +158,7 @@ class Expr(Node):
 
 
 class StructInfo(Node):
-    """What is known about a value at compile time.
+    """The compile-time knowledge about a value.
 
     `==` is structural equality up to the names of bound shape variables (RES-13). A Callable is
     taken to bind all definable variables of its parameters; if some of them are in scope (SC-16),
@@ -185,7 +185,7 @@ class StructInfo(Node):
         return getattr(self, "_node_count", 1)
 
     def is_base_of(self, derived: StructInfo) -> bool:
-        """Whether `derived` is at least as specific as this: `derived <<: self` (SUB)."""
+        """Return whether `derived` is at least as specific as this: `derived <<: self` (SUB)."""
         from relaxpy.ir.relax.relations import is_base_of
 
         return is_base_of(self, derived)

@@ -64,7 +64,7 @@ class DeviceMesh(GlobalInfo):
         object.__setattr__(self, "device_ids", tuple(ids))
 
     def stride(self, axis: int) -> int:
-        """How far the positions of devices are apart that are next to each other along an axis."""
+        """The stride of an axis: the distance of the positions of neighbouring devices along it."""
         return math.prod(self.shape[axis + 1 :])
 
     @property
@@ -123,7 +123,7 @@ class PlacementSpec(Node):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Placement(Node):
-    """How a tensor is placed along each axis of a mesh.
+    """The placement of a tensor along each axis of a mesh.
 
     Errors:
         MisuseError (also TypeError): a member is not a PlacementSpec.
@@ -207,12 +207,12 @@ class DTensorStructInfo(StructInfo):
                 )
 
     def is_placed_like(self, other: DTensorStructInfo) -> bool:
-        """Whether both have the same mesh and placement."""
+        """Return whether both have the same mesh and placement."""
         return self.device_mesh == other.device_mesh and self.placement == other.placement
 
     @property
     def is_whole(self) -> bool:
-        """Whether every device has the whole tensor."""
+        """True if every device has the whole tensor."""
         return all(spec.kind == "replica" for spec in self.placement.dim_specs)
 
     @property

@@ -26,7 +26,7 @@ def evaluating(evaluate: Evaluate | None) -> Iterator[None]:
 
 
 def is_evaluating() -> bool:
-    """Whether user code is building expressions of a program that is being parsed."""
+    """Return whether user code is building expressions of a program that is being parsed."""
     return _evaluate.get() is not None
 
 

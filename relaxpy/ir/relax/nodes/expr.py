@@ -126,7 +126,7 @@ MASKED = (
 
 
 def is_masked(value: object) -> bool:
-    """Whether `value` is a NumPy array with masked elements."""
+    """Return whether `value` is a NumPy array with masked elements."""
     if type(value) is np.ndarray or not isinstance(value, np.ndarray):
         return False
     return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
@@ -181,7 +181,7 @@ class Constant(bases.Expr):
             return bases.Expr.__getattribute__(self, name)
 
     def release(self, restore: Callable[[], Array]) -> None:
-        """Let go of the array, which `restore` computes again, bit by bit, when `data` is read."""
+        """Release the array; `restore` recomputes it, bit for bit, when `data` is read."""
         with _RELEASING:
             if not self.is_released:
                 assert isinstance(self.data, Tensor)
@@ -190,7 +190,7 @@ class Constant(bases.Expr):
 
     @property
     def is_released(self) -> bool:
-        """Whether `data` is computed when it is read."""
+        """True if `data` is computed when it is read."""
         return hasattr(self, "_released")
 
     @property
@@ -214,7 +214,7 @@ class Constant(bases.Expr):
 
     @property
     def _described(self) -> Array | Released:
-        """What has the shape and the datatype of `data`."""
+        """The object with the shape and the datatype of `data`."""
         return self._released if self.is_released else self.data
 
     @property
@@ -224,7 +224,7 @@ class Constant(bases.Expr):
 
     @property
     def data_and_placement(self) -> Array | tuple[Array, bases.StructInfo]:
-        """What structural equality compares: the data, and the struct info if it is distributed."""
+        """The key of structural equality: the data, and the struct info if it is distributed."""
         return self.data if self.distributed_sinfo is None else (self.data, self.distributed_sinfo)
 
 
@@ -243,7 +243,7 @@ def _check_constant(actual: TensorStructInfo, declared: bases.StructInfo) -> Non
 
 
 def _is_writable(data: Array) -> bool:
-    """Whether an array, or one of which it is a view, is writable."""
+    """Return whether an array, or one of which it is a view, is writable."""
     base: object = data
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
@@ -322,7 +322,7 @@ class Tuple(bases.Expr):
 
     @property
     def has_field_sinfos(self) -> bool:
-        """Whether its struct info consists of those of its fields."""
+        """True if its struct info consists of those of its fields."""
         return self.struct_info is not None and all(f.struct_info for f in self.fields)
 
     def __len__(self) -> int:
@@ -398,7 +398,7 @@ def _as_index(value: object) -> int | None:
 
 
 def project_tuple(expr: bases.Expr, index: object) -> TupleGetItem:
-    """The value of `expr[index]` of what may be a tuple."""
+    """The value of `expr[index]`, where `expr` may be a tuple."""
     number, sinfo = _as_index(index), expr.struct_info
     if number is None:
         raise MisuseError(
@@ -428,7 +428,7 @@ def unpack_tuple(expr: bases.Expr) -> Iterator[bases.Expr]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(bases.Expr):
-    """`op` applied to `args` (AST-15); `sinfo_args` are struct infos that the text states.
+    """`op` applied to `args` (AST-15); `sinfo_args` are struct infos that the source states.
 
     `sinfo_is_derived` means that the struct info is the result of derivation, not a declaration.
     """
@@ -477,7 +477,7 @@ class Call(bases.Expr):
 
 
 def is_call_of(value: object, *names: str) -> TypeGuard[Call]:
-    """Whether a value is a call of an operator with one of these names."""
+    """Return whether a value is a call of an operator with one of these names."""
     return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in names
 
 
@@ -517,7 +517,7 @@ def const(value: object, dtype: str | None = None) -> Constant:
             data = _narrowed(data, value)
     check_elements(data, value, "VAL-1")
     if data is not value:
-        data.flags.writeable = False  # a copy, of which the literal needs no other one
+        data.flags.writeable = False  # already a copy, so that the literal need not copy it
     return Constant(data)
 
 

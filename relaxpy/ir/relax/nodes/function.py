@@ -268,8 +268,9 @@ class Function(BaseFunc):
     def result_sinfo(self) -> base.StructInfo | None:
         """The struct info that structural equality compares for the result of this function.
 
-        It is the annotation if that says more than the body, and else None: whether an annotation
-        is written, and how little it says, makes no difference. Callers see `struct_info`.
+        It is the annotation if that is more precise than the body's, and else None: whether an
+        annotation is written, and how little it says, makes no difference. Callers see
+        `struct_info`.
 
         Rule:
             DER-46, DER-47.

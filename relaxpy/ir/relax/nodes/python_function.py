@@ -15,13 +15,13 @@ _OF_STRINGS: Final = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", token
 
 
 class PythonText(str):
-    """The source text or the name of a function, with the function if Python has defined it."""
+    """The source or the name of a function, with the function if Python has defined it."""
 
     __slots__ = ("function",)
     function: Callable[..., Any] | None
 
     def __new__(cls, text: str, function: Callable[..., Any] | None = None) -> PythonText:
-        """Create the text with a reference to `function`."""
+        """Create the source with a reference to `function`."""
         new = str.__new__(cls, text)
         new.function = function
         return new
@@ -33,7 +33,7 @@ def python_function(
     function: Callable[..., Any] | None = None,
     struct_info: StructInfo | None = None,
 ) -> ExternFunc:
-    """The entry of a module for a Python function, of which perhaps only the text is known."""
+    """The entry of a module for a Python function; perhaps only its source is known."""
     attrs = {"global_symbol": name, IS_PYTHON: True, SOURCE: PythonText(text, function)}
     return ExternFunc(name, struct_info, attrs=Attrs(attrs))
 
@@ -41,18 +41,18 @@ def python_function(
 def compiled_function(name: str, function: Callable[..., Any]) -> ExternFunc:
     """The callee for a Python function: as a packed function of the name, which is not registered.
 
-    The text and the JSON of a program have only the name.
+    The source and the JSON of a program have only the name.
     """
     return ExternFunc(PythonText(name, function))
 
 
 def is_python_function(func: BaseFunc) -> bool:
-    """Whether an entry of a module is a Python function."""
+    """Return whether an entry of a module is a Python function."""
     return isinstance(func, ExternFunc) and func.attrs.get(IS_PYTHON) is True
 
 
 def text_of(func: BaseFunc) -> str:
-    """The text of a Python function without `@I.pyfunc`; empty if it is not known."""
+    """The source of a Python function without `@I.pyfunc`; empty if it is not known."""
     return str(func.attrs.get(SOURCE) or "")
 
 
@@ -65,7 +65,7 @@ def python_function_of(func: BaseFunc) -> Callable[..., Any] | None:
 
 
 def reindented(text: str, old: str, new: str) -> str:
-    """`text` with the indentation `new` in place of `old`, except inside of strings."""
+    """`text` with the indentation `new` instead of `old`, except inside of strings."""
     lines = text.split("\n")
     inside: set[int] = set()
     try:
@@ -73,7 +73,7 @@ def reindented(text: str, old: str, new: str) -> str:
             if token.type in _OF_STRINGS:
                 inside.update(range(token.start[0], token.end[0]))
     except (tokenize.TokenError, SyntaxError):
-        pass  # a text that is not Python has no strings
+        pass  # a source that is not Python has no strings
     return "\n".join(
         line if number in inside or not line else new + line.removeprefix(old)
         for number, line in enumerate(lines)

@@ -93,7 +93,7 @@ class ShapeType(Type):
 class DynTensorType(Type):
     """A tensor of rank `ndim` (-1: unknown) and datatype `dtype` (Void: unknown).
 
-    With a shape in place of `ndim` it is struct info, as types are in TVM after v0.22.
+    With a shape instead of `ndim` it is struct info, as types are in TVM after v0.22.
     """
 
     _sinfo_class = "TensorStructInfo"

@@ -112,7 +112,7 @@ def check_sizes(values: Sequence[object]) -> None:
 def _same_members(
     declared: tuple[tir.PrimExpr, ...] | None, values: tuple[tir.PrimExpr, ...]
 ) -> bool:
-    """Whether a declared struct info has the identical members of a shape."""
+    """Return whether a declared struct info has the identical members of a shape."""
     return declared is values or (
         declared is not None
         and len(declared) == len(values)
@@ -413,7 +413,7 @@ def _default_derive(call: Call, context: object) -> base.StructInfo:
 
 
 def _empty_derive(call: Call, context: object) -> base.StructInfo:
-    """DER-31: nothing is known of the result."""
+    """DER-31: the result is unknown (Object)."""
     return ObjectStructInfo()
 
 

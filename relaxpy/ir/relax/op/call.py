@@ -223,7 +223,7 @@ def _check_kernel(
 
 
 _FITTING: Final[NodeTable[set[tuple[object, ...]]]] = NodeTable()
-"""What fits signatures of kernels by a proof, which each pass would repeat."""
+"""Operands that provably fit kernel signatures, cached since each pass would repeat the proof."""
 _MOST_FITTING: Final = 64
 
 
@@ -236,7 +236,7 @@ def _known(sinfo: rx.StructInfo) -> tuple[object, ...] | None:
 def _fit_without_proof(
     arguments: Sequence[rx.StructInfo], signature: rx.StructInfo, bound: Container[Var]
 ) -> bool:
-    """Whether operands agree with parameters without a proof, which is the common case.
+    """Return whether operands agree with parameters without a proof, which is the common case.
 
     Parameters are patterns: each variable of theirs matches one size of the operands. Expressions
     of variables need a proof.

@@ -71,7 +71,7 @@ def allreduce(
     in_group: bool = True,
     among: Sequence[int] | None = None,
 ) -> TensorStructInfo:
-    """The tensors of all workers combined element by element, on each worker.
+    """All-reduce: the tensors of all workers combined element by element, on each worker.
 
     With `in_group`, only workers of one group are combined; with `among=(size, stride)` only the
     `size` workers whose numbers are `stride` apart, which are those along an axis of a mesh.
@@ -122,7 +122,7 @@ def allgather(
     among: Sequence[int] | None = None,
     axis: int = 0,
 ) -> TensorStructInfo | DTensorStructInfo:
-    """The tensors of all workers joined along an axis, on each worker.
+    """All-gather: the tensors of all workers joined along an axis, on each worker.
 
     With `in_group`, only those of the workers of one group are joined; with `among`, as for
     `R.ccl.allreduce`, those of some workers.
@@ -168,7 +168,7 @@ def reduce_scatter(
     among: Sequence[int] | None = None,
     axis: int = 0,
 ) -> TensorStructInfo:
-    """The sum of the tensors of all workers, its equal parts along an axis one on each.
+    """Reduce-scatter: the sum of the tensors of all workers, one equal shard along an axis on each.
 
     With `in_group`, only workers of one group take part; with `among`, as for `R.ccl.allreduce`,
     some workers. It is the gradient of `allgather`.
@@ -248,7 +248,7 @@ def _scatter(x: Array, num_workers: int, axis: int) -> Array:
 def scatter_from_worker0(
     x: TensorStructInfo, num_workers: int, ctx: Context, axis: int = 0
 ) -> TensorStructInfo:
-    """The parts of the tensor of worker 0 along an axis, one on each worker.
+    """The shards of the tensor of worker 0 along an axis, one on each worker.
 
     Shapes:
         x       any; its size along `axis` is a multiple of `num_workers`

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
-#: Ranges of up to so many numbers become constants.
+#: The maximum length of ranges that become constants.
 MAX_LISTED = 4096
 
 range_length = partial(te_range_length, refuse=rules.refuse)
@@ -238,7 +238,7 @@ def _require_integers(**operands: rx.PrimStructInfo) -> None:
 
 
 def _complete_square(arguments: dict[str, Any]) -> None:
-    """Without a number of columns, there are as many as rows."""
+    """The number of columns defaults to the number of rows."""
     if arguments["m"] is None:
         arguments["m"] = arguments["n"]
 

@@ -1,4 +1,4 @@
-"""Operators that say on which device a tensor lives."""
+"""Operators on the device of a tensor."""
 
 from __future__ import annotations
 

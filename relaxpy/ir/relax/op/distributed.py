@@ -248,7 +248,7 @@ def call_tir_local_view(
     out_sinfo: StructInfos,
     tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
 ) -> Call:
-    """What the PrimFunc `gvar` writes on each device from the shards of `args` there.
+    """The tensors that the PrimFunc `gvar` writes on each device from its shards of `args`.
 
     Shapes:
         args       what the PrimFunc takes before its outputs

@@ -103,7 +103,7 @@ def take_backward(
     """The gradient of x in `take(x, indices, axis)`, from that of the result.
 
     Shapes:
-        output_grad  the shape of `indices` in place of the axis of x
+        output_grad  the shape of `indices` instead of the axis of x
         x            any; rank 1 without an axis
         indices      integers of any shape, inside the axis
         result       as x
@@ -184,7 +184,7 @@ def linear_recurrence(
     """y[k] = terms[k] + factors[k] * y[k - 1] along an axis, with 0 before the first element.
 
     With `transposed`, y[k] = terms[k] + factors[k + 1] * y[k + 1]. With `exclusive`, the result is
-    y[k - 1] in position k; of a transposed recurrence, y for terms[k + 1] in place of terms[k].
+    y[k - 1] in position k; of a transposed recurrence, y for terms[k + 1] instead of terms[k].
 
     Shapes:
         factors  as terms
@@ -212,7 +212,7 @@ def linear_recurrence(
 
 
 def __getattr__(name: str) -> Any:
-    """The operator registered as `relax.grad.` and this name, beside the one that it is for."""
+    """The operator registered as `relax.grad.` and this name."""
     return getattr(R.grad, name)
 
 

@@ -72,7 +72,7 @@ def _sampled(
 
 
 def _fit(data: rx.TensorStructInfo, grid: rx.TensorStructInfo) -> bool:
-    """Whether data and a grid of known shapes are known to fit."""
+    """Return whether data and a grid of known shapes are known to fit."""
     sizes, positions = rules.literal_shape(data), rules.literal_shape(grid)
     assert sizes is not None
     assert positions is not None
@@ -107,11 +107,11 @@ def grid_sample(
     padding_mode: Padding = "zeros",
     align_corners: bool = False,
 ) -> rx.TensorStructInfo:
-    """The data at the positions of a grid, between elements by a method.
+    """The data sampled at the positions of a grid, interpolated by a method.
 
     A position has a coordinate for each axis, that of the last axis first. With `align_corners`, -1
-    and 1 are the centres of the first and last elements, else their edges. What lies outside data
-    is 0, the nearest element, or the data reflected at these ends.
+    and 1 are the centres of the first and last elements, else their edges. Positions outside data
+    give 0, the nearest element, or the data reflected at these ends.
 
     Shapes:
         data    (batch, channels, *sizes), float dtype: two sizes, or three for "NCDHW"
@@ -129,7 +129,7 @@ def grid_sample(
 
 
 def _is_gradient(gradient: rx.TensorStructInfo, result: rx.TensorStructInfo) -> bool:
-    """Whether a gradient is known to have the shape of the result.
+    """Return whether a gradient is known to have the shape of the result.
 
     Errors:
         StructInfoError: it has another rank or shape.
@@ -207,7 +207,7 @@ def _legalize_affine_grid(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
 
 
 def _gradient_affine_grid(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
-    """Of the columns x, y and 1 of the maps: the positions themselves are those of the identity."""
+    """The gradients of the columns x, y and 1; the identity map gives the positions themselves."""
     dtype = str(x.struct_info.dtype) or "float32"
     identity = rx.const(np.eye(2, 3)[None], dtype)
     positions = R.image.affine_grid(identity, call.args[1], **call.attrs)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 #: For each method the first tap, counted from the element before a position, and the weights of the
-#: taps: polynomials in the fraction between two elements, of which each row has the coefficients.
+#: taps: polynomials in the fraction between two elements; each row has the coefficients of one.
 _POLYNOMIALS = {
     "bilinear": (0, np.array([[1.0, -1.0], [0.0, 1.0]])),
     "bicubic": (
@@ -41,7 +41,7 @@ _POLYNOMIALS = {
 
 
 def _derivative(polynomials: Any) -> Any:
-    """The coefficients of the derivatives, of as many powers."""
+    """The coefficients of the derivatives, padded to the same number of powers."""
     out = np.zeros_like(polynomials)
     out[:, :-1] = polynomials[:, 1:] * np.arange(1, polynomials.shape[1])
     return out
@@ -53,7 +53,7 @@ class _Taps:
 
     index: Any
     weights: tuple[Any, Any, Any]
-    """Of each tap; beside it the first and second derivatives by the coordinate."""
+    """The weights of each tap, and their first and second derivatives by the coordinate."""
 
 
 class _Samples:

@@ -74,7 +74,7 @@ def take(
     Shapes:
         x        any; rank 1 without an axis
         indices  integers of any shape, or a scalar
-        result   the shape of `indices` in place of the axis
+        result   the shape of `indices` instead of the axis
     Errors:
         StructInfoError: the indices are known not to be integers, the axis is out of range, or
             there is none and x is not known to have rank 1; x holds no floats in mode "nan".
@@ -186,7 +186,7 @@ def strided_slice(
 ) -> rx.TensorStructInfo:
     """`x[begin:end:stride]` along each of the axes, with Python's meaning of all three.
 
-    A bound below 0 counts from the end; what lies outside an axis counts as its end. Under
+    A bound below 0 counts from the end; a bound outside an axis counts as its end. Under
     `assume_inbound`, symbolic bounds are promised to lie inside, in this order.
 
     Shapes:

@@ -181,13 +181,13 @@ class TensorDtype(_Property):
 
 
 class TensorSizes(_Property):
-    """Numbers of a tensor, one for each axis, of which each is the call of an operator."""
+    """Numbers of a tensor, one for each axis; each is the call of an operator."""
 
     __slots__ = ()
     _operator: ClassVar[OpDef]
 
     def __getitem__(self, axis: object) -> Call:
-        """What belongs to an axis; of a tensor whose rank is known, from the end if negative.
+        """The value for an axis, which counts from the end if negative and the rank is known.
 
         Errors:
             MisuseError: `axis` is not an integer; StructInfoError: it is out of range.
@@ -224,7 +224,7 @@ class TensorSizes(_Property):
         return sinfo.ndim if isinstance(sinfo, TensorStructInfo) and sinfo.ndim >= 0 else None
 
     def __iter__(self) -> Iterator[Call]:
-        """Those of all axes, where their number is known."""
+        """The numbers of all axes, where the rank is known."""
         return iter([self[axis] for axis in range(len(self))])
 
     def __len__(self) -> int:
@@ -278,7 +278,7 @@ def inspected(tensor: Expr, name: str) -> Inspected:
 
 
 def known_property(tensor: TensorStructInfo, name: str) -> object:
-    """What `x.name` of a tensor `x` is for a program being read, or None where it is not known."""
+    """The value of `x.name` of a tensor `x` for a program being parsed; None if it is not known."""
     sizes = tensor.get_shape()
     match name:
         case "dtype":
@@ -292,7 +292,7 @@ def known_property(tensor: TensorStructInfo, name: str) -> object:
 
 
 def property_of(tensor: Expr, name: str) -> object:
-    """`tensor.name` for Python code: what is known of it while a function is read, else calls."""
+    """`tensor.name` for Python code: its known value while a function is parsed, else calls."""
     sinfo = tensor.struct_info
     if is_evaluating() and isinstance(sinfo, TensorStructInfo):
         value = known_property(sinfo, name)
@@ -302,7 +302,7 @@ def property_of(tensor: Expr, name: str) -> object:
 
 
 def hint_for(value: object) -> str | None:
-    """What to write where a property that is read when the program runs is not taken."""
+    """The hint for a property that is read when the program runs, where that is not accepted."""
     if isinstance(value, _Property):
         return value.hint
     if isinstance(value, Call) and value.op == tensor_shape_i.op:

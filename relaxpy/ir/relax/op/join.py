@@ -20,7 +20,7 @@ from relaxpy.ir.te.topi.transform import split_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
-#: The greatest number of tensors that one call returns.
+#: The maximum number of tensors that one call returns.
 MAX_SECTIONS = 1024
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _take_function(arguments: dict[str, Any]) -> None:
-    """Take the map of a function from indices, and the value of a scalar; [] is no separator.
+    """Take the map of a function from indices, and the value of a scalar; [] means no separators.
 
     Errors:
         MisuseError: the function takes other arguments, or returns axis separators.

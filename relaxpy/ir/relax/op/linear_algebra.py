@@ -1,4 +1,4 @@
-"""Products of matrices, and sums of products."""
+"""Matmul, outer products and einsum."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _gradient_matmul(
 def matmul(
     x1: rx.TensorStructInfo, x2: rx.TensorStructInfo, out_dtype: DataType | None = None
 ) -> rx.TensorStructInfo:
-    """The product of matrices: at [..., i, j] the sum over k of x1[..., i, k] * x2[..., k, j].
+    """Matmul: at [..., i, j] the sum over k of x1[..., i, k] * x2[..., k, j].
 
     Shapes:
         x1      (..., n, k), or (k,) as one row that the result does not have

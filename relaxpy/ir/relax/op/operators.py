@@ -20,7 +20,7 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 _BINARY: dict[str, OpDef] = {op_def.record.sign: op_def for op_def in (*BINARY.values(), matmul)}
 _BINARY |= {"<<": BINARY["left_shift"], ">>": BINARY["right_shift"]}
 _LOGICAL = {"&": "and", "|": "or", "^": "xor", "~": "not"}
-#: What a sign means on integers and on Booleans.
+#: The meanings of an operator on integers and on Booleans.
 _BY_DTYPE = {
     sign: (BINARY[f"bitwise_{name}"], BINARY[f"logical_{name}"])
     for sign, name in _LOGICAL.items()
@@ -32,8 +32,8 @@ def apply(sign: str, left: object, right: object) -> Any:
     """`left sign right`, one of them being an expression; tuples are joined by `+`.
 
     Errors:
-        MisuseError (also TypeError, ValueError): `%`, whose sign must be chosen; `&`, `|` or `^` of
-            other operands than Booleans, or integers.
+        MisuseError (also TypeError, ValueError): `%`, whose rounding must be chosen; `&`, `|` or
+            `^` of other operands than Booleans, or integers.
         StructInfoError: the operands do not fit together.
     """
     if sign == "%":
@@ -72,7 +72,7 @@ def apply_unary(sign: str, operand: rx.Expr) -> rx.Call:
 
 
 def _holds_truth(sign: str, *operands: object) -> bool:
-    """Whether a sign is between Booleans, where `&` is logical as in NumPy, or integers (False)."""
+    """True if operands are Booleans, where `&` is logical as in NumPy; False for integers."""
     dtypes = [dtype for dtype in map(_dtype, operands) if dtype is not None]
     booleans = [dtype.is_bool for dtype in dtypes]
     if all(dtype.is_int for dtype in dtypes) and (all(booleans) or not any(booleans)):

@@ -58,7 +58,7 @@ def flat_operands(
 
 
 def _is_shape(value: object) -> bool:
-    """Whether a value is certainly a shape, or a tuple of shapes."""
+    """Return whether a value is certainly a shape, or a tuple of shapes."""
     if isinstance(value, (list, tuple, rx.Tuple)):
         members = value.fields if isinstance(value, rx.Tuple) else value
         return bool(members) and all(map(_is_shape, members))

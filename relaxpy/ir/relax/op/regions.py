@@ -1,4 +1,4 @@
-"""Operators on regions of images: pools over their bins, and which of them remain."""
+"""Operators on regions of images: ROI pooling and alignment, and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ def roi_align(
     layout: Literal["NCHW", "NHWC"] = "NCHW",
     mode: Literal["avg", "max"] = "avg",
 ) -> rx.TensorStructInfo:
-    """The mean, or the greatest, of values between the pixels of each bin of regions.
+    """ROI align: the mean or maximum of interpolated values in each bin of regions.
 
-    A region is divided into `pooled_size` bins, of which each has `sample_ratio` points along both
-    axes, or as many as it has rows and columns, rounded up, if that is not above 0. A value at a
-    point is between its four pixels; points more than a pixel outside are 0. Unless `aligned`,
-    a region has at least one row and one column.
+    A region is divided into `pooled_size` bins. Each has `sample_ratio` points along both axes, or
+    as many as it has rows and columns, rounded up, if that is not above 0. The value at a point is
+    interpolated bilinearly; points more than a pixel outside are 0. Unless `aligned`, a region has
+    at least one row and one column.
 
     Shapes:
         data    in `layout`, floats
@@ -177,7 +177,7 @@ def roi_pool(
     spatial_scale: float,
     layout: Literal["NCHW"] = "NCHW",
 ) -> rx.TensorStructInfo:
-    """The greatest element of each bin of regions, or 0 where a bin has no pixels.
+    """ROI pooling: the maximum of each bin of regions, or 0 where a bin has no pixels.
 
     Borders are rounded to pixels, and belong to the region.
 
@@ -220,7 +220,7 @@ def non_max_suppression(
     soft_nms_sigma: float = 0.0,
     score_threshold: float = 0.0,
 ) -> rx.StructInfo:
-    """The boxes of each image from the best on, without those that overlap a better one too much.
+    """Non-maximum suppression: the boxes of each image, best first, without overlapping ones.
 
     The first `valid_count` boxes are considered, of these the `top_k` best if that is above 0, and
     `max_output_size` remain at most if that is. Boxes overlap too much if the ratio of the areas of

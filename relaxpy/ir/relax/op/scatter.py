@@ -65,7 +65,7 @@ def _gradient_scatter(
             count = scatter(R.ones_like(data), R.ones_like(updates), "add")
             share = R.divide(gradient, count)
             return [share, gather(share)]
-        case _:  # equal extremes share the gradient
+        case _:  # equal extrema share the gradient
             dtype = cast("rx.TensorStructInfo", data.struct_info).dtype
             in_data = R.astype(R.equal(data, var), dtype)
             in_updates = R.astype(R.equal(updates, gather(var)), dtype)
@@ -271,7 +271,7 @@ def _gradient_index_put(
 
 
 def _one_index(arguments: dict[str, Any]) -> None:
-    """Read a tensor in place of the tuple of indices as its only one."""
+    """Take a tensor instead of a tuple of indices as the only index."""
     indices = arguments["indices"]
     if isinstance(indices, rx.Expr) and isinstance(indices.struct_info, rx.TensorStructInfo):
         arguments["indices"] = rx.Tuple((indices,))

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 _MOST: Final = 128
-"""Up to so many elements, loops that find one after the other are faster than sorting."""
+"""The maximum k for which selection by loops is faster than sorting."""
 _SHORT: Final = 16
-"""Up to so many elements, this holds also if they are all that there are."""
+"""The maximum size for which loops are faster for every k."""
 _FIELDS: Final = {"values": 0, "indices": 1}
 
 
@@ -47,7 +47,7 @@ def _topk(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _has_key(dtype: DataType) -> bool:
-    """Whether native code compares elements by integers; it has no floats of a byte."""
+    """Return whether native code compares elements by integers; it has no floats of a byte."""
     return not dtype.is_float or dtype.bits >= 16
 
 

@@ -28,14 +28,14 @@ def comparable(data: Array) -> Array:
     """The elements in a datatype that NumPy orders: floats of 8 and 16 bits as float32.
 
     For floats of a datatype that NumPy does not define, NaN equals any number in its order. On some
-    processors it sorts more than 4096 elements of float16 wrongly if there is a NaN.
+    CPUs it sorts more than 4096 elements of float16 wrongly if there is a NaN.
     """
     is_narrow = data.dtype.isbuiltin == 2 or data.dtype == np.float16
     return data.astype(np.float32) if is_narrow else data
 
 
 def order(data: Array, axis: int, *, descending: bool) -> Array:
-    """The indices that sort data along an axis stably; NaN is greatest."""
+    """The indices that sort data along an axis stably; NaN compares as the largest."""
     data = comparable(data)
     if data.size > SMALL and data.shape[axis] > _SHORT and data.dtype.itemsize > 2:
         return _order_of_keys(_keys(data, descending=descending), axis)
@@ -49,7 +49,7 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
 def _keys(data: Array, *, descending: bool) -> Array:
     """Signed integers in the order of numbers of 32 or 64 bits; those of equal numbers are equal.
 
-    Those of floats are their bits, of which all but the sign are inverted if it is set.
+    Those of floats are their bits, all but the sign inverted if it is set.
     """
     signed = np.dtype(f"i{data.dtype.itemsize}")
     most = np.iinfo(signed).max
@@ -69,7 +69,7 @@ def _keys(data: Array, *, descending: bool) -> Array:
 
 
 def _order_of_keys(keys: Array, axis: int) -> Array:
-    """As a stable `np.argsort`, which only sorts integers of at most 16 bits by their digits."""
+    """As a stable `np.argsort`, which uses a radix sort for at most 16 bits only."""
     size = keys.shape[axis]
     if keys.itemsize == 8 and keys.min() >= -(1 << 31) and keys.max() < 1 << 31:
         keys = keys.astype(np.int32)
@@ -112,7 +112,7 @@ def _elements(data: Array, positions: Array, axis: int) -> Array:
 
 
 def _sorted(data: Array, axis: int = -1, descending: bool = False) -> Array:
-    # NumPy sorts integers of at most 16 bits by their digits, if it has to do so stably.
+    # NumPy uses a radix sort for stable sorts of integers of at most 16 bits.
     is_short = data.dtype.kind in "iu" and data.dtype.itemsize <= 2
     kind: Literal["stable"] | None = "stable" if is_short else None
     sorted_data: Array = np.sort(comparable(data), axis, kind)
@@ -172,28 +172,28 @@ def argsort(
 
 
 FEW = 4
-"""Up to one in so many elements are selected without sorting all of them."""
+"""The minimum ratio of elements to k for selection without a full sort."""
 
 
 SMALL = 4096
-"""Up to so many elements, calls of NumPy take longer than to sort all of them."""
+"""The maximum size for which a full sort is faster than the calls of NumPy for selection."""
 _SHORT = 16
-"""Up to so many elements, stable sorts of NumPy are as fast as any."""
+"""The maximum axis length for which NumPy's stable sort is as fast as any."""
 _LONG = 512
-"""From so many elements, integers of 32 bits are sorted by their digits faster than otherwise."""
+"""The minimum size for which a radix sort of 32-bit integers is faster."""
 _LONG_WIDE = 4096
-"""The same for integers of 64 bits."""
+"""The same for 64-bit integers."""
 _GROUP = 64
-"""The most elements of a group whose extreme is compared with those of other groups."""
+"""The maximum size of a group whose best element is compared with those of other groups."""
 _IN_TURN = 8
-"""Up to so many elements are selected one after the other, in rows that stay in the cache."""
+"""The maximum k for selection one after the other, in rows that stay in the cache."""
 
 
 def _select_in_turn(rows: Array, k: int, *, largest: bool) -> Array | None:
     """The first k positions of each row, one after the other.
 
-    None if one of them is a NaN that does not come first, or as bad as what takes the place of
-    those that have been selected.
+    None if one of them is a NaN that does not come first, or equals the sentinel of selected
+    elements.
     """
     worst: Any
     if rows.dtype.kind == "f":
@@ -246,8 +246,8 @@ def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
 def _select_beyond(rows: Array, k: int, size: int, *, largest: bool) -> Array | None:
     """The first k positions of each row; None if there is a NaN.
 
-    Of groups of `size` elements, k have an extreme at least as good as the k-th best one, so that
-    only elements as good as this are sorted.
+    Of groups of `size` elements, k have a best element at least as good as the k-th best of all;
+    only elements as good as the worst of these are sorted.
     """
     count = rows.shape[1] // size
     groups = rows[:, : size * count].reshape(len(rows), size, count)
@@ -348,7 +348,7 @@ def _bucketized(
 
 
 def _searched(values: Tensor, boundaries: Tensor, dtype: DataType, right: bool) -> Tensor:
-    """`bucketize` by halves: each step decides for all values whether to skip one of them."""
+    """`bucketize` by bisection: each step decides for all values whether to skip a half."""
     [size] = boundaries.shape
     assert isinstance(size, IntImm)
     last = ops.const(size.value - 1, dtype)
@@ -511,7 +511,8 @@ def sampled(
     """`multinomial_from_uniform` of arrays.
 
     Errors:
-        RuntimeCheckError: a shape is another one, there is no category, or an index is no row.
+        RuntimeCheckError: a shape is another one, there is no category, or an index is out of the
+            range of rows.
     """
     for name, samples in (("uniform_sample", uniform_sample), ("sample_indices", sample_indices)):
         if samples.shape != (len(sample_indices), 1):

@@ -18,7 +18,7 @@ Bind: TypeAlias = Callable[[rx.Call, str], rx.Expr]
 Bounds: TypeAlias = tuple[Any, Any, int]
 """The first index, the index after the last one, and the stride of a slice."""
 _END: Final = (1 << 63) - 1
-"""What strided_slice takes for the end of an axis whose size is not known."""
+"""The end that strided_slice gets for an axis whose size is not known."""
 
 
 def subscript(x: rx.Expr, key: object, bind: Bind = lambda call, _: call) -> rx.Expr:

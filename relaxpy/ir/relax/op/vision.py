@@ -31,12 +31,12 @@ Format: TypeAlias = Literal["onnx", "tensorflow"]
 Scalar: TypeAlias = rx.TensorStructInfo | rx.PrimStructInfo
 
 _AT_ONCE: Final = 64
-"""How many boxes at least are compared with those selected before, and each other, at a time."""
+"""The minimum batch of boxes that are compared with those selected before and each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Boxes:
-    """Boxes of one image: a row each of the least and the greatest coordinates, and of areas."""
+    """Boxes of one image: rows of their minimum and maximum coordinates, and of their areas."""
 
     low: Array
     high: Array
@@ -54,7 +54,7 @@ class _Boxes:
         return _Boxes(self.low[:, index], self.high[:, index], self.area[index])
 
     def cover(self, other: _Boxes, iou: float) -> Array:
-        """Whether the ratio of intersection and union of each and each other box exceeds `iou`."""
+        """For each pair of boxes, whether their intersection over union (IoU) exceeds `iou`."""
         meet = np.full((self.area.size, other.area.size), True)
         if iou < 0:
             return meet
@@ -88,7 +88,7 @@ def _ranked(scores: Array, threshold: float, count: int) -> Iterator[Array]:
 
 
 def _select_boxes(corners: Array, scores: Array, count: int, iou: float, threshold: float) -> Array:
-    """The boxes of one class, best first, without those that overlap a better one."""
+    """Non-maximum suppression: the boxes of one class, best first."""
     selected, at_once = np.zeros(0, np.int64), _AT_ONCE
     for ranked in _ranked(scores, threshold, count + _AT_ONCE) if count > 0 else ():
         begin = 0
@@ -102,13 +102,13 @@ def _select_boxes(corners: Array, scores: Array, count: int, iou: float, thresho
             selected = np.concatenate((selected, some))
             if selected.size >= count:
                 return selected[:count]
-            # Where few boxes overlap, many are compared by as many calls of NumPy as some.
+            # Where few boxes overlap, larger batches need no more calls of NumPy.
             at_once = 4 * _AT_ONCE if 2 * some.size > at_once else _AT_ONCE
     return selected
 
 
 def _without_covered(boxes: _Boxes, iou: float) -> Array:
-    """Which boxes remain of some, best first, where each covers those that overlap it too much."""
+    """The mask of the boxes, which are best first, that no better kept box suppresses."""
     covers = np.tril(boxes.cover(boxes, iou), -1)
     is_kept: Array = np.asarray(~covers.any(1))
     # Boxes that overlap no better one are kept at once; the others depend on those before them.
@@ -181,7 +181,7 @@ def all_class_non_max_suppression(
     score_threshold: Scalar,
     output_format: Format = "onnx",
 ) -> rx.TupleStructInfo:
-    """The boxes of each class from the best on, without those that overlap a better one too much.
+    """Non-maximum suppression: the boxes of each class, best first, without overlapping ones.
 
     Only scores above `score_threshold` count. Boxes overlap too much if the ratio of the areas of
     their intersection and their union exceeds `iou_threshold`. Of each class,

@@ -18,7 +18,7 @@ from relaxpy.support.dataclass import replace
 
 
 class MatchShapeCode(IntEnum):
-    """What `vm.builtin.match_shape` does with a dimension; a number follows each code."""
+    """The actions of `vm.builtin.match_shape` on a dimension; a number follows each code."""
 
     ASSERT_EQUAL_TO_IMM = 0
     STORE_TO_HEAP = 1
@@ -27,7 +27,7 @@ class MatchShapeCode(IntEnum):
 
 
 class MakeShapeCode(IntEnum):
-    """Where `vm.builtin.make_shape` finds a dimension; a number follows each code."""
+    """The sources of a dimension for `vm.builtin.make_shape`; a number follows each code."""
 
     USE_IMM = 0
     LOAD_SHAPE = 1

@@ -110,7 +110,7 @@ def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
 
 
 def fills_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> bool:
-    """Whether it is known that blocks divide the axes."""
+    """Return whether it is known that blocks divide the axes."""
     return all(
         rules.same(ops.floormod(sizes[letter.upper()], number(block)), number(0))
         for letter, block in layout.factors.items()
@@ -243,7 +243,7 @@ def shortest(call: Call) -> CallArguments:
 def is_gradient(
     gradient: TensorStructInfo, layout: Layout, result: Mapping[str, PrimExpr] | None
 ) -> bool:
-    """Whether a gradient is known to have the shape of the result.
+    """Return whether a gradient is known to have the shape of the result.
 
     Errors:
         StructInfoError: it has another one.

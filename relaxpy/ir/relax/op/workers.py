@@ -50,7 +50,7 @@ class Workers(ABC):
 
     @abstractmethod
     def combined_parts(self, parts: Array) -> Array:
-        """The sum of what is at this worker's number in the first axis of the parts of all."""
+        """The sum over all workers of their slices for this worker along the first axis."""
 
     @abstractmethod
     def collected(self, x: Array) -> Array:
@@ -66,13 +66,13 @@ class Workers(ABC):
 
     @abstractmethod
     def part_of_first(self, parts: Array) -> Array:
-        """What is at this worker's number in the first axis of the parts of the first worker."""
+        """The slice for this worker along the first axis of the first worker's tensor."""
 
     def tell_failure(self, error: BaseException) -> None:  # noqa: B027
         """Tell the others that this worker ends with an error, so that they need not wait."""
 
     def close(self) -> None:  # noqa: B027
-        """Release what belongs to these workers, which are not used again."""
+        """Release the resources of these workers, which are not used again."""
 
 
 class Alone(Workers):
@@ -132,7 +132,7 @@ def current_workers() -> Workers:
 
 
 Among: TypeAlias = tuple[int, int]
-"""How many workers take part, and how far their numbers are apart."""
+"""The number of participating workers, and the stride of their ranks."""
 
 
 def members(
@@ -184,7 +184,7 @@ def split(x: Array, count: int, axis: int) -> Array:
 
 
 def joined(parts: Array, axis: int) -> Array:
-    """The parts along the first axis, joined along an axis of theirs."""
+    """The slices along the first axis, concatenated along another axis."""
     axis %= parts.ndim - 1
     count, *whole = parts.shape
     whole[axis] *= count

@@ -71,7 +71,7 @@ class _Check:
     def compare(
         self, s1: rx.StructInfo, s2: rx.StructInfo, scope: Container[tir.Var]
     ) -> Compatibility:
-        """Whether `s1` is accepted where `s2` is expected."""
+        """Return whether `s1` is accepted where `s2` is expected."""
         if s1 is s2 or isinstance(s2, rx.ObjectStructInfo):
             return YES
         match s1, s2:
@@ -94,7 +94,7 @@ class _Check:
     def nested(
         self, name: str, s1: rx.StructInfo, s2: rx.StructInfo, scope: Container[tir.Var]
     ) -> Compatibility:
-        """Compare two nested struct infos; `name` says where they are."""
+        """Compare two nested struct infos; `name` is the last step of the path to them."""
         self.path.append(name)
         result = self.compare(s1, s2, scope)
         self.path.pop()
@@ -169,7 +169,7 @@ class _Check:
         return worst
 
     def size(self, a: tir.PrimExpr, b: tir.PrimExpr) -> Compatibility:
-        """Whether two sizes are provably equal."""
+        """Return whether two sizes are provably equal."""
         equal = prove_equal(a, b)
         if equal:
             return YES
@@ -244,7 +244,7 @@ def shape_rank(sinfo: rx.TensorStructInfo) -> int:
 def check_compatibility(
     value: rx.StructInfo, expected: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> Compatibility:
-    """Whether a value with struct info `value` is accepted where `expected` is declared.
+    """Return whether a value with struct info `value` is accepted where `expected` is declared.
 
     Rule:
         CMP-4, CMP-5, CMP-6, CMP-7, CMP-16, CMP-23, CMP-24.
@@ -261,10 +261,10 @@ def check_compatibility(
 def explain_incompatibility(
     value: rx.StructInfo, expected: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> str | None:
-    """Why `value` is not accepted where `expected` is declared, or None if it is.
+    """The reason why `value` is not accepted where `expected` is declared, or None if it is.
 
-    The text is the path to the first mismatch, such as `field 0: dimension 1: 5 is not 6`. What is
-    provably different takes precedence over what may be different.
+    The text is the path to the first mismatch, such as `field 0: dimension 1: 5 is not 6`. Provable
+    differences take precedence over possible ones.
     """
     mismatches: list[tuple[Compatibility, str]] = []
     scope = as_scope(shape_vars)
@@ -276,7 +276,7 @@ def explain_incompatibility(
 def is_base_of(
     base: rx.StructInfo, derived: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> bool:
-    """Whether `derived <<: base`: `base` provably describes every value that `derived` describes.
+    """True if `derived <<: base`: `base` provably describes every value that `derived` describes.
 
     Rule:
         SUB-1, SUB-2, SUB-3, SUB-4, SUB-5, SUB-6, SUB-7, SUB-8, SUB-9, SUB-10, SUB-11, SUB-12,
@@ -290,7 +290,7 @@ def is_base_of(
 def provably_disjoint(
     a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> bool:
-    """Whether provably no value is described by both.
+    """Return whether provably no value is described by both.
 
     Rule:
         RES-19: different kinds, forms, arities, lengths, known ranks, datatypes or devices, or a
@@ -329,7 +329,7 @@ def provably_disjoint(
 def explain_disjointness(
     a: rx.StructInfo, b: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> str | None:
-    """Why `a`, with its unknown properties replaced by those of `b`, is not accepted as `b`."""
+    """The reason why `a`, with unknown properties replaced by those of `b`, does not fit `b`."""
     return explain_incompatibility(_completed(a, b), b, shape_vars)
 
 

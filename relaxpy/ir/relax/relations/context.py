@@ -49,7 +49,7 @@ def _not_a_value(node: object) -> RelaxpyError:
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """What the struct info rule of a call knows beside the call.
+    """The context of a struct info rule, in addition to the call.
 
     `variables` and `shape_vars` are the variables in scope (Σ), and `sinfo_by_var` is Δ where it
     differs from the struct info of the variable itself (DER-51). The shape variables in `sizes` are
@@ -159,7 +159,7 @@ class Context:
         return self.find_function(var.name_hint)
 
     def knows(self, var: rx.GlobalVar) -> bool:
-        """Whether the module has a signature for `var`."""
+        """Return whether the module has a signature for `var`."""
         return var.name_hint in self.signatures
 
     def prove_equal(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:

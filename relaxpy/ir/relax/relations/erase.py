@@ -51,7 +51,7 @@ def _in_scope(sinfo: rx.StructInfo, shape_vars: Container[tir.Var]) -> bool:
 def _erase_callable(
     sinfo: rx.FuncStructInfo, relax_vars: Container[rx.Var], shape_vars: Container[tir.Var]
 ) -> rx.FuncStructInfo:
-    """ERA-7, ERA-8, ERA-9: a parameter that is erased may no longer bind what others use."""
+    """ERA-7, ERA-8, ERA-9: an erased parameter may no longer bind variables that others use."""
     bound = bound_shape_vars(sinfo, shape_vars)
     while True:
         scope = extended(shape_vars, bound)

@@ -93,5 +93,5 @@ def _pairs(
 
 
 def _fits(var: tir.Var, image: tir.PrimExpr) -> bool:
-    """Whether the variable can have this value: both are integers or have the same datatype."""
+    """True if the variable can have this value: both are integers or have the same datatype."""
     return var.dtype == image.dtype or (var.dtype.is_int and image.dtype.is_int)

@@ -34,7 +34,7 @@ def variables_of(size: tir.PrimExpr) -> tuple[tir.Var, ...]:
 
 @lru_cache(maxsize=1 << 10)
 def unconditional_divisions(size: tir.PrimExpr) -> tuple[Division, ...]:
-    """The integer divisions that are evaluated whatever the conditions in an expression are."""
+    """The integer divisions in an expression that are evaluated unconditionally."""
     divisions: list[Division] = []
     waiting, seen = [size], set[tir.PrimExpr]()
     while waiting:

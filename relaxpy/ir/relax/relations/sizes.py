@@ -1,4 +1,4 @@
-"""What is known of dimensions of tensors: they are at least 0, and short."""
+"""Facts about dimensions of tensors: they are at least 0, and short."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def known_inside(sizes: set[tir.Var], *infos: rx.StructInfo) -> Iterator[None]:
 def over_sizes(size: tir.PrimExpr, sizes: Collection[tir.Var]) -> tir.PrimExpr:
     """An integer expression simplified, where the variables in `sizes` are at least 0.
 
-    An expression without a choice or an extremum is returned as it is.
+    An expression without a select, min or max is returned unchanged.
     """
     if size.height == 0 or not _has_choice(size):
         return size
@@ -78,7 +78,7 @@ def _nodes(size: tir.PrimExpr) -> int:
 
 
 def is_large(size: tir.PrimExpr, most: int = MAX_NODES) -> bool:
-    """Whether an expression has more nodes than `most`; shared ones count for each use."""
+    """Return whether an expression has more nodes than `most`; shared ones count for each use."""
     return size.height > _SMALL_HEIGHT and _nodes(size) > most
 
 
@@ -102,7 +102,7 @@ def _without_large_shapes(
 ) -> I:
     """Struct info in which the shapes of tensors with a new large dimension are unknown.
 
-    The dimensions of what is cut and joined again and again would grow exponentially.
+    The dimensions of repeatedly split and joined tensors would grow exponentially.
     """
     if isinstance(info, rx.TensorStructInfo):
         large = {size for size in shape_vars.sizes_of(info) if is_large(size)}

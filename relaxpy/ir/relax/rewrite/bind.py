@@ -26,7 +26,7 @@ V = TypeVar("V", tir.Var, rx.Var)
 def bind_symbolic_vars(
     func: rx.Function, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
 ) -> rx.Function:
-    """`func` with the values in `binding_map` in place of its shape variables.
+    """`func` with the values in `binding_map` instead of its shape variables.
 
     The parameters stay. Shape variables that the values mention must still be defined.
 
@@ -103,7 +103,7 @@ def _check_defined(after: rx.Function, before: rx.Function) -> None:
 
 
 def bind_params(func: rx.Function, binding_map: Mapping[rx.Var | str, object]) -> rx.Function:
-    """`func` with the values in `binding_map` in place of those parameters.
+    """`func` with the values in `binding_map` instead of those parameters.
 
     Values are expressions, arrays, numbers or tuples of these, and determine shape variables. A
     value that is not known to fit its parameter is checked by a match_cast.
@@ -134,7 +134,7 @@ def bind_params(func: rx.Function, binding_map: Mapping[rx.Var | str, object]) -
 
 
 class _Bind(PyExprMutator):
-    """Puts values in place of variables, and derives the struct info that follows from them."""
+    """Replaces variables by values, and derives the struct info that follows."""
 
     def __init__(self, values: Mapping[rx.Var, rx.Expr]) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from relaxpy.support.description import described
 from relaxpy.support.entry import nested_too_deeply
 
 C = TypeVar("C", bound="type[ExprFunctor]")
-_VISIT_COST = 8  # how many times as long as a visit of `VisitBudget` a method takes
+_VISIT_COST = 8  # the cost of a method, in visits of `VisitBudget`
 
 
 def _no_such_kind(what: str, node: object) -> MisuseError:
@@ -84,7 +84,7 @@ class ExprFunctor:
 
     Errors:
         MisuseError (also TypeError): a node is not an expression, binding, block or variable, or
-            the subclass has no method for its kind. Or an expression is nested too deeply, or has
+            the subclass has no method for its kind; or an expression is nested too deeply, or has
             so many shared nodes that the visit takes too long.
     """
 

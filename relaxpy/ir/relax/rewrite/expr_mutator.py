@@ -1,4 +1,4 @@
-"""PyExprMutator: rebuilds expressions; subclasses define what each kind is replaced by."""
+"""PyExprMutator: rebuilds expressions; subclasses define the replacement of each kind."""
 
 from __future__ import annotations
 

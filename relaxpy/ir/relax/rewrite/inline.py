@@ -1,4 +1,4 @@
-"""Inlining: the body of a function in place of calls of it."""
+"""Inlining: calls of a function are replaced by its body."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relaxpy.support.dataclass import replace
 def inline_functions(
     func: rx.Function, function_map: Mapping[rx.GlobalVar | str, rx.Function]
 ) -> rx.Function:
-    """`func` with the bodies of the functions in place of calls of them, at every depth.
+    """`func` with the bodies of the functions instead of calls of them, at every depth.
 
     An ordinary block in a body splits the dataflow block of the call. If an argument is not known
     to fit its parameter, or the result its annotation, a match_cast checks it as the call does.

@@ -29,7 +29,7 @@ class BindingRewriter:
     """Rewrites the bindings of an expression in the order of evaluation.
 
     A pass overrides `step`. If it keeps track of scopes, it extends `function`, `sequence`, `block`
-    or `binding`, too. Whatever does not change stays the same object, and spans and names are kept.
+    or `binding`, too. Unchanged nodes stay the same objects, and spans and names are kept.
     Struct info is dropped where that of an operand changes, and normalisation derives it (DER).
     Only nested branches and functions take recursion.
     """
@@ -40,11 +40,11 @@ class BindingRewriter:
         self._originals: dict[rx.Var, rx.Var] = {}
 
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
-        """What replaces a binding of `block`, whose branches or body are rewritten already.
+        """The replacement of a binding of `block`, whose branches or body are rewritten already.
 
         None or the binding itself keeps it. An expression is the new value of the variable: a leaf
         replaces later uses of the variable and the binding is removed, any other value is bound.
-        Bindings, of which there may be none, go into the same block. Blocks stay separate.
+        Bindings, maybe none, go into the same block. Blocks stay separate.
         """
         return None
 
@@ -109,7 +109,7 @@ class BindingRewriter:
     def binding(
         self, binding: rx.Binding, block: rx.BindingBlock
     ) -> Iterable[rx.Binding | rx.BindingBlock]:
-        """What replaces a binding: its value is rewritten, and then `step` decides."""
+        """The replacement of a binding: its value is rewritten, and then `step` decides."""
         seen = self._remapped(binding)
         if binding.var is not None and seen.var is not None and seen.var is not binding.var:
             self._remap[binding.var] = seen.var
@@ -132,13 +132,13 @@ class BindingRewriter:
         return ()
 
     def rederived(self, var: V, sinfo: rx.StructInfo | None = None) -> V:
-        """A variable in place of this one, whose struct info is derived, if it is not `sinfo`."""
+        """A variable instead of this one, whose struct info is derived, if it is not `sinfo`."""
         new = type(var)(var.name_hint, sinfo, var.span)
         self._remap[var] = new
         return new
 
     def _remapped(self, node: N) -> N:
-        """The node with images in place of variables that are no longer bound."""
+        """The node with the images (remap) of variables that are no longer bound."""
         return replace_variables(node, self._remap) if self._remap else node
 
 
@@ -153,7 +153,7 @@ class _MapBindings(BindingRewriter):
 
 
 def map_bindings(expr: E, step: Step) -> E:
-    """`expr` with `step(binding, block)` in place of each binding; see `BindingRewriter.step`.
+    """`expr` with `step(binding, block)` instead of each binding; see `BindingRewriter.step`.
 
     Branches and nested functions are rewritten before the binding that contains them.
     """
@@ -175,7 +175,7 @@ def _checked(new: Any) -> Iterable[rx.Binding | rx.BindingBlock]:
 
 
 def _outlives(var: rx.Var, leaf: rx.Expr) -> bool:
-    """Whether a variable is visible where one that a leaf mentions no longer is (SC-7)."""
+    """Return whether a variable is visible where one that a leaf mentions no longer is (SC-7)."""
     return not isinstance(var, rx.DataflowVar) and any(
         isinstance(used, rx.DataflowVar) for used in occurring_vars(leaf)
     )

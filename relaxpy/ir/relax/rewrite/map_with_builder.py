@@ -10,7 +10,7 @@ from relaxpy.ir.relax.nodes import Function
 
 
 def map_with_builder(mod: IRModule, step: Callable[[Function, BlockBuilder], Function]) -> IRModule:
-    """The module with `step(func, builder)` in place of each Relax function.
+    """The module with `step(func, builder)` instead of each Relax function.
 
     It has the functions that the steps add to the builder, too. If no Relax function changes, it is
     the module itself.

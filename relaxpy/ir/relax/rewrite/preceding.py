@@ -1,4 +1,4 @@
-"""New variables for the operands of what a pass binds: their bindings precede that binding."""
+"""New variables for operands of a binding that a pass inserts: their bindings precede it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PrecedingBindings:
         return [*self.bindings, replace(self.binding, value=self.located(value))]
 
     def located(self, value: rx.Expr) -> rx.Expr:
-        """The value with the position of what it replaces, unless it has one."""
+        """The value with the position of the replaced node, unless it has one."""
         if not isinstance(value, (rx.Call, rx.TupleGetItem)) or value.span is not None:
             return value
         return replace(value, span=self.binding.value.span or self.binding.span)

@@ -15,7 +15,7 @@ from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 
 
 def is_sharper(actual: StructInfo, declared: StructInfo) -> bool:
-    """Whether more is known of a value: a variable as its shape says no more than its sizes."""
+    """True if more is known of a value; a Var as its shape adds nothing to its dimensions."""
     if declared == actual or not is_base_of(declared, actual):
         return False
     return not occurring_vars(actual) or not is_base_of(actual, declared)

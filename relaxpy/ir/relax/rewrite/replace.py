@@ -1,4 +1,4 @@
-"""Functions with other variables, or with values in place of variables."""
+"""Functions with other variables, or with values instead of variables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _definitions(func: Function) -> tuple[list[tir.Var], list[Var]]:
 
 
 def replace_variables(root: N, table: Mapping[V, Node]) -> N:
-    """`root` with images in place of variables; dimensions that change are simplified.
+    """`root` with images instead of variables; dimensions that change are simplified.
 
     Variables whose struct info mentions a replaced one are replaced by new ones. Derived struct
     info is dropped, except for that of calls of module functions, which the operands do not tell.

@@ -10,7 +10,7 @@ from relaxpy.ir.relax.relations import is_base_of
 
 
 def with_derived_results(before: IRModule, after: IRModule) -> IRModule:
-    """`after`, in which each function that changed declares what its body returns.
+    """`after`, in which each changed function declares the struct info of its body's result.
 
     A declaration stays if less is known of the body. The module is in normal form (OPT-14).
     """

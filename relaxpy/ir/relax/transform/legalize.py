@@ -30,7 +30,7 @@ from relaxpy.support.gc_pause import gc_paused
 
 Legalization = Callable[[BlockBuilder, rx.Call], Any]
 MAX_STEPS: Final = 50
-"""How many legalisations may follow one from another."""
+"""The maximum number of chained legalisations."""
 
 
 def register_legalize(op_name: str, legal_func: Legalization | None = None) -> Any:
@@ -44,10 +44,10 @@ class LegalizeOps(Pass):
 
     The legalisation of an operator is that in `customize_legalize_map`, by its name, or else its
     own. It is a function of a BlockBuilder and the call, which returns an expression and may emit
-    bindings. A call without a legalisation stays as it is, and so does one whose operands or result
-    have an unknown shape, rank or datatype; `enable_warning` warns of both. A call on distributed
-    tensors becomes a call of the kernel for whole tensors, if that is one kernel. Calls of the
-    operators named in `skip_ops` stay, too.
+    bindings. A call without a legalisation stays unchanged, and so does one whose operands or
+    result have an unknown shape, rank or datatype; `enable_warning` warns of both. A call on
+    distributed tensors becomes a call of the kernel for whole tensors, if that is one kernel. Calls
+    of the operators named in `skip_ops` stay, too.
 
     Errors:
         MisuseError: the map names an unknown operator, or a legalisation does not return an
@@ -268,7 +268,7 @@ def _whole(arg: rx.Expr, position: int) -> rx.Expr:
 
 
 def _is_normal(expr: rx.Expr) -> bool:
-    """Whether a call is in normal form and derived; the whole module is checked in the end."""
+    """True if a call is in normal form and derived; the whole module is checked in the end."""
     return isinstance(expr, rx.Call) and expr.sinfo_is_derived and all(map(is_leaf, expr.args))
 
 
@@ -284,14 +284,14 @@ def _with_derived_shapes(result: rx.Expr, call: rx.Call) -> rx.Expr:
 
 
 def _has_dimensions(sinfo: rx.StructInfo) -> bool:
-    """Whether all dimensions of a tensor, or of the tensors in a tuple, are known."""
+    """Return whether all dimensions of a tensor, or of the tensors in a tuple, are known."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(_has_dimensions, sinfo.fields))
     return isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.ShapeExpr)
 
 
 def _plainly_equal(first: rx.StructInfo, second: rx.StructInfo) -> bool:
-    """Whether two tensors visibly have the same dimensions and datatype."""
+    """Return whether two tensors visibly have the same dimensions and datatype."""
     if not isinstance(first, rx.TensorStructInfo) or not isinstance(second, rx.TensorStructInfo):
         return False
     a, b = first.shape, second.shape
@@ -302,7 +302,7 @@ def _plainly_equal(first: rx.StructInfo, second: rx.StructInfo) -> bool:
 
 
 def is_known(sinfo: rx.StructInfo) -> bool:
-    """Whether shape and datatype of every tensor in a value are known, and none is distributed."""
+    """True if shape and datatype of every tensor in a value are known, and none is distributed."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(is_known, sinfo.fields))
     if isinstance(sinfo, rx.TensorStructInfo):

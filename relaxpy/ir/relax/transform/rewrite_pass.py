@@ -31,13 +31,13 @@ class RewritePass(Pass):
 
     @abstractmethod
     def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
-        """What rewrites a function of `mod`, which is in normal form; it returns one that stays."""
+        """Rewrites a function of `mod`, which is in normal form, or returns it unchanged."""
 
 
 class FusionPass(Pass):
     """The base class of passes that replace bindings of functions by calls of new kernels.
 
-    What no binding uses any more is removed.
+    Unused bindings and kernels are removed.
     """
 
     @override
@@ -53,4 +53,4 @@ class FusionPass(Pass):
 
     @abstractmethod
     def rewriter(self, builder: BlockBuilder) -> BindingRewriter:
-        """What rewrites the bindings of one function; kernels are added to the builder."""
+        """Rewrites the bindings of one function; kernels are added to the builder."""

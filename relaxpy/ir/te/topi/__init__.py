@@ -1,4 +1,4 @@
-"""Common tensor functions as tensor expressions, which operators are legalised to.
+"""Common tensor functions as tensor expressions, to which operators are legalised.
 
 They are loaded when the first of them is used: parsing and inference need none.
 """

@@ -1,4 +1,4 @@
-"""Pools with a fixed number of windows, and their gradients, in every layout."""
+"""Adaptive pooling and its gradients, in every layout."""
 
 from __future__ import annotations
 

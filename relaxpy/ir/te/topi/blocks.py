@@ -1,4 +1,4 @@
-"""Channels or batches rearranged to pixels of images, and the inverses."""
+"""Pixel shuffle, depth-to-space, and the inverses."""
 
 from __future__ import annotations
 

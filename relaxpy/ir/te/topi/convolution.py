@@ -40,7 +40,7 @@ __all__ = ["conv", "conv1d", "conv2d", "conv_backward_weight", "conv_transpose"]
 
 
 _OF_FILTER: Final[dict[str, object]] = {"meta_schedule.layout_rewrite_preproc": True}
-"""Of stages that only read the filter. A kernel of its own may compute them: for a constant filter,
+"""Tag of stages that only read filters. A separate kernel may compute them: for a constant filter,
 when the program is compiled."""
 
 
@@ -65,7 +65,7 @@ def _read(x: Tensor, layout: str | Layout) -> _Axes:
 
 
 def _padded(x: _Axes, windows: Windows, wide: DataType) -> _Axes:
-    """x with its spatial axes padded with zeros: a stage of its own, also if nothing is added.
+    """x with its spatial axes padded with zeros: a separate stage, even without padding.
 
     Narrow floats are widened there, once, not for each window that has the element.
     """
@@ -76,7 +76,7 @@ def _padded(x: _Axes, windows: Windows, wide: DataType) -> _Axes:
 
 
 def _joint(first: Tensor, second: Tensor, out_dtype: str | None) -> DataType:
-    """The datatype of products."""
+    """The datatype in which terms are multiplied."""
     a, b = (ops.const(0, x.dtype) for x in (first, second))
     return DataType(out_dtype or ops.match_dtypes(a, b)[0].dtype)
 
@@ -170,10 +170,10 @@ def conv(
 
 
 def _without_ends(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> _Axes:
-    """A filter without some elements at both ends of its axes, which only meet zeros.
+    """A filter without the elements at both ends of its axes that are only multiplied by zeros.
 
-    What such an element adds to every result is nothing, or NaN if it is not finite: then the
-    elements that stay are NaN in its place.
+    Such an element adds 0 to every result, or NaN if it is not finite: then the remaining elements
+    become NaN instead.
     """
     sizes = [ops.sub(n, number(sum(ends.get(a, ())))) for a, n in kernel.sizes.items()]
     first = [number(ends[axis][0] if axis in ends else 0) for axis in kernel.order]
@@ -222,7 +222,7 @@ def _times_zero(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> Tensor:
 
 
 def _is_small(extents: Any) -> bool:
-    """Whether a window has so few elements that the sum over them is unrolled."""
+    """Return whether a window has so few elements that the sum over them is unrolled."""
     sizes = [size.value if isinstance(size, tir.IntImm) else 0 for size in extents]
     return 0 < folded(lambda a, b: a * b, sizes, 1) <= WRITTEN_OUT
 

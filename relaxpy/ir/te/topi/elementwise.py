@@ -118,7 +118,7 @@ def identity(x: Tensor) -> Tensor:
 
 
 def _through_float32(function: Unary) -> Unary:
-    """Compute a function of float16 in float32."""
+    """Compute a function of float16 operands in float32."""
 
     def wide(v: PrimExpr) -> PrimExpr:
         if v.dtype != FLOAT16:
@@ -301,7 +301,7 @@ def _mod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 
 def _log_add_exp(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """log(exp(x) + exp(y)) = m + log(1 + exp(-|x - y|)) with m = max(x, y): nothing overflows."""
+    """log(exp(x) + exp(y)) = m + log(1 + exp(-|x - y|)) with m = max(x, y): no overflow."""
     a, b = ops.match_dtypes(x, y)
     if a.dtype.is_int:
         return ops.cast_to(

@@ -123,7 +123,7 @@ class _Sampled:
         return (self.grid.shape[0], *self.grid.shape[2:])
 
     def axes(self) -> list[list[_Tap]]:
-        """The taps along each axis of the data, of which the grid lists the last one first."""
+        """The taps along each axis of the data; the grid lists the last axis first."""
         count = self.data.ndim - 2
         return [self._taps(axis, count - 1 - axis) for axis in range(count)]
 
@@ -143,7 +143,7 @@ class _Sampled:
 
     @property
     def folds_taps(self) -> bool:
-        """Whether each tap outside moves inside by itself, instead of the position before it."""
+        """True if each tap outside moves inside by itself, instead of the position before it."""
         return self.method == "bicubic" and self.padding != "zeros"
 
     def _taps(self, axis: int, row: int) -> list[_Tap]:
@@ -293,11 +293,11 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool = True,
 ) -> Tensor:
-    """The data at the positions of a grid, between elements by a method.
+    """The data sampled at the positions of a grid, interpolated by a method.
 
     The grid is (batch, axes, *sizes), coordinates from -1 to 1 along the last axis of the data
     first. With `align_corners`, -1 and 1 are the centres of the first and last elements, else their
-    edges; what lies outside is 0, the nearest element, or reflected.
+    edges; positions outside give 0, the nearest element, or the reflected data.
 
     Errors:
         MisuseError: there is no such method, layout or padding.

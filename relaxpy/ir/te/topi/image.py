@@ -77,12 +77,12 @@ _REPEATING = {
     "half_pixel": ("round", "round_prefer_floor", "round_prefer_ceil"),
     "pytorch_half_pixel": ("round", "round_prefer_floor", "round_prefer_ceil"),
 }
-"""The roundings with which axes that become `n` times as long have each element `n` times."""
+"""The roundings with which upsampling by an integer factor `n` repeats each element `n` times."""
 _KEEPS_EQUAL_SIZES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 
 def multiple_of(old: PrimExpr, new: PrimExpr) -> int | None:
-    """How many times `old` the size `new` is; None if it is not known to be a multiple."""
+    """new / old; None if `new` is not known to be a multiple of `old`."""
     before, after = as_poly(old).terms, as_poly(new).terms
     factors = {divmod(factor, before.get(monomial, 0) or 1) for monomial, factor in after.items()}
     if before.keys() != after.keys() or len(factors) != 1:
@@ -141,13 +141,13 @@ class Axis:
 
     @property
     def is_kept(self) -> bool:
-        """Whether each element is known to equal the element of the data with its index."""
+        """True if each element is known to equal the element of the data with its index."""
         keeps = self.sampling.mode in _KEEPS_EQUAL_SIZES
         return keeps and prove_equal(self.old, self.new) is True
 
     @property
     def repeats(self) -> int | None:
-        """How often the nearest elements repeat each element of the data, if that is known."""
+        """The repetition factor of each element under nearest interpolation, if known."""
         sampling = self.sampling
         if sampling.method != "nearest_neighbor":
             return None
@@ -159,7 +159,7 @@ class Axis:
 
     @property
     def shrinks(self) -> bool:
-        """Whether the result is known to have fewer elements along this axis."""
+        """True if the result is known to have fewer elements along this axis."""
         match self.old, self.new:
             case tir.IntImm(value=old), tir.IntImm(value=new):
                 return new < old
@@ -180,7 +180,7 @@ class Axis:
         return tir.Select(new > ops.const(1, INT64), spread, middle)
 
     def nearest(self, x: PrimExpr) -> PrimExpr:
-        """The whole number that stands for the coordinate of element x of the result."""
+        """The rounded coordinate of element x of the result."""
         return _ROUNDINGS[self.sampling.rounding](self.coordinate(x))
 
     def _table(self, element: Callable[[PrimExpr], PrimExpr], name: str) -> Table:
@@ -205,7 +205,7 @@ class Axis:
         return [partial(rows, ops.const(k, INT64)) for k in range(count)]
 
     def inside(self) -> Table:
-        """Whether each element lies in the data."""
+        """For each element, whether it lies in the data."""
 
         def element(x: PrimExpr) -> PrimExpr:
             at, last = self.coordinate(x), double(ops.cast_to(self.old, INT64) - 1)
@@ -369,8 +369,8 @@ def resampled(
         extrapolated = _converted(double(sampling.extrapolation), dtype)
         return tir.Select(is_inside(index), result, extrapolated)
 
-    # The fewest elements are moved one at a time, along the last axis, if axes shrink before that
-    # and grow after it.
+    # If axes shrink before the last one and grow after it, the fewest elements are moved along the
+    # last axis, where they are moved one at a time.
     changed = [axis for axis in changed if axis.shrinks] + [
         axis for axis in reversed(changed) if not axis.shrinks
     ]
@@ -382,7 +382,7 @@ def resampled(
 def _repeated(
     data: Tensor, axes: Sequence[Axis], repeats: Mapping[int, int], dtype: DataType, name: str
 ) -> Tensor:
-    """The data with each element repeated along axes, so many times by their positions."""
+    """The data with elements repeated along axes; `repeats` maps positions of axes to factors."""
     sizes = {axis.position: axis.new for axis in axes}
 
     def element(*index: PrimExpr) -> PrimExpr:
@@ -396,7 +396,7 @@ def _repeated(
 
 
 def _inside(axes: Sequence[Axis]) -> Callable[[Sequence[PrimExpr]], PrimExpr] | None:
-    """Whether the element at an index lies in the data; None if all elements do."""
+    """Return whether the element at an index lies in the data; None if all elements do."""
     if axes[0].sampling.mode != CROP:
         return None
     tables = {axis.position: axis.inside() for axis in axes}

@@ -184,7 +184,7 @@ def _scattered(
     if reduction not in REDUCTIONS:
         names = ", ".join([*REDUCTIONS, "mean"])
         raise unexpected(reduction, f"{name}: the reduction is one of {names}")
-    # A sum of truths is true, as with `add`; their sum modulo 2 is another operation.
+    # A sum of bools is true if one is, as with `add`; their sum modulo 2 is another operation.
     is_any = reduction == "add" and data.dtype.is_bool
     combine = REDUCTIONS["max" if is_any else reduction]
     wide = accumulator(data.dtype) if reduction in ("add", "mul") else data.dtype
@@ -305,7 +305,7 @@ def index_put(
 def _slice_checks(
     data: Tensor, src: Tensor, bounds: tuple[PrimExpr, PrimExpr, PrimExpr], axis: int
 ) -> Iterator[tuple[PrimExpr, str]]:
-    """What is not known of the bounds of a slice and the shape of src, and how an error says it."""
+    """Unproved conditions on the bounds of a slice and the shape of src, with their messages."""
     start, end, step = bounds
     one, size = ops.const(1, "int64"), ops.cast_to(data.shape[axis], "int64")
     shape = [ops.cast_to(n, "int64") for n in data.shape]

@@ -45,7 +45,7 @@ def _cubic(distance: PrimExpr, alpha: float) -> PrimExpr:
     return tir.Select(d <= double(1.0), near, beyond)
 
 
-#: The least taps beside an element on one side, and the weight at a distance, by method.
+#: The minimum number of taps on one side of an element, and the weight at a distance, by method.
 FILTERS: dict[str, tuple[int, Callable[[PrimExpr, float], PrimExpr]]] = {
     "linear": (1, _hat),
     "cubic": (2, _cubic),

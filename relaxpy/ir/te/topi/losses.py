@@ -23,7 +23,7 @@ def _terms(
         return ops.cast_to(target, "int32") if target.dtype.is_bool else target
 
     def is_ignored(target: PrimExpr) -> PrimExpr:
-        """Unsigned targets are compared as int64, which has the negative number to ignore."""
+        """Unsigned targets are compared as int64, which can represent a negative `ignore_index`."""
         return ops.compare(tir.EQ, ops.cast_to(target, "int64"), ops.const(ignore_index, "int64"))
 
     def weight(*index: PrimExpr) -> PrimExpr:

@@ -80,7 +80,7 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Tensor:
-    """The product of matrices, which may be transposed first, plus a bias."""
+    """Matmul with optionally transposed operands, plus a bias."""
     result = transform.matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
     return result if bias is None else add(result, bias)
 
@@ -88,7 +88,7 @@ def matmul(
 def dense(
     data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None
 ) -> Tensor:
-    """The product of data and the transposed weight, plus a bias."""
+    """data @ weight.T + bias."""
     return matmul(data, weight, bias, out_dtype, transpose_b=True)
 
 
@@ -100,7 +100,7 @@ def batch_matmul(
     transpose_a: bool = False,
     transpose_b: bool = True,
 ) -> Tensor:
-    """The products of corresponding matrices, each transposed first if that is set.
+    """Batched matmul, with optionally transposed operands.
 
     A batch of one matrix is multiplied with every matrix of the other.
 
@@ -303,7 +303,7 @@ def _along(x: Tensor, axis: int) -> tuple[list[PrimExpr], IterVar, Callable[...,
 
 
 def _largest(x: Tensor, axis: int) -> Tensor:
-    """The largest element along an axis; of none, and of -inf alone, the least finite number."""
+    """The maximum along an axis; the least finite number if it is empty or all -inf."""
     shape, k, index = _along(x, axis)
     empty = is_const(x.shape[axis], 0)
 

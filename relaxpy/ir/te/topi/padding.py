@@ -125,7 +125,7 @@ def _extended_along(
 
 
 def _is_negative(width: PrimExpr) -> bool:
-    """Whether no element is added."""
+    """Return whether no element is added."""
     return isinstance(width, tir.IntImm) and width.value <= 0
 
 

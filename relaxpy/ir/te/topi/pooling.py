@@ -1,4 +1,4 @@
-"""Pools: the maximum or the mean of windows, and their gradients, in every layout."""
+"""Pooling: the maximum or the mean of windows, and their gradients, in every layout."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from relaxpy.support.dataclass import dataclass
 __all__ = ["pool1d", "pool2d", "pool3d", "pool_grad", "pool_selected"]
 
 PoolType: TypeAlias = Literal["max", "avg"]
-#: Along an axis, windows of at most so many elements are unrolled.
+#: The maximum number of elements of an unrolled window along an axis.
 MOST_TERMS = 16
 
 
@@ -73,7 +73,7 @@ class Along:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the windows are the single elements in order."""
+        """True if pooling is the identity: each window is one element, in order."""
         return self.kernel == self.stride == 1 and not self.before and not self.after
 
     def position(self, window: PrimExpr, element: PrimExpr) -> PrimExpr:
@@ -289,7 +289,7 @@ def pool_grad(
 ) -> Tensor:
     """The gradient of the data of a pool, from that of its result.
 
-    The gradient of a maximum belongs to the first greatest element of the window, or the first NaN.
+    The gradient of a maximum goes to the first maximal element of the window, or the first NaN.
     """
     check_kind(pool_type)
     (x, order), (g, _) = unblocked(data, layout), unblocked(grads, layout)
@@ -356,7 +356,7 @@ def pool_selected(
     ceil_mode: bool = False,
     layout: str = "NCHW",
 ) -> Tensor:
-    """The values at the first greatest element of each window of the data; 0 in padding."""
+    """The values at the first maximal element of each window of the data; 0 in padding."""
     (x, order), (v, _) = unblocked(data, layout), unblocked(values, layout)
     windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
     sizes = [number(along.kernel) for along in windows]
@@ -375,7 +375,7 @@ def pool_selected(
 
 
 def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
-    """The row-major number of the first greatest element, or first NaN, in each window."""
+    """The row-major index of the first maximal element, or first NaN, in each window."""
     padded, greatest = _padded(x, windows, least(x.dtype)), _greatest(x, windows)
     kernel = [number(along.kernel) for along in windows]
     total = math.prod(along.kernel for along in windows)
@@ -388,7 +388,7 @@ def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
         is_best = ops.compare(tir.EQ, value, greatest(*index))
         if not x.dtype.is_float:
             return is_best
-        # Where the greatest element is -inf, so is the padding.
+        # Where the maximum is -inf, so is the padding.
         inside = [
             test
             for along in windows
@@ -419,7 +419,7 @@ def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
 
 
 def _is_inside(place: PrimExpr, along: Along, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Whether a place along an axis that is padded is not in the padding."""
+    """Return whether a position along a padded axis is outside the padding."""
     before = number(along.before)
     return ops.compare(tir.LE, before, place), ops.compare(tir.LT, place, ops.add(before, size))
 

@@ -1,4 +1,4 @@
-"""Which of the boxes of each class remain, found one after the other, best first."""
+"""Non-maximum suppression per class: boxes are selected one after the other, best first."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.support.dataclass import dataclass
 
 _WIDE: Final = "float64"
-"""What overlaps are computed in."""
+"""The datatype in which overlaps are computed."""
 _LANES: Final = 16
-"""How many numbers are compared at once."""
+"""The number of lanes that are compared at once."""
 _GROUP: Final = 32
-"""How many scores there are of which the best one is known."""
+"""The number of scores in a group whose best one is tracked."""
 _ROWS: Final = 8
-"""How many times numbers are compared before the results are looked at."""
+"""The number of vector comparisons before their results are tested."""
 
 
 def suppressed_by_class(
     boxes: Tensor, scores: Tensor, most: Tensor, iou: Tensor, least: Tensor, *, by_image: bool
 ) -> list[Tensor]:
-    """The boxes of each class from the best on, and how many remain of all images.
+    """The selected boxes of each class, best first, and their number over all images.
 
     With `by_image`, the boxes of each image, their scores in float32, and how many remain of each.
     """
@@ -74,7 +74,7 @@ def _first(buffer: Any) -> tuple[int, ...]:
 
 
 def _lanes(k: Loops) -> Any:
-    """A loop over numbers that are compared at once."""
+    """A loop over lanes that are compared at once."""
     return k.loop(_LANES, kind=ForKind.VECTORIZED)
 
 
@@ -173,7 +173,7 @@ class _Kept:
         return _Kept(k, corners, fields, k.array([_LANES], _WIDE))
 
     def add_if_free(self, b: Number, box: Number, count: Number, iou: Number) -> Number:
-        """Whether none of `count` boxes overlaps a box too much, which is then added to them."""
+        """True if none of `count` boxes overlaps a box too much; the box is then added to them."""
         k = self.loops
         sides = [[ops.cast_to(self.corners[b, box, n + m], _WIDE) for m in (0, 2)] for n in (0, 1)]
         low = [k.local(ops.minimum(*pair))[0] for pair in sides]
@@ -207,10 +207,10 @@ class _Kept:
 
 
 def _least(a: Number, b: Number) -> Number:
-    """The least of two numbers, or the second one if one is NaN."""
+    """The minimum of two numbers, or the second one if one is NaN."""
     return tir.Select(a < b, a, b)
 
 
 def _greatest(a: Number, b: Number) -> Number:
-    """The greatest of two numbers, or the second one if one is NaN."""
+    """The maximum of two numbers, or the second one if one is NaN."""
     return tir.Select(a > b, a, b)

@@ -36,7 +36,7 @@ def _computed(shape: Sequence[Any], element: Callable[..., PrimExpr], name: str)
 
 @dataclass(frozen=True, eq=False)
 class _OfBytes:
-    """What belongs to the rows of weights in 8 bits: scales, sums without zero points, and these.
+    """Row data of 8-bit weights: scales, sums without zero points, and the zero points.
 
     `zeros` is None if all zero points are 0.
     """
@@ -90,7 +90,7 @@ class _Walk:
         return self.stage(rows, element, name)
 
     def product_of_bytes(self, state: Tensor, weights: Tensor, of: _OfBytes) -> Tensor:
-        """The product of the state before each step, in 8 bits, with weights in 8 bits."""
+        """The matmul of the quantised state before each step with 8-bit weights."""
         rows = weights.shape[0]
         before, step, zero = self.rounded(state)
 
@@ -121,9 +121,9 @@ class _Walk:
         return self.stage(rows, element, "h2h")
 
     def rounded(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The state before each step, as one of 256 steps between its extremes and 0.
+        """The state before each step, quantised to 8 bits over the range of its elements and 0.
 
-        The result is the number of steps in 8 bits, the size of a step, and the number for 0.
+        The result is the quantised state, its scale, and its zero point.
         """
         batch = self.inputs.shape[1]
 
@@ -308,8 +308,8 @@ def lstm_kernel(
 ) -> list[Tensor]:
     """The hidden states, the last one and the last cell state of a long short-term memory.
 
-    The gates are input, output, forget and cell. Where `weights` are in 8 bits, and have scales, so
-    is the hidden state before products. Hidden states are multiplied by the `projection`, if any.
+    The gates are input, output, forget and cell. Where `weights` are 8-bit with scales, the hidden
+    state is quantised before matmuls. Hidden states are multiplied by the `projection`, if any.
     """
     hidden = cell.shape[1]
     walk = _Walk(inputs, reverse, clip, lengths, hidden)

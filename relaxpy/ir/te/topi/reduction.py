@@ -145,12 +145,12 @@ def min(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def all(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether all Booleans along axes are true."""
+    """True where all Booleans along axes are true."""
     return reduce_elements(reduce.all, data, axis, f"{data.name}_red", keepdims=keepdims)
 
 
 def any(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether any Boolean along axes is true."""
+    """True where any Boolean along axes is true."""
     return reduce_elements(reduce.any, data, axis, f"{data.name}_red", keepdims=keepdims)
 
 

@@ -1,4 +1,4 @@
-"""What is read from regions of images.
+"""Reads of regions of images.
 
 A region is a row of five numbers: the image, and the left, upper, right and lower border.
 """
@@ -22,12 +22,12 @@ Borders = tuple[Number, Number, Number, Number]
 
 
 def larger(a: Number, b: Number) -> Number:
-    """The larger one of two numbers, the second of which is no NaN."""
+    """The maximum of two numbers, where the second is not NaN."""
     return Select(a > b, a, b)
 
 
 def smaller(a: Number, b: Number) -> Number:
-    """The smaller one."""
+    """The minimum."""
     return Select(a < b, a, b)
 
 
@@ -36,7 +36,7 @@ def _int(x: Number) -> Number:
 
 
 def _rounded(x: Number) -> Number:
-    """The nearest integer; of two, the one that is farther from 0."""
+    """The nearest integer, with ties rounded away from 0."""
     return _int(Select(x < 0.0, ceil(x - 0.5), floor(x + 0.5)))
 
 
@@ -45,13 +45,13 @@ def _like(x: Number, dtype: Any) -> Number:
 
 
 def _is_near(x: Any, y: Number, z: Number) -> Number:
-    """Whether (y, z) is at most a pixel outside."""
+    """The condition that (y, z) is at most a pixel outside."""
     height, width = (_like(size, x.dtype) for size in x.shape[-2:])
     return (y >= -1.0) & (y <= height) & (z >= -1.0) & (z <= width)
 
 
 def _corners(k: Loops, x: Any, y: Number, z: Number) -> list[tuple[Number, Number, Number]]:
-    """For both axes the pixels before and after a point, and how far it is from the first one."""
+    """For both axes the pixels before and after a point, and its distance from the former."""
     dtype = x.dtype
     sides: list[tuple[Number, Number, Number]] = []
     for place, extent in zip((y, z), x.shape[-2:], strict=True):
@@ -68,9 +68,9 @@ def _corners(k: Loops, x: Any, y: Number, z: Number) -> list[tuple[Number, Numbe
 def _clamped(
     k: Loops, x: Any, at: tuple[Number, ...], y: Number, z: Number, *, greatest: bool
 ) -> Number:
-    """The element of `x[at]` at (y, z) between its four neighbours; borders go on by one pixel.
+    """The bilinear interpolation of `x[at]` at (y, z); borders are extended by one pixel.
 
-    It is a sum of four terms, of which the `greatest` may be taken.
+    It is a sum of four terms, or with `greatest` their maximum.
     """
     found = k.local(ops.const(0.0, x.dtype))
     with k.when(_is_near(x, y, z)):
@@ -101,13 +101,13 @@ class _Axis:
     bins: Number
 
     def fraction(self, bin_: Number, point: Number) -> Number:
-        """Where a point of a bin is, as a part of the extent."""
+        """The position of a point of a bin, as a fraction of the extent."""
         dtype = self.step.dtype
         inner = (_like(point, dtype) + 0.5) / _like(self.points, dtype)
         return (_like(bin_, dtype) + inner) / _like(self.bins, dtype)
 
     def at(self, bin_: Number, point: Number) -> Number:
-        """Where a point of a bin is, in pixels."""
+        """The position of a point of a bin, in pixels."""
         dtype = self.step.dtype
         inner = (_like(point, dtype) + 0.5) * self.step / _like(self.points, dtype)
         return self.first + _like(bin_, dtype) * self.step + inner
@@ -143,9 +143,8 @@ def averaged(
 ) -> Tensor:
     """The mean over a grid of points in each bin; both operands have the same datatype of floats.
 
-    With a number of `channels`, each bin of a result's channel has a channel of its own. The
-    `greatest` one of the values at the points, or of all terms that these add, may be taken in
-    place of the mean.
+    With a number of `channels`, each bin of a result's channel has a channel of its own. With
+    `greatest`, it is the maximum of the values at the points, or of all terms that these add.
     """
     dtype = str(x.dtype)
     rows, columns = pooled
@@ -279,7 +278,7 @@ def bins(
 def maxima(
     x: Tensor, rois: Tensor, scale: float, rows: Number, columns: Number
 ) -> tuple[Tensor, Tensor]:
-    """The greatest element of each bin, and its place; 0 and -1 of none."""
+    """The maximum of each bin, and its position; 0 and -1 if the bin is empty."""
     shape = [rois.shape[0], x.shape[1], rows, columns]
 
     def write(k: Loops, x: Any, rois: Any, out: Any, places: Any) -> None:
@@ -300,7 +299,7 @@ def maxima(
 
 
 def maxima_gradient(gradient: Tensor, places: Tensor, x: Tensor, rois: Tensor) -> Tensor:
-    """The gradient of `maxima` by the image: it goes to the greatest elements."""
+    """The gradient of `maxima` by the image: it goes to the maximal elements."""
 
     def write(k: Loops, gradient: Any, places: Any, x: Any, rois: Any, out: Any) -> None:
         with k.every(out.shape) as at:

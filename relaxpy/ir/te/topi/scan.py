@@ -74,7 +74,7 @@ def cumprod(
 
 
 def cumprod_grad(output_grad: Tensor, data: Tensor, axis: int, exclusive: bool) -> Tensor:
-    """The gradient of data in `cumprod` along an axis, also where elements are 0.
+    """The gradient of data in `cumprod` along an axis, exact where elements are 0.
 
     It is the product of all elements before one, times s, where s[k] = g[k] + x[k + 1] * s[k + 1].
     """
@@ -91,7 +91,7 @@ def linear_recurrence(
     """y[k] = terms[k] + factors[k] * y[k - 1] along an axis, y[-1] being 0.
 
     With `transposed`, y[k] = terms[k] + factors[k + 1] * y[k + 1]. With `exclusive`, the result is
-    y[k - 1] in position k; of a transposed recurrence, y for terms[k + 1] in place of terms[k].
+    y[k - 1] in position k; of a transposed recurrence, y for terms[k + 1] instead of terms[k].
     """
     axis = normal_axis(axis, terms.ndim)
     wide = accumulator(terms.dtype)

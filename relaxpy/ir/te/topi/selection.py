@@ -1,4 +1,4 @@
-"""The first elements in order along an axis, found one after the other in groups with the best."""
+"""Top-k along an axis: elements are selected one after the other, from groups with the best."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass
 
 Index: TypeAlias = tuple[PrimExpr, ...]
-#: What a row has at a position.
+#: The element of a row at a position.
 Element: TypeAlias = Callable[[Index, PrimExpr], PrimExpr]
 
 _GAIN = 3
-"""How many times fewer elements there are in the groups, where these are compared first."""
+"""The minimum factor by which groups reduce the elements to compare, where they are used."""
 
 
 def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) -> Any:
@@ -58,7 +58,7 @@ def selected(data: Tensor, count: int, axis: int, *, largest: bool, dtype: str) 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Loops that select the greatest `count` keys of the datatype `kind` in each row."""
+    """Loops that select the largest `count` keys of the datatype `kind` in each row."""
 
     loops: Loops
     sizes: list[PrimExpr]
@@ -66,17 +66,17 @@ class _Rows:
     count: int
 
     def array(self, name: str, *size: int) -> Any:
-        """A number of each row, or so many of them."""
+        """One number for each row, or a given number of them."""
         return self.loops.array([*self.sizes, *size], self.kind, name)
 
     @contextmanager
     def every(self, size: int) -> Iterator[tuple[Index, PrimExpr]]:
-        """Repeat for each row and so many positions."""
+        """A loop nest over rows and positions."""
         with self.loops.every(self.sizes) as row, self.loops.loop(number(size)) as k:
             yield row, k
 
     def first(self, key: Element, size: int, place: Element | None = None) -> Any:
-        """The places of the greatest keys, one after the other, the least of equal ones first.
+        """The places of the largest keys, one after the other, the first of equal ones first.
 
         Without `place`, these are positions. Otherwise, these are places modulo `size`, which is a
         power of two.
@@ -176,7 +176,7 @@ def _key(value: PrimExpr, kind: str, *, largest: bool) -> PrimExpr:
 
 
 def _float_key(value: PrimExpr, kind: str) -> PrimExpr:
-    """The bits of a float, of which all but the sign are inverted if it is set."""
+    """The bits of a float, all but the sign inverted if it is set."""
     most = intrin.max_value(kind)
     bits = intrin.reinterpret(kind, value + ops.const(0.0, str(value.dtype)))  # -0 is 0
     sign = intrin.shift_right(bits, ops.const(value.dtype.bits - 1, kind))

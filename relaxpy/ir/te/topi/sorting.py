@@ -47,7 +47,7 @@ def argsort(
 ) -> Tensor:
     """The indices that sort the elements along an axis; equal elements keep their order.
 
-    With `valid_count`, only so many first elements of each line are sorted.
+    With `valid_count`, only the first `valid_count` elements of each line are sorted.
     """
     axis, options = normal_axis(axis, data.ndim), (int(is_ascend),)
     if valid_count is None:

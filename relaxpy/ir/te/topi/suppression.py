@@ -1,4 +1,4 @@
-"""Which of the boxes that were detected in images remain."""
+"""Non-maximum suppression of boxes that were detected in images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def suppressed(
     soft_nms_sigma: float,
     score_threshold: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The boxes from the best on, what `indices` has for those that remain, and how many do.
+    """The boxes, best first, the entries of `indices` for the selected ones, and their number.
 
     All are -1 where no box remains. Boxes follow each other if scores decay, or with
     `invalid_to_bottom`, and indices with `return_indices`.
@@ -103,7 +103,7 @@ def suppressed(
                     k.store(buffer, (b, j, *rest), held[0])
 
         def to_front(b: Number) -> None:
-            """Move what remains to the front, without gaps."""
+            """Compact the selected rows at the front."""
             total = k.local(ops.const(0, "int64"))
             with k.loop(size) as j, k.when(places[b, j] >= 0):
                 if return_indices:

@@ -1,4 +1,4 @@
-"""Functions that rearrange elements, and products of matrices."""
+"""Functions that rearrange elements, and matmul."""
 
 from __future__ import annotations
 
@@ -401,7 +401,7 @@ def matmul(
     *,
     name: str = "matmul",
 ) -> Tensor:
-    """The product of matrices as in NumPy: leading axes broadcast, a vector is a row or column.
+    """Matmul as in NumPy: leading axes broadcast, a vector is a row or column.
 
     The last two axes of a matrix are exchanged where `transp_a` or `transp_b` is set. Terms
     are summed in `out_dtype`, or else in the datatype of the operands. Floats narrower than float32

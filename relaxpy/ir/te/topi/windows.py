@@ -27,7 +27,7 @@ Numbers: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = Numbers | str
 """Numbers of elements, "VALID" for none, or "SAME" for as many results as elements."""
 Index: TypeAlias = Sequence[PrimExpr]
-#: Windows of at most so many elements are unrolled; larger ones are reductions.
+#: The maximum number of elements of an unrolled window; larger ones are reductions.
 WRITTEN_OUT = 64
 #: The names of the axes of results, and of the reductions over windows.
 AXIS_NAMES = {"N": "nn", "C": "ff", "D": "zz", "H": "yy", "W": "xx"}
@@ -88,7 +88,7 @@ def named_padding(padding: Padding, window: Mapping[str, PrimExpr], dilation: Nu
 
 
 def number(value: int) -> PrimExpr:
-    """An integer beside indices and dimensions."""
+    """An integer of the datatype of indices and dimensions."""
     return ops.const(value, INT64)
 
 
@@ -161,7 +161,7 @@ class Windows:
         return window_count(size, self.padding(axis), kernel, step, dilation, ceil_mode=ceil_mode)
 
     def elements_of_padding(self, axis: str, size: PrimExpr, kernel: PrimExpr) -> tuple[int, int]:
-        """How many elements at both ends of a window read nothing but padding in all windows.
+        """The numbers of elements at both ends of a window that read only padding in all windows.
 
         (0, 0) for an axis or a window of unknown size.
         """

@@ -1,4 +1,4 @@
-"""Which axes of buffers and which loops of a kernel can be split, and which are split together."""
+"""Analysis of the buffer axes and loops of a kernel that can be split, and those split together."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class AxisGroups:
     """The axes of a kernel in groups: one is split only together with the others of its group.
 
     An axis is in a group with the variables that index it. It has to be whole if it is indexed in
-    another way, and so does a loop whose variable is used for something else than to index, or that
-    stores to one element several times without a block that says how it reduces. An axis whose size
-    is a variable is split only if nothing else depends on that variable.
+    another way, and so does a loop whose variable is used other than as an index, or that stores to
+    one element several times without a block that declares its reduction. An axis whose size is a
+    variable is split only if nothing else depends on that variable.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -54,7 +54,7 @@ class AxisGroups:
         self._has_to_be_whole = {self._groups.find(axis) for axis in self._whole}
 
     def group(self, buffer: Buffer, axis: int) -> Axis | None:
-        """What stands for the group of an axis of a buffer, or None if it has to be whole."""
+        """The representative of the group of a buffer's axis; None if it has to be whole."""
         group = self._groups.find((buffer, axis))
         return None if group in self._has_to_be_whole else group
 
@@ -64,7 +64,7 @@ class AxisGroups:
         Beside them are the groups over which each is reduced.
 
         Errors:
-            TransformError: a reduction is not a sum, a product or an extreme, or its result is used
+            TransformError: a reduction is not a sum, product, min or max, or its result is used
                 in the kernel.
         """
         found: dict[tuple[Buffer, str], list[Axis]] = {}
@@ -103,7 +103,7 @@ class AxisGroups:
         )
 
     def split(self, groups: Mapping[Axis, int]) -> PrimFunc:
-        """The kernel on one shard, where the axes of each group are split into so many shards.
+        """The kernel on one shard; each group's axes are split into the given number of shards.
 
         Errors:
             TransformError: a size is neither a variable nor a constant that the number divides.
@@ -149,7 +149,7 @@ class AxisGroups:
         assert isinstance(result, PrimFunc)
         return result
 
-    # --- what is read off the kernel
+    # --- analysis of the kernel
 
     def _enter(self, node: Node) -> None:
         match node:
@@ -184,7 +184,7 @@ class AxisGroups:
                     self._mentioned(child)
 
     def _enter_stores(self, node: Node, repeated: tuple[Var, ...]) -> None:
-        """Note the loops that store to one element several times; `repeated` are those outside."""
+        """Note the loops that store to one element several times; `repeated` enclose them."""
         match node:
             case For(loop_var=var):
                 repeated = (*repeated, var)
@@ -204,7 +204,7 @@ class AxisGroups:
             self._enter_stores(child, repeated)
 
     def _enter_sizes(self) -> None:
-        """Note the axes whose size something else depends on."""
+        """Note the axes on whose size something else depends."""
         owners: dict[Var, set[Axis]] = {}
         own: list[tuple[Axis, PrimExpr]] = [
             ((b, k), size) for b in self._buffers for k, size in enumerate(b.shape)
@@ -245,7 +245,7 @@ class AxisGroups:
 
 
 def _starts_neutral(block: Block, combination: type[tir.BinaryOpExpr]) -> bool:
-    """Whether devices may start with the same value, which does not change the total."""
+    """Return whether all devices may start with the init value without changing the total."""
     if combination in (tir.Max, tir.Min):
         return True
     start = block.init.value if isinstance(block.init, BufferStore) else None

@@ -131,7 +131,7 @@ class IndexMap(Node):
     ) -> list[PrimExpr]:
         """Return the simplified final indices for these initial indices.
 
-        What `analyzer` knows of the variables is used, here and by the other methods.
+        The facts of `analyzer` about the variables are used, here and by the other methods.
 
         Errors:
             MisuseError (also ValueError): the number of indices is wrong.

@@ -40,8 +40,8 @@ def access_regions(
 
     Loops inside the block are relaxed to their whole range, and the result is the union over all
     accesses of a buffer. In a block with an init statement, the buffers that it writes are not
-    reads. `pointers` are the data variables of buffers; what the block allocates is not among its
-    regions, and its data may be used.
+    reads. `pointers` are the data variables of buffers; buffers that the block allocates are not
+    among its regions, and their data may be used.
 
     Errors:
         MisuseError: a data pointer is used directly, so that the region is not known.
@@ -310,7 +310,7 @@ class Accesses:
 
 
 def _fits(bound: PrimExpr, dtype: DataType) -> bool:
-    """Whether a cast keeps a bound, as far as is known: wrapped numbers are in no order."""
+    """Return whether a cast provably keeps a bound; wrapping would not preserve order."""
     low, high = ops.int_range(dtype)
     return not isinstance(bound, tir.IntImm) or low <= bound.value <= high
 

@@ -91,7 +91,7 @@ class PrimFunc(rx.BaseFunc):
 
     @override
     def _with_attrs(self, attrs: Attrs) -> Self:
-        copy = object.__new__(type(self))  # what does not depend on attributes is shared
+        copy = object.__new__(type(self))  # values that do not depend on attributes are shared
         for name in ("params", "body", "ret_type", "buffer_map", "struct_info", "span"):
             object.__setattr__(copy, name, getattr(self, name))
         object.__setattr__(copy, "attrs", function_attrs(attrs))

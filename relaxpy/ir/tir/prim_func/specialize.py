@@ -97,7 +97,7 @@ class _Values:
         self._derived: list[tuple[Buffer, PrimExpr, Buffer, PrimExpr]] = []
 
     def check(self, *, are_arguments: bool) -> None:
-        """Check that what is computed from variables has their values.
+        """Check that expressions over variables have the declared values.
 
         Errors:
             MisuseError: a dimension of a buffer is another one.
@@ -163,7 +163,7 @@ class _Values:
             raise MisuseError(f"{var.name} has two values, `{assigned}` and `{value}`")
 
     def with_pointers(self, body: Stmt) -> Stmt:
-        """Bind pointers to their values around the declarations of buffers that use them."""
+        """Wrap the declarations of buffers in bindings of the pointers that they use."""
         for var, value in self.pointers.items():
             used = [n for n in walk(body) if isinstance(n, DeclBuffer) and n.buffer.data is var]
 

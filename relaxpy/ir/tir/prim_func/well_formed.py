@@ -136,7 +136,7 @@ def _steps(node: Node) -> list[Step]:
         value = getattr(node, name)
         if name == "node" and getattr(node, "attr_key", None) == "buffer_bind_scope":
             match value:
-                case (Buffer() as view, Buffer() as source):  # a view, and what it views
+                case (Buffer() as view, Buffer() as source):  # a view and its source
                     steps += [("visit", source, scope), ("bind", view, scope)]
                     continue
                 case _:

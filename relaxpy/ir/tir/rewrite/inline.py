@@ -35,7 +35,7 @@ from relaxpy.support.dataclass import replace
 
 
 def compute_inline(state: State, block: Block) -> None:
-    """Replace the loads of what `block` writes by its value; remove the block and its buffer."""
+    """Replace the loads of the buffer that `block` writes by its value; remove both."""
     stages, stage = stage_in_scope(state, block)
     store = _only_store(stage)
     buffer = store.buffer
@@ -56,7 +56,7 @@ def compute_inline(state: State, block: Block) -> None:
 
 
 def inline_shared(func: PrimFunc) -> PrimFunc:
-    """Return `func` without blocks in which each thread computes what all threads read.
+    """Return `func` without blocks that compute, per thread, values that all threads read.
 
     Where threads run one after the other, none gains by that, so each computes what it reads.
     """
@@ -114,7 +114,7 @@ def reverse_compute_inline(state: State, block: Block) -> None:
 
 
 def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None:
-    """Begin a reduction with what `epilogue` combines it with, and remove that block.
+    """Initialise a reduction with the other operand of `epilogue`, and remove that block.
 
     As in TVM, the buffer that the reduction wrote stays allocated.
     """
@@ -167,7 +167,7 @@ def fuse_reduction_epilogue(state: State, block: Block, epilogue: Block) -> None
 def _moved_to(
     state: State, stage: Stage, producer: Stage, stages: list[Stage], source: BufferStore
 ) -> tuple[BufferLoad, dict[Var, PrimExpr]]:
-    """Return the load of what `producer` stores, and the variables of `stage` where it does.
+    """Return the load of the stored element, and the values of the variables of `stage` there.
 
     Errors:
         ScheduleError: `stage` cannot run there.
@@ -199,7 +199,7 @@ def _moved_to(
 
 
 def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:
-    """Errors: ScheduleError if `stage` has iterations for which nothing is produced."""
+    """Errors: ScheduleError if `stage` has iterations for which no value is produced."""
     box = written_box(producer, load.buffer, producer.loops)
     analyzer = analyzer_of(iter_domains(stage.block))
     always = analyzer.can_prove(condition_outside(producer, producer.loops))
@@ -247,7 +247,7 @@ def _check_order(state: State, producer: Stage, stage: Stage, stages: list[Stage
 
 
 def _only_store(stage: Stage) -> BufferStore:
-    """Return the store that is all of a block. Errors: ScheduleError if it is not."""
+    """Return the store that is the whole body of a block. Errors: ScheduleError if it is not."""
     body = stage.block.body
     if not isinstance(body, BufferStore) or body.predicate is not None:
         raise refused(f"block {stage.name} is not one store", stage.block)

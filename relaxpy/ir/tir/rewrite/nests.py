@@ -83,20 +83,20 @@ def copied_block(
 
 
 def open_tests(analyzer: Analyzer, index: PrimExpr, domain: Range) -> list[PrimExpr]:
-    """Return what of `index` being in `domain` is not known."""
+    """Return the unproved bounds conditions of `index` in `domain`."""
     stop = ops.add(domain.min, domain.extent)
     tests = ops.compare(tir.GE, index, domain.min), ops.compare(tir.LT, index, stop)
     return [test for test in tests if not analyzer.can_prove(test)]
 
 
 def is_inside(analyzer: Analyzer, indices: Sequence[PrimExpr], box: Sequence[Range]) -> bool:
-    """Whether indices are known to be in a box."""
+    """Return whether indices are known to be in a box."""
     pairs = zip(indices, box, strict=True)
     return not any(open_tests(analyzer, index, domain) for index, domain in pairs)
 
 
 def is_shared(buffer: Buffer, loop: For) -> bool:
-    """Whether the threads of a loop use the same buffer, though each runs one iteration."""
+    """Return whether the threads of a loop use the same buffer, though each runs one iteration."""
     if loop.kind != ForKind.THREAD_BINDING or loop.thread_binding is None:
         return False
     scope, tag = buffer.scope().partition(".")[0], loop.thread_binding.thread_tag

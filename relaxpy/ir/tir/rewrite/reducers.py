@@ -1,4 +1,4 @@
-"""Reductions read off their blocks: what combines the old value with the new, and from what."""
+"""Detection of the combiner and the source of reductions from their blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMBINERS: dict[type[PrimExpr], Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
 }
 
 
-#: Combinations of which a value may be combined twice.
+#: Idempotent combiners.
 IDEMPOTENT = frozenset((tir.Min, tir.Max, tir.And, tir.Or))
 
 
@@ -70,10 +70,10 @@ def _is_old(value: PrimExpr, store: BufferStore) -> bool:
 
 
 def is_commutative(block: Block) -> bool:
-    """Whether the updates of `block` are those of a known commutative reduction."""
+    """Return whether the updates of `block` are those of a known commutative reduction."""
     return reduction_of(block) is not None
 
 
 def identity_of(kind: type[PrimExpr], dtype: DataType) -> PrimExpr:
-    """Return the value whose sum or product with any other is the other one."""
+    """Return the identity element."""
     return ops.const(1 if kind is tir.Mul else 0, dtype)

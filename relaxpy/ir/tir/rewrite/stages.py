@@ -1,4 +1,4 @@
-"""What the blocks of a scope read, write and update: the dependences between its stages."""
+"""Reads, writes and updates of the blocks of a scope: the dependences between its stages."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Bodies(Accesses):
 class Stage:
     """A block of a scope, its loops, and the regions of buffers that it reads and writes.
 
-    The regions are over the variables of the block. The `tables` are no part of them: buffers that
-    the init fills with the same numbers every time, and nothing else writes. The regions of an
-    opaque block, which uses pointers, are those that it declares. What decides whether the block
-    runs, and for which values, reads `deciding` buffers at indices that are not known. `guards` are
-    the branches and while loops around the block, each after how many of the `loops`.
+    The regions are over the variables of the block. They exclude the `tables`: buffers that the
+    init fills with the same numbers every time, and nothing else writes. The regions of an opaque
+    block, which uses pointers, are those that it declares. The guards and values of the block read
+    `deciding` buffers at unknown indices. `guards` are the branches and while loops that enclose
+    the block, each with its depth in the `loops`.
     """
 
     block: stmt.Block
@@ -100,7 +100,7 @@ class Stage:
         ]
 
     def runs_once(self) -> bool:
-        """Whether no two iterations of the loops have the same values of what the block uses."""
+        """True if no two iterations of the loops have the same values of what the block uses."""
         direct = [loop.loop_var for loop in self.direct_loops()]
         return is_one_to_one(
             [*self.realize.iter_values, *direct], domains_of(self.loops), self.realize.predicate
@@ -113,24 +113,24 @@ class Stage:
                 yield found
 
     def updates(self) -> bool:
-        """Whether the block reads what it writes."""
+        """Return whether the block reads what it writes."""
         return not self.reads.keys().isdisjoint(self.writes)
 
     def is_guarded(self, inner: Sequence[stmt.For]) -> bool:
-        """Whether a branch or a while loop is directly around the innermost loops, or in them."""
+        """True if a branch or a while loop directly encloses the innermost loops, or is in them."""
         around = len(self.loops) - len(inner)
         return any(depth >= around for depth, _ in self.guards)
 
 
 def is_unit(domain: Range | None) -> bool:
-    """Whether a domain is known to have one value."""
+    """Return whether a domain is known to have one value."""
     return domain is not None and isinstance(domain.extent, IntImm) and domain.extent.value == 1
 
 
 def is_one_to_one(
     indices: Sequence[PrimExpr], domains: Mapping[Var, Range], predicate: PrimExpr | bool = True
 ) -> bool:
-    """Whether no two values of the variables have the same indices, as far as is known."""
+    """Return whether no two values of the variables have the same indices, as far as is known."""
     used = {var: dom for var, dom in domains.items() if not is_unit(dom)}
     if not all(any(mentions(index, (var,)) for index in indices) for var in used):
         return False
@@ -228,7 +228,7 @@ def _tables(state: State, block: stmt.Block) -> frozenset[Buffer]:
 
 
 def _is_number(node: stmt.Stmt) -> TypeGuard[stmt.BufferStore]:
-    """Whether a statement writes a number to an element that is known."""
+    """Return whether a statement writes a number to an element that is known."""
     return (
         isinstance(node, stmt.BufferStore)
         and isinstance(node.value, (IntImm, FloatImm))
@@ -255,10 +255,9 @@ def _buffers(state: State) -> set[Buffer]:
 
 
 def stages_in(state: State, scope: stmt.Stmt) -> list[Stage]:
-    """Return the stages directly inside of a block or loop, in the order of the text.
+    """Return the stages directly inside of a block or loop, in program order.
 
-    Errors:
-        ScheduleError: there are statements with effects beside them, so that they are not all.
+    Errors: ScheduleError: there are other statements with effects.
     """
     for node in bare_statements(scope):
         if isinstance(node, stmt.BufferStore) or (
@@ -295,9 +294,9 @@ def stage_in_scope(state: State, block: stmt.Block) -> tuple[list[Stage], Stage]
 def check_only_content(
     stage: Stage, loops: Sequence[stmt.For], kinds: Container[stmt.ForKind] | None = None
 ) -> None:
-    """Errors: ScheduleError if there is more in loops than the block, or they are annotated.
+    """Errors: ScheduleError if loops contain more than the block, or are annotated.
 
-    `kinds` are those that the loops may have; without any, annotations are no matter either.
+    `kinds` are those that the loops may have; without any, annotations are allowed, too.
     """
     for outer, inner in zip(loops, (*loops[1:], stage.realize), strict=True):
         if outer.body is not inner:
@@ -307,7 +306,7 @@ def check_only_content(
 
 
 def check_plain_iterations(stage: Stage, loops: Sequence[stmt.For]) -> None:
-    """Errors: ScheduleError if more than the predicate decides about the iterations of loops.
+    """Errors: ScheduleError if more than the predicate guards the iterations of loops.
 
     `loops` are the innermost ones of the block.
     """
@@ -337,7 +336,7 @@ def check_kinds(stage: Stage) -> None:
 
 
 def check_decided_before(stage: Stage) -> None:
-    """Errors: ScheduleError if what the block writes decides whether, or for what, it runs."""
+    """Errors: ScheduleError if a buffer that the block writes guards or parametrises its runs."""
     for buffer in stage.deciding & stage.writes.keys():
         raise refused(f"block {stage.name} writes {buffer.name}, which decides how it runs")
 
@@ -345,7 +344,7 @@ def check_decided_before(stage: Stage) -> None:
 def check_own_dependence(stage: Stage) -> None:
     """Errors: ScheduleError if runs for different spatial values may depend on each other.
 
-    They do not if each writes elements of its own, and reads of what the block writes only those.
+    They do not if each writes its own elements, and reads only those of the written buffers.
     """
     check_kinds(stage)
     check_decided_before(stage)
@@ -388,7 +387,7 @@ def check_own_dependence(stage: Stage) -> None:
 def _may_meet(
     a: Indices, b: Indices, spatial: Mapping[Var, Range], inner: Mapping[Var, Range]
 ) -> bool:
-    """Whether two stores may write one element for different values of spatial variables."""
+    """Return whether two stores may write one element for different values of spatial variables."""
     if is_one_to_one([x for x, y in zip(a, b, strict=True) if x is y or x.same_as(y)], spatial):
         return False
     domains = {**spatial, **inner}
@@ -504,7 +503,7 @@ def check_init_first(stage: Stage) -> None:
 def check_init_runs(stage: Stage) -> None:
     """Errors: ScheduleError if the init of a reduction may be skipped, or not come first.
 
-    Then what the block updates are the values from before, or it has an order.
+    Then the block updates earlier values, or its iterations are ordered.
     """
     check_init_first(stage)
     relevant = stage.reduction_loops()
@@ -532,7 +531,7 @@ def check_init_runs(stage: Stage) -> None:
 
 
 def _holds_first(stage: Stage, test: PrimExpr, loops: Sequence[stmt.For]) -> bool:
-    """Whether a test of a block holds in the first iteration of loops, if they have any.
+    """Return whether a test of a block holds in the first iteration of loops, if they have any.
 
     One that mentions other loops, too, needs to hold there only if it does in another iteration.
     """
@@ -557,14 +556,14 @@ def _skipped(stage: Stage, what: str) -> ScheduleError:
 
 
 def reorders_reduction(stage: Stage, before: Sequence[stmt.For], after: Sequence[stmt.For]) -> bool:
-    """Whether the loops of a reduction change their order among each other."""
+    """Return whether the relative order of a reduction's loops changes."""
     relevant = {loop.loop_var for loop in stage.reduction_loops()}
     old = [loop.loop_var for loop in before if loop.loop_var in relevant]
     return old != [loop.loop_var for loop in after if loop.loop_var in relevant]
 
 
 def check_commutes(stage: Stage) -> None:
-    """Errors: ScheduleError if the updates of a reduction may not change their order."""
+    """Errors: ScheduleError if the updates of a reduction may not be reordered."""
     if not is_commutative(stage.block):
         raise refused(
             f"block {stage.name} is not a known commutative reduction, so the order of its "
@@ -573,11 +572,11 @@ def check_commutes(stage: Stage) -> None:
         )
 
 
-# --- the conditions on what a stage reads
+# --- conditions on the reads of a stage
 
 
 def shared_loops(a: Stage, b: Stage) -> list[stmt.For]:
-    """Return the loops around both stages."""
+    """Return the common loops of both stages."""
     return [loop for loop in a.loops if loop in b.loops]
 
 
@@ -590,7 +589,7 @@ def check_stable_inputs(
     """Errors: ScheduleError if an element that `stage` reads may have another value later.
 
     It does not if it is written before, by stages that share no loop with `stage` or by one whose
-    values are final as soon as they are there, which `check` finds out.
+    values are final when they are stored, which `check` decides.
     """
     for buffer in stage.reads:
         if buffer in stage.writes:
@@ -609,7 +608,7 @@ def check_stable_inputs(
 
 
 def check_no_partial_reads(stage: Stage, readers: Sequence[Stage]) -> None:
-    """Errors: ScheduleError if one of `readers` sees a reduction that is not complete."""
+    """Errors: ScheduleError if one of `readers` sees an incomplete reduction."""
     relevant = stage.reduction_loops()
     for reader in readers:
         for loop in shared_loops(stage, reader):
@@ -622,7 +621,7 @@ def check_no_partial_reads(stage: Stage, readers: Sequence[Stage]) -> None:
 
 
 def covers_domain(stage: Stage) -> bool:
-    """Whether the loops run through all values of the block variables, as far as is known.
+    """Return whether the loops run through all values of the block variables, as far as is known.
 
     That is where its `condition_outside` of the loops holds.
     """
@@ -647,14 +646,14 @@ def covers_domain(stage: Stage) -> bool:
 
 
 def _has_no_gaps(index: IterSumExpr) -> bool:
-    """Whether an index that is onto has every value from its minimum to its maximum."""
+    """Return whether a surjective index has every value from its minimum to its maximum."""
     count = prod((arg.extent for arg in index.args), start=ops.const(1, index.dtype))
     size = ops.sub(stop_of(index), minimum_of(index))
     return Analyzer().can_prove_equal(size, count)
 
 
 def _may_never_run(stage: Stage, loops: Sequence[stmt.For], indices: Sequence[PrimExpr]) -> bool:
-    """Whether loops that are in none of the `indices` may have no iteration that runs.
+    """Return whether loops that are in none of the `indices` may have no iteration that runs.
 
     Those of a reduction with an init may, as that runs all the same.
     """
@@ -679,7 +678,7 @@ def check_unconditional(stage: Stage) -> None:
 
 
 def condition_outside(stage: Stage, loops: Sequence[stmt.For]) -> PrimExpr:
-    """Return what of the predicate of `stage` does not depend on `loops`."""
+    """Return the conjuncts of the predicate of `stage` that do not depend on `loops`."""
     inside = {loop.loop_var for loop in loops}
     tests = conjuncts(stage.realize.predicate)
     return ops.all_of(True, *(test for test in tests if not mentions(test, inside)))

@@ -1,4 +1,4 @@
-"""A kernel under transformation: its loops and blocks, where they stand, and their replacement."""
+"""A kernel under transformation: its loops and blocks, their positions, and their replacement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class State:
     """A kernel, the parent of each statement, and where replaced blocks are now.
 
     Loops are known by their variables, which are unique, and blocks by the node, which `renewed`
-    maps to the one that took its place.
+    maps to its replacement.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -60,10 +60,10 @@ class State:
             stack += reversed(below)
 
     def copy(self) -> State:
-        """Return a copy, of which changes are not changes of this one."""
+        """Return a copy; changes of it do not affect this one."""
         return copy(self)
 
-    # --- where things are
+    # --- positions
 
     @property
     def root(self) -> Block:
@@ -72,11 +72,11 @@ class State:
         return self.func.body.block
 
     def is_here(self, node: Stmt) -> bool:
-        """Whether `node` is part of the kernel now."""
+        """Return whether `node` is part of the kernel now."""
         return id(node) in self._parents
 
     def current(self, block: Block) -> Block | None:
-        """Return the block that took the place of `block`, or None if there is none."""
+        """Return the block that replaced `block`, or None if there is none."""
         while not self.is_here(block):
             newer = self.renewed.get(block)
             if newer is None:
@@ -93,14 +93,14 @@ class State:
         return self._parents[id(node)]
 
     def ancestors(self, node: Stmt) -> Iterator[Stmt]:
-        """Visit the statements around `node`, innermost first."""
+        """Visit the statements that enclose `node`, innermost first."""
         above = self.parent(node)
         while above is not None:
             yield above
             above = self.parent(above)
 
     def position(self, node: Stmt) -> int:
-        """Return the number of `node` in the order of the text."""
+        """Return the index of `node` in program order."""
         return self._order[id(node)]
 
     def realize(self, block: Block) -> BlockRealize:
@@ -110,14 +110,14 @@ class State:
         return realize
 
     def scope(self, node: Stmt) -> Block:
-        """Return the innermost block around `node`. Errors: ScheduleError for the root."""
+        """Return the innermost block that encloses `node`. Errors: ScheduleError for the root."""
         for above in self.ancestors(node):
             if isinstance(above, Block):
                 return above
         raise refused("the root block is not inside a block", node)
 
     def loops(self, node: Stmt) -> list[For]:
-        """Return the loops around `node` inside of its scope, outermost first."""
+        """Return the loops that enclose `node` inside of its scope, outermost first."""
         found: list[For] = []
         for above in self.ancestors(node.block if isinstance(node, BlockRealize) else node):
             if isinstance(above, Block):
@@ -127,17 +127,17 @@ class State:
         return found[::-1]
 
     def blocks(self) -> Iterator[Block]:
-        """Visit all blocks in the order of the text."""
+        """Visit all blocks in program order."""
         return (node for node in below(self.func.body) if isinstance(node, Block))
 
     # --- replacement
 
     def renew(self, old: Block, new: Block) -> None:
-        """Put a block in the place of another one."""
+        """Replace a block by another one."""
         self.replace({old: new}, {old: new})
 
     def allocate(self, scope: Block, *buffers: Buffer) -> None:
-        """Let a block, or the one in its place now, allocate buffers."""
+        """Let a block, or its current replacement, allocate buffers."""
         current = self.current(scope)
         assert current is not None
         self.renew(current, replace(current, alloc_buffers=(*current.alloc_buffers, *buffers)))
@@ -145,9 +145,9 @@ class State:
     def replace(
         self, changes: Mapping[Stmt, Stmt | None], renewed: Mapping[Block, Block] | None = None
     ) -> None:
-        """Replace statements, and remove those that become None with what is empty without them.
+        """Replace statements, and remove those that become None and statements that become empty.
 
-        `renewed` maps blocks to those that take their place below replaced statements.
+        `renewed` maps blocks to their replacements below replaced statements.
         """
         newer = dict(renewed or {})
         table = {id(old): new for old, new in changes.items()}
@@ -199,7 +199,7 @@ class State:
 
 
 class _RemovedError(Exception):
-    """A statement of which nothing is left."""
+    """A statement that became empty."""
 
 
 def statements(node: Stmt) -> list[Stmt]:

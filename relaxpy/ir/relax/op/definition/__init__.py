@@ -1,1 +1,1 @@
-"""What an operator is: its record in the registry, its signature, and what rules share."""
+"""The definition of operators: their records in the registry, signatures, and helpers of rules."""

@@ -27,7 +27,7 @@ Derivative: TypeAlias = Callable[..., Any] | None
 
 
 def is_differentiable(expr: rx.Expr) -> bool:
-    """Whether `expr` is a tensor of floats or of unknown datatype."""
+    """Return whether `expr` is a tensor of floats or of unknown datatype."""
     sinfo = rules.tensor_sinfo(expr)
     return sinfo is not None and (sinfo.dtype.is_float or sinfo.dtype.is_void)
 

@@ -1,4 +1,4 @@
-"""What the layout rules of operators share: layouts of tensors, and rules of whole families.
+"""Helpers of layout rules: layouts of tensors, and rules of whole families of operators.
 
 A layout of a tensor names its axes as `tir.Layout` does. A is the axis that was the first one
 originally, B the second: a tensor of layout ACDB has its second axis last, and ABCD4b has blocks of
@@ -34,7 +34,7 @@ _UNIT = re.compile(r"\d*[A-Za-z]")
 
 @dataclass(frozen=True, slots=True)
 class InferredLayouts:
-    """The layouts of a call: of the leading operands, of the result, and what changes with them.
+    """The layouts of a call's leading operands and result, and the changes that follow from them.
 
     Operands without an entry are taken in their initial layouts. `attrs` are all attributes of the
     new call, and `args` those of its operands that are other expressions, by position.
@@ -47,7 +47,7 @@ class InferredLayouts:
 
 
 def initial_layout(ndim: int) -> str | None:
-    """The layout of a tensor of this rank as it is; None if the rank is unknown or above 26."""
+    """The default (row-major) layout of a tensor of this rank; None if unknown or above 26."""
     return ascii_uppercase[:ndim] if 0 <= ndim <= len(ascii_uppercase) else None
 
 
@@ -75,12 +75,12 @@ def units(layout: str) -> list[str]:
 
 
 def has_blocks(layout: str) -> bool:
-    """Whether a layout divides an axis in blocks."""
+    """Return whether a layout divides an axis in blocks."""
     return not layout.isupper() and layout != ""
 
 
 def fills_layout(sinfo: rx.StructInfo | None, layout: str) -> bool:
-    """Whether blocks are known to divide the axes of a tensor, so that nothing is padded."""
+    """Return whether blocks are known to divide the axes of a tensor, without padding."""
     if not has_blocks(layout):
         return True
     shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
@@ -102,7 +102,7 @@ def _number(letter: str) -> int:
 
 
 def _rank(layout: str) -> int:
-    """How many axes the tensor had originally."""
+    """The number of original axes."""
     return sum(letter.isupper() for letter in layout)
 
 
@@ -116,7 +116,7 @@ def _is_initial(layout: str) -> bool:
 
 
 def _position(layout: str, axis: int) -> int:
-    """Where a layout has an axis, which may count from the end."""
+    """The position in a layout of an axis, which may count from the end."""
     return units(layout).index(_letter(axis % _rank(layout)))
 
 
@@ -125,12 +125,12 @@ def _axis_of(unit: str) -> int:
 
 
 def _is_divided(layout: str, axis: int) -> bool:
-    """Whether an axis, which may count from the end, is divided in blocks."""
+    """Return whether an axis, which may count from the end, is divided in blocks."""
     return _letter(axis % _rank(layout)).lower() in layout
 
 
 def _renumbered(layout: str) -> str:
-    """The layout in place of which an ascending sequence of axes begins with A."""
+    """The layout with its axes renamed in ascending order, from A on."""
     axes = sorted(set(map(_axis_of, units(layout))))
     table = {_letter(axis): _letter(k) for k, axis in enumerate(axes)}
     table |= {old.lower(): new.lower() for old, new in table.items()}
@@ -361,7 +361,7 @@ def _taken(call: rx.Call, layout: str) -> InferredLayouts | None:
 
 
 taken_layout = following(_taken)
-"""The rule of an operator that puts the axes of its second operand in place of `axis`."""
+"""The rule of an operator that replaces `axis` by the axes of its second operand."""
 
 
 # ---- rules of several operands
@@ -377,7 +377,7 @@ def elementwise_layout(
 ) -> InferredLayouts | None:
     """The rule of an operator on the elements of operands that broadcast.
 
-    All operands have one layout, of which those of lower rank have the last axes: the most frequent
+    All operands have one layout; those of lower rank have its last axes: the most frequent
     layout of the operands that are as large as the result, else of those of the highest rank that
     have one in which the axes that others lack come first; of several, the first. A layout with
     blocks is taken before others that are as frequent, if all operands have its axes, and can be
@@ -417,13 +417,13 @@ def elementwise_layout(
 
 
 def _is_single(sinfo: rx.StructInfo | None) -> bool:
-    """Whether a tensor is known to have one element."""
+    """Return whether a tensor is known to have one element."""
     shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
     return shape is not None and all(is_const(n, 1) for n in shape)
 
 
 def _has_shape_of(sinfo: rx.StructInfo | None, result: rx.StructInfo | None) -> bool:
-    """Whether an operand is known to have the shape of the result."""
+    """Return whether an operand is known to have the shape of the result."""
     if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
         return False
     shape, target = literal_shape(sinfo), literal_shape(result)
@@ -572,7 +572,7 @@ def _changed(call: rx.Call, old: Mapping[str, str], new: Mapping[str, str]) -> M
 
 
 def _takes_blocks(call: rx.Call, layout: str, attrs: Mapping[str, str]) -> bool:
-    """Whether operand and result are divided by blocks, and no attribute has some already."""
+    """True if operand and result are divided by blocks, and no attribute has some already."""
     if any(map(has_blocks, attrs.values())):
         return False
     return all(
@@ -583,7 +583,7 @@ def _takes_blocks(call: rx.Call, layout: str, attrs: Mapping[str, str]) -> bool:
 def _desired_layouts(
     call: rx.Call, attrs: Mapping[str, str], operands: Sequence[str], wanted: Sequence[str]
 ) -> InferredLayouts | None:
-    """The desired layouts in place of those in `attrs`, if blocks divide the tensors."""
+    """The desired layouts instead of those in `attrs`, if blocks divide the tensors."""
     targets = dict(zip(attrs, [*wanted, wanted[0]], strict=False))
     tensors = [*(arg.struct_info for arg in call.args[: len(operands)]), call.struct_info]
     layouts: list[str] = []

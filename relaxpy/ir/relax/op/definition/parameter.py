@@ -46,12 +46,12 @@ class Parameter:
 
     @property
     def is_operand(self) -> bool:
-        """Whether the parameter takes an expression."""
+        """True if the parameter takes an expression."""
         return bool(self.kinds)
 
     @property
     def required(self) -> bool:
-        """Whether a call must pass it."""
+        """True if a call must pass it."""
         return self.default is inspect.Parameter.empty and not self.variadic
 
     def expected(self) -> str:
@@ -85,7 +85,7 @@ class Parameter:
         return rx.Tuple(())
 
     def is_absent(self, sinfo: rx.StructInfo | None) -> bool:
-        """Whether a value of this struct info keeps the position of an omitted operand."""
+        """Return whether a value of this struct info keeps the position of an omitted operand."""
         if not isinstance(sinfo, rx.TupleStructInfo) or sinfo.fields:
             return False
         return not (self.required or self.variadic or self._takes_unit)
@@ -128,7 +128,7 @@ class Parameter:
 
 
 def _is_open(value: object) -> bool:
-    """Whether a datatype is unknown, which as an optional attribute means that it is missing."""
+    """True if a datatype is unknown, which as an optional attribute means that it is missing."""
     return isinstance(value, DataType) and value.is_void
 
 
@@ -149,7 +149,7 @@ def number_literal(value: object) -> object:
 
 
 def _is_truth_value(number: object) -> bool:
-    """Whether a number is a Boolean, or the integer 0 or 1, which stands for one."""
+    """Return whether a number is a Boolean, or the integer 0 or 1, which stands for one."""
     return isinstance(number, (bool, np.bool_, int, np.integer)) and number in (0, 1)
 
 

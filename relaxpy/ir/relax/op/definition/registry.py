@@ -95,7 +95,7 @@ class OpDef:
 
     @late_property
     def signature(self) -> Signature:
-        """The parameters, which text, printer and checks read."""
+        """The parameters, which the parser, the printer and checks read."""
         return Signature(self.__wrapped__, is_rule=self._infer is None)
 
     @property
@@ -125,7 +125,7 @@ class OpDef:
 
     @property
     def needs_context(self) -> bool:
-        """Whether the struct info of a call depends on more than its operands and attributes."""
+        """True if the struct info of a call depends on more than its operands and attributes."""
         return not self.signature.is_rule or bool(self.signature.injected)
 
     @user_facing
@@ -149,7 +149,7 @@ class OpDef:
         if isinstance(callee, rx.BaseFunc) and not isinstance(callee, rx.ExternFunc):
             return call  # a module refers to this function by a GlobalVar
         if isinstance(callee, rx.GlobalVar) and kind is not None and kind.takes_packed:
-            return call  # the module says whether this is a packed function
+            return call  # the module decides whether this is a packed function
         try:
             sinfo = self.infer(call, _NO_CONTEXT)
         except RelaxpyError as error:
@@ -381,7 +381,7 @@ def unregister(name: str) -> None:
 
 
 def _replaces(function: object, present: OpRecord) -> bool:
-    """Whether `function` is a redefinition of the function in the record."""
+    """Return whether `function` is a redefinition of the function in the record."""
     if present.is_of_relaxpy:
         return False
     names = (_full_name(function), _full_name(present.function))
@@ -414,7 +414,7 @@ def _taken(present: OpDef) -> MisuseError:
 
 
 def _is_distributed(call: rx.Call, ctx: Context) -> bool:
-    """Whether an operand is a distributed tensor."""
+    """Return whether an operand is a distributed tensor."""
     return any(isinstance(ctx.sinfo_of(arg), DTensorStructInfo) for arg in call.args)
 
 

@@ -101,12 +101,12 @@ def with_dtype(sinfo: rx.TensorStructInfo, dtype: DataType) -> rx.TensorStructIn
 
 
 def differ(a: PrimExpr, b: PrimExpr) -> bool:
-    """Whether two sizes are provably different."""
+    """Return whether two sizes are provably different."""
     return prove_equal(a, b) is False
 
 
 def same(a: PrimExpr, b: PrimExpr) -> bool:
-    """Whether two sizes are provably equal; if that is undecided, the values decide at run time."""
+    """True if two sizes are provably equal; if that is undecided, the values decide at run time."""
     return prove_equal(a, b) is True
 
 

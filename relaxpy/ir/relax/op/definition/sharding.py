@@ -90,7 +90,7 @@ def infer_distributed(
 
 
 def _whole_on(mesh: DeviceMesh, sinfo: StructInfo) -> StructInfo:
-    """What every device of a mesh has all of."""
+    """The struct info with its tensors replicated over all devices of a mesh."""
     if isinstance(sinfo, TupleStructInfo):
         return TupleStructInfo(tuple(_whole_on(mesh, field) for field in sinfo.fields))
     if not isinstance(sinfo, TensorStructInfo):
@@ -99,7 +99,7 @@ def _whole_on(mesh: DeviceMesh, sinfo: StructInfo) -> StructInfo:
 
 
 class _Operand:
-    """A distributed operand, and for each axis of the mesh the label of what is split along it."""
+    """A distributed operand, and for each axis of the mesh the label of the axis split along it."""
 
     def __init__(self, name: str, sinfo: DTensorStructInfo) -> None:
         self.name, self.sinfo = name, sinfo
@@ -110,7 +110,7 @@ class _Operand:
         return f"{self.name} {self.sinfo}"
 
     def enter(self, labels: Labels, result: StructInfo) -> None:
-        """Find out what is split.
+        """Set the labels.
 
         Errors:
             StructInfoError: an axis is split that has to be whole.
@@ -129,7 +129,7 @@ class _Operand:
             self.labels.append(label)
 
     def _stays_split(self, axis: int, label: int, result: StructInfo) -> bool:
-        """Whether the parts of an axis are those of the axis of the result."""
+        """Return whether the shards of an axis are those of the axis of the result."""
         old, new = self.sinfo.tensor_sinfo.get_shape(), _dims(result)
         if label < 0 or old is None or new is None or prove_equal(old[axis], new[label]) is True:
             return True
@@ -283,7 +283,7 @@ def whole_along(
 def matmul_axes(
     call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
 ) -> list[Labels]:
-    """The rule of a product of matrices, the common axis of which is contracted."""
+    """The rule of matmul, which contracts the common axis."""
     first, second = operands
     rank = result.ndim
     if rank < 0:
@@ -325,7 +325,7 @@ def reshaped_axes(
 def _next_group(
     old: Sequence[PrimExpr], sources: Sequence[int], new: Sequence[PrimExpr], targets: Sequence[int]
 ) -> tuple[int, int]:
-    """How many of the axes become how many others: the fewest with as many elements."""
+    """The numbers of leading old and new axes in the smallest group with equally many elements."""
     for total in range(2, len(sources) + len(targets)):
         for count in range(1, total):
             if count > len(sources) or total - count > len(targets):

@@ -104,12 +104,12 @@ class Signature:
 
     @property
     def is_variadic(self) -> bool:
-        """Whether the last parameter takes any number of operands."""
+        """True if the last parameter takes any number of operands."""
         return bool(self.operands) and self.operands[-1].variadic
 
     @late_property
     def _counts(self) -> tuple[int, float]:
-        """The least and the greatest number of operands."""
+        """The minimum and the maximum number of operands."""
         most = math.inf if self.is_variadic else len(self.operands)
         return sum(p.required for p in self.operands), most
 
@@ -176,7 +176,7 @@ class Signature:
 
         Errors:
             MisuseError (also TypeError): an argument is neither what its parameter takes, nor None
-            for an optional operand.
+                for an optional operand.
         """
         operands: list[Expr] = []
         absent: list[Parameter] = []

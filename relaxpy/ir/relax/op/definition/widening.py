@@ -1,4 +1,4 @@
-"""Computation in float32 in place of narrower floats, with results that are rounded once."""
+"""Computation in float32 instead of narrower floats, with results that are rounded once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDE = DataType("float32")
 
 
 def is_narrow(sinfo: rx.StructInfo | None) -> bool:
-    """Whether a tensor or a scalar holds floats narrower than float32."""
+    """Return whether a tensor or a scalar holds floats narrower than float32."""
     known = isinstance(sinfo, (rx.TensorStructInfo, rx.PrimStructInfo))
     return known and sinfo.dtype.is_float and sinfo.dtype.bits < _WIDE.bits  # type: ignore[union-attr]
 
@@ -65,7 +65,7 @@ def narrowed(value: rx.Expr, sinfo: rx.StructInfo | None) -> rx.Expr:
 
 
 def gradient_in_float32(rule: Gradient) -> Gradient:
-    """The gradient rule on operands, result and gradient in float32 in place of narrower floats.
+    """The gradient rule on operands, result and gradient in float32 instead of narrower floats.
 
     The result is computed again from these operands: it is rounded no more than they are.
     """
@@ -103,7 +103,7 @@ def _of_operand(partial: rx.Expr, operand: rx.Expr) -> rx.Expr:
 
 
 def legalization_in_float32(rule: Legalization) -> Legalization:
-    """The legalisation of the call on operands in float32 in place of narrower floats."""
+    """The legalisation of the call on operands in float32 instead of narrower floats."""
 
     def wide_rule(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
         wide = widened(call, builder.emit)

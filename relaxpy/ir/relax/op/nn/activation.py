@@ -250,7 +250,7 @@ def _gradient_dropout(var: Var, call: Call, gradient: Expr, builder: BlockBuilde
     gradient=_gradient_dropout,
 )
 def dropout(data: TensorStructInfo, rate: float = 0.5) -> TupleStructInfo:
-    """data and a mask of ones: nothing is dropped when a program is run.
+    """data and a mask of ones: dropout is the identity at run time.
 
     Shapes:
         data    any

@@ -1,4 +1,4 @@
-"""Pools with a fixed number of windows along one to three axes, and their gradients."""
+"""Adaptive pooling along one to three axes, and its gradients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADAPTIVE = {1: "adaptive_pool1d", 2: "adaptive_pool", 3: "adaptive_pool3d"}
 
 
 def _window_counts(count: int, output_size: Ints | None) -> Mapping[str, int] | None:
-    """The number of windows along each axis; None for as many as elements."""
+    """The number of windows along each axis; None for one per element."""
     if output_size is None:
         return None
     return windows.numbers_by_axis(output_size, count, "output_size", 1)

@@ -154,7 +154,7 @@ class Convolution:
         return sizes
 
     def is_decided(self, x: Sizes, w: Sizes, result: Sizes, *, transposed: bool = False) -> bool:
-        """Whether it is known that groups, channels and blocks fit."""
+        """Return whether it is known that groups, channels and blocks fit."""
         divided = w["I" if transposed else "O"]
         return (
             same(x["C"], self._channels(w, transposed=transposed))

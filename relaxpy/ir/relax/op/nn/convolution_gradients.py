@@ -41,7 +41,7 @@ def _check_gradient(
     data: TensorStructInfo,
     weight: TensorStructInfo,
 ) -> bool:
-    """Whether a gradient is known to have the shape of the result of a convolution.
+    """Return whether a gradient is known to have the shape of the result of a convolution.
 
     Errors:
         StructInfoError: it has another one, or there is no such convolution.

@@ -58,7 +58,7 @@ def _known(call: rx.Call) -> rx.TensorStructInfo | None:
 def _by_statistics(
     new: PrecedingBindings, call: rx.Call, ndim: int, mean: rx.Expr, variance: rx.Expr
 ) -> rx.Tuple:
-    """The results of a `batch_norm` with these statistics in place of the moving ones."""
+    """The results of a `batch_norm` with these statistics instead of the moving ones."""
     axis = cast("int", call.attrs["axis"]) % ndim
     others = [k for k in range(ndim) if k != axis]
 
@@ -76,7 +76,7 @@ def _scaled(
     variance: rx.Expr,
     beside: Callable[[rx.Expr], rx.Expr],
 ) -> rx.Expr:
-    """Numbers divided by their standard deviation, times gamma and plus beta if `call` says so."""
+    """Values divided by their standard deviation, with the scale and shift that `call` requests."""
     x, *vectors = call.args[:3]
     sinfo = x.struct_info
     assert isinstance(sinfo, rx.TensorStructInfo)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _check_channels(
     data: rx.TensorStructInfo, params: Mapping[str, rx.TensorStructInfo], axis: int
 ) -> bool:
-    """Whether no known number of channels may differ from that of data.
+    """Return whether all known numbers of channels are provably that of data.
 
     Errors:
         StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or
@@ -128,7 +128,7 @@ def batch_norm(
 
     In training the moments are those of the batch along all axes but the channels, and the moving
     ones become (1 - momentum) * moving + momentum * batch. Otherwise the moving ones are used, and
-    returned as they are.
+    returned unchanged.
 
     Shapes:
         data                      float dtype

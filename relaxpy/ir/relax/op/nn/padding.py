@@ -1,4 +1,4 @@
-"""Operators that extend images, or turn their channels into pixels."""
+"""Padding, and pixel shuffle."""
 
 from __future__ import annotations
 

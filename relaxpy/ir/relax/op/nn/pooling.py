@@ -1,4 +1,4 @@
-"""Pools along one to three axes: maxima and means of windows, and their gradients."""
+"""Pooling along one to three axes: maxima and means of windows, and their gradients."""
 
 from __future__ import annotations
 

@@ -69,14 +69,14 @@ def check_operands(
 
 
 def _divides(key_heads: PrimExpr, heads: PrimExpr) -> bool:
-    """Whether the heads of keys are known to divide those of queries."""
+    """Return whether the heads of keys are known to divide those of queries."""
     if ops.is_const(key_heads, 0):
         return ops.is_const(heads, 0)
     return rules.same(heads, key_heads) or ops.is_const(tidy(ops.floormod(heads, key_heads)), 0)
 
 
 def group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
-    """How many heads of queries share a head of keys."""
+    """The number of query heads per key head (grouped-query attention)."""
     if ops.is_const(key_heads, 0) or not _divides(key_heads, heads):
         key_heads = ops.maximum(key_heads, ops.const(1, "int64"))
     return tidy(ops.floordiv(heads, key_heads))
@@ -117,7 +117,7 @@ def _allowed(call: Call, queries: Any, keys: Any) -> Any:
 
 
 def _attends_everywhere(call: Call, queries: Any, keys: Any) -> bool:
-    """Whether each query provably attends to a key, if there are keys.
+    """Return whether each query provably attends to a key, if there are keys.
 
     With the causal mask at the top left it attends to the first one, otherwise to its own.
     """
@@ -191,7 +191,7 @@ class _Heads:
 
 
 def is_absent(operand: Expr) -> bool:
-    """Whether an operand is the empty tuple, which keeps the position of an omitted operand."""
+    """True if an operand is the empty tuple, which keeps the position of an omitted operand."""
     return isinstance(operand, Tuple) and not operand.fields
 
 

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention within sequences of several lengths that are joined."""
+"""Scaled dot-product attention within packed sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Sequence:
     key: Array
     value: Array
     weights: Array
-    """Of the keys of each query, (batch, heads, queries, keys)."""
+    """The attention weights, (batch, heads, queries, keys)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _Sequences:
 
     @property
     def group(self) -> int:
-        """How many heads of queries share a head of keys."""
+        """The number of query heads per key head (grouped-query attention)."""
         heads, shared = self.queries.shape[2], self.keys.shape[2]
         if heads and (not shared or heads % shared):
             raise RuntimeCheckError(
@@ -101,7 +101,7 @@ class _Sequences:
             yield _Sequence(rows, columns, q, k, v, weights)
 
     def _allowed(self, queries: int, keys: int) -> Array:
-        """Which keys each query attends to."""
+        """The mask of the keys that each query attends to."""
         last = keys - queries if self.causal_mask == "BottomRight" else 0
         rows, columns = np.arange(queries)[:, None] + last, np.arange(keys)
         allowed = np.ones((queries, keys), bool)
@@ -182,7 +182,7 @@ def attention_var_len(
     causal_mask: Causal = None,
     window_size: int | None = None,
 ) -> rx.TensorStructInfo:
-    """`attention` within each of several sequences that lie one after the other.
+    """`attention` within each of several packed (concatenated) sequences.
 
     Sequence i has the queries from seqstart_q[i] to seqstart_q[i + 1], and likewise the keys, by
     default those of the queries. The largest lengths are not used.

@@ -1,1 +1,1 @@
-"""Passes that use laws of arithmetic."""
+"""Algebraic rewrites."""

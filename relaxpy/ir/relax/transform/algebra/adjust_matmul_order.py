@@ -1,4 +1,4 @@
-"""AdjustMatmulOrder: products of three matrices in the order that takes fewer operations."""
+"""AdjustMatmulOrder: chains of two matmuls in the order that takes fewer operations."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from relaxpy.support.dataclass import dataclass
 class AdjustMatmulOrder(Pass):
     """(a @ b) @ c -> a @ (b @ c), or the other way round, if that takes fewer multiplications.
 
-    The inner product may also be transposed. Two of the factors that are known before the function
-    is called are multiplied first: see `relax.analysis.computable_at_compile_time`. A product that
+    The inner matmul may also be transposed. Two of the factors that are known before the function
+    is called are multiplied first: see `relax.analysis.computable_at_compile_time`. A matmul that
     has other uses is computed anyway, so that it costs nothing. If it depends on symbolic sizes
     which order is better, the order is the one that is better for one matrix of each stack, or else
     stays; the attribute `tir_var_upper_bound` of a function, a mapping from names, bounds sizes.
-    Products that round or wrap in different datatypes stay. Rounding may differ, and with it the
-    overflow of what is computed between.
+    Matmuls that round or wrap in different datatypes stay. Rounding may differ, and so may the
+    overflow of intermediate results.
     """
 
     @override
@@ -99,9 +99,9 @@ def _adjusted(
     is_left: bool,
     inner_stays: bool,
 ) -> Expr | None:
-    """The product in the other order, or None if the given one is at least as good.
+    """The matmuls in the other order, or None if the given one is at least as good.
 
-    If the inner product stays, it counts for neither.
+    If the inner matmul stays, it counts for neither.
     """
     a, b, c = factors
     if any(products.shape_of(factor) is None for factor in factors) or not _associative(*factors):
@@ -127,7 +127,7 @@ def _adjusted(
 
 
 def _associative(a: Expr, b: Expr, c: Expr) -> bool:
-    """Whether the order does not matter: a vector makes a matrix of the stack next to it."""
+    """Return whether the order does not matter: a vector makes a matrix of the stack next to it."""
     ndims = [len(products.shape_of(factor) or ()) for factor in (a, b, c)]
     return min(ndims) >= 2 or ndims[1] == 2
 
@@ -137,7 +137,7 @@ def _total(numbers: Iterable[tir.PrimExpr]) -> tir.PrimExpr:
 
 
 def _cost(call: Call, first: int | None = None) -> tir.PrimExpr:
-    """The number of multiplications of a product, over its axes from `first` on."""
+    """The number of multiplications of a matmul, over its axes from `first` on."""
     sizes = products.shape_of(call)
     rows = products.shape_of(call.args[0])
     assert sizes is not None
@@ -146,7 +146,7 @@ def _cost(call: Call, first: int | None = None) -> tir.PrimExpr:
 
 
 def _is_less(upper: Mapping[tir.Var, int], one: tir.PrimExpr, other: tir.PrimExpr) -> bool | None:
-    """Whether one number is always less, or always greater than another, for positive sizes.
+    """Return whether one number is always less, or always greater than another, for positive sizes.
 
     `upper` has the upper bounds of sizes.
     """

@@ -1,4 +1,4 @@
-"""CombineParallelMatmul: products of one matrix with several become one product."""
+"""CombineParallelMatmul: matmuls with one common operand become one matmul."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Check = Callable[[rx.Var, list[rx.Expr], list[rx.Expr], Mapping[rx.Var, rx.Expr]
 
 @dataclass(frozen=True)
 class CombineParallelMatmul(RewritePass):
-    """Multiplies a matrix by several others at once: by their concatenation, which is split again.
+    """Replaces matmuls with a common left operand by one with concatenated weights, and a split.
 
-    Where all products of a matrix are followed by the addition of a bias, or by one activation, or
-    by both, this is done once, too: before the split. It takes bindings of one dataflow block, and
-    second operands of one rank whose shapes differ in the last axis only. At most one of these
-    axes is symbolic. `check(x, [w, ...], [bias, ...], bindings)` decides if products are combined.
+    Where all of them are followed by the addition of a bias, or by one activation, or by both, this
+    is done once, too: before the split. It takes bindings of one dataflow block, and second
+    operands of one rank whose shapes differ in the last axis only. At most one of these axes is
+    symbolic. `check(x, [w, ...], [bias, ...], bindings)` decides whether matmuls are combined.
     Rounding may differ.
 
     Errors:
@@ -49,9 +49,9 @@ class CombineParallelMatmul(RewritePass):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Branch:
-    """A product `x @ weight`, and the calls that follow it and have no other operand of its depth.
+    """A matmul `x @ weight`, and the calls that follow it and have no other operand of its depth.
 
-    `steps` are the bindings from the product to the last one; only the next one uses each of them.
+    `steps` are the bindings from the matmul to the last one; only the next one uses each of them.
     """
 
     steps: tuple[rx.VarBinding, ...]
@@ -73,7 +73,7 @@ class _Branch:
 
 
 class _Combining(BindingRewriter):
-    """Combines the products of each dataflow block."""
+    """Combines the matmuls of each dataflow block."""
 
     def __init__(self, check: Check | None) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class _Combining(BindingRewriter):
         return with_bindings(block, ordered)
 
     def _accepts(self, branches: Sequence[_Branch], values: Mapping[rx.Var, rx.Expr]) -> bool:
-        """Whether the user's check lets these be combined."""
+        """Return whether the user's check lets these be combined."""
         if self._check is None:
             return True
         weights = [branch.weight for branch in branches]
@@ -118,11 +118,11 @@ class _Combining(BindingRewriter):
 
 
 def _parallel_branches(bindings: Sequence[rx.Binding]) -> Iterator[list[_Branch]]:
-    """The products of a block that can be combined, each with what is done after it.
+    """The matmuls of a block that can be combined, each with the steps after it.
 
-    The depth of a binding is the greatest number of products with partners that one leads to
-    another on a way to it. Products of one depth do not depend on each other, and no two groups of
-    them do so in both directions.
+    The depth of a binding is the maximum number of matmuls with partners on a dependence path to
+    it. Matmuls of one depth do not depend on each other, and no two groups of them do so in both
+    directions.
     """
     partners: dict[rx.Expr, int] = {}
     for binding in bindings:
@@ -153,7 +153,7 @@ def _parallel_branches(bindings: Sequence[rx.Binding]) -> Iterator[list[_Branch]
 
 
 def _is_product(binding: rx.Binding) -> bool:
-    """Whether a binding is of a product with a matrix of known shape and datatype."""
+    """Return whether a binding is a matmul with a matrix of known shape and datatype."""
     value = binding.value
     if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(value, "relax.matmul"):
         return False
@@ -171,7 +171,7 @@ def _with_common_steps(
     depths: Mapping[object, int],
     depth: int,
 ) -> list[_Branch]:
-    """The branches that begin with these products, with the steps that all of them have."""
+    """The branches that begin with these matmuls, with the steps that all of them have."""
 
     def next_step(step: rx.VarBinding) -> rx.VarBinding | None:
         match users.get(step):
@@ -205,7 +205,7 @@ def _with_common_steps(
 
 
 def _chosen(branches: list[_Branch]) -> list[_Branch]:
-    """Those of the branches that can be combined, in the order of their pieces."""
+    """The branches that can be combined, in the order of their slices of the result."""
     weights = [branch.weight for branch in branches]
     if not _differ_in_last_axis(weights):
         return []
@@ -227,7 +227,7 @@ def _chosen(branches: list[_Branch]) -> list[_Branch]:
 
 
 def _are_rows(biases: Sequence[rx.Expr], branches: Sequence[_Branch]) -> bool:
-    """Whether biases have the last axis of their products, and can be concatenated along it."""
+    """True if biases have the last axis of their matmuls, and can be concatenated along it."""
     if not _differ_in_last_axis(biases) or not _have_one_type(biases):
         return False
     return all(
@@ -237,7 +237,7 @@ def _are_rows(biases: Sequence[rx.Expr], branches: Sequence[_Branch]) -> bool:
 
 
 def _differ_in_last_axis(tensors: Sequence[rx.Expr]) -> bool:
-    """Whether tensors have known shapes of one rank that are equal up to the last axis."""
+    """Return whether tensors have known shapes of one rank that are equal up to the last axis."""
     first, *others = map(shape_of, tensors)
     if not first:
         return False
@@ -250,7 +250,7 @@ def _differ_in_last_axis(tensors: Sequence[rx.Expr]) -> bool:
 
 
 def _have_one_type(tensors: Iterable[rx.Expr]) -> bool:
-    """Whether tensors have one known datatype and one device."""
+    """Return whether tensors have one known datatype and one device."""
     sinfos = [tensor_sinfo(tensor) for tensor in tensors]
     kinds = {(sinfo.dtype, sinfo.vdevice) for sinfo in sinfos if sinfo is not None}
     return len(kinds) == 1 and None not in sinfos and not next(iter(kinds))[0].is_void
@@ -268,7 +268,7 @@ def _rank(tensor: rx.Expr | None) -> int:
 
 
 def _pieces(branches: Sequence[_Branch]) -> rx.Expr:
-    """The results of branches, computed by one product."""
+    """The results of branches, computed by one matmul."""
     first = branches[0]
     span = first.product.span
     product, result = tensor_sinfo(first.product), tensor_sinfo(first.steps[-1].var)

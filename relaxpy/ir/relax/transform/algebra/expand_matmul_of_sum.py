@@ -1,4 +1,4 @@
-"""ExpandMatmulOfSum: the product with a sum becomes the sum of products."""
+"""ExpandMatmulOfSum: the matmul with a sum becomes the sum of matmuls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ExpandMatmulOfSum(RewritePass):
     """x @ (a + b) -> x @ a + x @ b, and the same for the transposed sum.
 
     A sum stays if it can be computed before the function is called, from its weights alone: see
-    `relax.analysis.computable_at_compile_time`, and if the product has another datatype. Rounding
+    `relax.analysis.computable_at_compile_time`, and if the matmul has another datatype. Rounding
     may differ.
     """
 
@@ -46,12 +46,11 @@ class ExpandMatmulOfSum(RewritePass):
 
 
 class _Expanding(BindingRewriter):
-    """Expands the products of one function.
+    """Expands the matmuls of one function.
 
-    `sums` and `permuted` are calls whose operands may be used here, and `known` has what has been
-    computed of them: a term of several sums is multiplied once, else there could be exponentially
-    many products.
-    The variables that are `expanded` may have become unused.
+    `sums` and `permuted` are calls whose operands may be used here, and `known` has the matmuls
+    with their terms: a term of several sums is multiplied once, else there could be exponentially
+    many matmuls. The variables that are `expanded` may have become unused.
     """
 
     def __init__(self, early: Collection[rx.Expr], effects: Effects) -> None:
@@ -112,7 +111,7 @@ class _Expanding(BindingRewriter):
         return [(term, axes) for term in total.args]
 
     def _expanded(self, old: rx.VarBinding, call: rx.Call, block: rx.BindingBlock) -> Rewritten:
-        """The bindings of the products with the terms of a sum, and of their sum."""
+        """The bindings of the matmuls with the terms of a sum, and of their sum."""
         x, factor = call.args
         if not products.have_one_dtype(call, x, factor):
             return None

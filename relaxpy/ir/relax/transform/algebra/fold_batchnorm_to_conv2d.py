@@ -28,9 +28,9 @@ _DATATYPES = {DataType("float32"), DataType("float64")}
 
 @dataclass(frozen=True)
 class FoldBatchnormToConv2D(RewritePass):
-    """Scales the weight of a `conv2d` and adds a bias, in place of the `batch_norm` of its result.
+    """Scales the weight of a `conv2d` and adds a bias, instead of the `batch_norm` of its result.
 
-    The convolution has no other use than the normalisation, of which only the first result is used.
+    The normalisation is the only use of the convolution, and only its first result is used.
     A normalisation with `training=True`, which is the default, stays: it uses the mean and variance
     of the batch. So does one of narrower floats than float32, which computes in float32.
 
@@ -89,7 +89,7 @@ class _Folding(BindingRewriter):
 
 
 def _can_be_folded(conv: rx.Call, norm: rx.Call) -> bool:
-    """Whether moving moments of channels, which are one axis, are used in float32 or float64."""
+    """True if moving moments of channels, which are one axis, are used in float32 or float64."""
     if norm.attrs["training"]:
         return False
     sinfos = [arg.struct_info for arg in (conv.args[1], *norm.args)]
@@ -149,5 +149,5 @@ class _Folded(PrecedingBindings):
 
 
 def _others(layout: Layout, letter: str) -> list[int]:
-    """The axes of a layout beside the one with a letter."""
+    """The axes of a layout other than the one with a letter."""
     return [axis for axis in range(len(layout)) if axis != layout.index_of(letter)]

@@ -1,4 +1,4 @@
-"""What the passes over products of matrices have in common."""
+"""Helpers of the passes over matmuls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaxpy.ir.tir import expr as tir
 
 
 def known_at_compile_time(mod: IRModule) -> set[Expr]:
-    """The variables that functions can compute from their weights before they are called."""
+    """The lifted variables, which functions can compute from weights before they are called."""
     functions = mod.functions_by_name.values()
     known: set[Expr] = set()
     for func in functions:
@@ -24,9 +24,9 @@ def known_at_compile_time(mod: IRModule) -> set[Expr]:
 
 
 def have_one_dtype(*tensors: Expr) -> bool:
-    """Whether factors and products have one datatype, so that all round and wrap alike.
+    """Return whether operands and matmuls have one datatype, so that all round and wrap alike.
 
-    If none of them is known, no product declares its own, and operands have to agree.
+    If none of them is known, no matmul declares its own, and operands have to agree.
     """
     [dtype, *others] = {
         None if sinfo is None else sinfo.dtype for sinfo in map(tensor_sinfo, tensors)
@@ -42,7 +42,7 @@ def shape_of(expr: Expr) -> tuple[tir.PrimExpr, ...] | None:
 
 
 def have_same_shape(x: Expr, y: Expr) -> bool:
-    """Whether two tensors certainly have one shape."""
+    """Return whether two tensors certainly have one shape."""
     a, b = shape_of(x), shape_of(y)
     if a is None or b is None or len(a) != len(b):
         return False
@@ -60,7 +60,7 @@ def permutation_of(call: Call) -> tuple[int, ...] | None:
 
 
 def is_transposition(call: Call) -> bool:
-    """Whether a `permute_dims` exchanges the last two axes."""
+    """Return whether a `permute_dims` exchanges the last two axes."""
     axes = permutation_of(call)
     if axes is None or len(axes) < 2:
         return False

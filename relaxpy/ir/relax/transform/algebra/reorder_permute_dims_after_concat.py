@@ -26,7 +26,7 @@ _MOST: Final = 12
 
 @dataclass(frozen=True)
 class ReorderPermuteDimsAfterConcat(Pass):
-    """Transposes the concatenation of tensors, in place of each one of them in the same way."""
+    """Transposes the concatenation of tensors, instead of each of them in the same way."""
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

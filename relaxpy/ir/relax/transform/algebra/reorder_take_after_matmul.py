@@ -1,4 +1,4 @@
-"""ReorderTakeAfterMatmul: slices are taken of a product and not of a factor."""
+"""ReorderTakeAfterMatmul: `take` is applied to the result of a matmul instead of an operand."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReorderTakeAfterMatmul(Pass):
 
 
 def _reordered(expr: Call, x: Expr, take: Call) -> Expr | None:
-    """The product after reordering, or None if ranks or sizes forbid that or are not known."""
+    """The matmul after reordering, or None if ranks or sizes forbid that or are not known."""
     table, indices = take.args
     sinfos = [tensor_sinfo(e) for e in (x, table, indices, expr)]
     if any(sinfo is None or sinfo.ndim < 0 for sinfo in sinfos):
@@ -68,7 +68,7 @@ def _reordered(expr: Call, x: Expr, take: Call) -> Expr | None:
 
 
 def _product(x: Expr, y: Expr, like: Expr) -> Call:
-    """The product of matrices, with the datatype that another product has."""
+    """The matmul, with the datatype of another matmul."""
     sinfo = tensor_sinfo(like)
     dtypes = {info.dtype for info in map(tensor_sinfo, (x, y)) if info is not None}
     if sinfo is None or sinfo.dtype.is_void or dtypes == {sinfo.dtype}:

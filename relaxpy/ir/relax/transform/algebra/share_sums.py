@@ -45,7 +45,7 @@ class ShareSums(RewritePass):
 
 @dataclass
 class _Sum:
-    """What has been computed of one tensor along some axes, without these axes."""
+    """The reductions of one tensor along some axes that have been computed, without these axes."""
 
     total: rx.Expr | None = None
     mean: rx.Expr | None = None

@@ -34,21 +34,21 @@ _WRAP_PARAM = Op("relax.wrap_param")
 Precision: TypeAlias = "DataType | tuple[Precision, ...] | None"
 """The required precision of a tensor, or those of the fields of a tuple; None if there is none.
 
-The order is None < float16 < float32: uses of one value are joined to the greatest.
+The order is None < float16 < float32: uses of one value are joined to the maximum.
 """
 
 
 @dataclass(frozen=True)
 class ToMixedPrecision(Pass):
-    """Computes float32 contractions of dataflow blocks in float16, and what follows where it can.
+    """Computes float32 contractions in dataflow blocks, and users that can follow, in float16.
 
-    The precision policy of an operator decides. Operands of matrix products and convolutions become
+    The precision policy of an operator decides. Operands of matmuls and convolutions become
     float16; their sums are of `out_dtype`, and their results are stored in float16. Operators that
     follow use float16 if all operands have it or are constants in its range, and scalars that are
-    not subnormal in it, as an epsilon may be. All others use what the program says. Parameters,
-    results of blocks, and code outside of blocks keep their datatypes. Parameters in
+    not subnormal in it, as an epsilon may be. All others use the datatypes of the program.
+    Parameters, results of blocks, and code outside of blocks keep their datatypes. Parameters in
     `fp16_input_names` become float16, but not those of local functions and of functions that the
-    module mentions, whose arguments stay as they are.
+    module mentions, whose arguments stay unchanged.
 
     Errors:
         MisuseError (also TypeError, ValueError): `out_dtype` is neither float16 nor float32, or
@@ -125,7 +125,7 @@ class _Function(BindingRewriter):
 
 
 class _Block:
-    """The rewriting of one dataflow block: `images` are what variables are stored in."""
+    """The rewriting of one dataflow block: `images` maps variables to their stored forms."""
 
     def __init__(
         self, builder: BlockBuilder, out_dtype: str, bindings: Sequence[rx.Binding]
@@ -146,7 +146,7 @@ class _Block:
             self._store_narrow(param)
 
     def rewrite(self, binding: rx.Binding) -> None:
-        """Emit what replaces a binding."""
+        """Emit the replacement of a binding."""
         self._span = binding.span
         match binding:
             case rx.VarBinding(value=rx.Call(op=Op()) as call):
@@ -238,7 +238,7 @@ class _Block:
         self._builder.emit_normalized(replace(binding, value=value))
 
     def _stored(self, expr: rx.Expr) -> rx.Expr:
-        """`expr` on what its variables are stored in."""
+        """`expr` on the stored forms of its variables."""
         match expr:
             case rx.Var():
                 return self._remap.get(expr, expr)
@@ -311,21 +311,21 @@ def _merged(first: Precision, second: Precision) -> Precision:
 
 
 def _where_narrow(present: Precision, uses: Precision) -> Precision:
-    """The datatypes with float16 for what is only used in it."""
+    """The datatypes with float16 for values that are only used in it."""
     if isinstance(present, tuple) and isinstance(uses, tuple):
         return tuple(map(_where_narrow, present, uses))
     return NARROW if uses == NARROW and present is not None else present
 
 
 def _differs(present: Precision, to: Precision) -> bool:
-    """Whether a tensor is to have another datatype."""
+    """Return whether a tensor is to have another datatype."""
     if isinstance(present, tuple) and isinstance(to, tuple):
         return any(map(_differs, present, to))
     return present is not None and to is not None and present != to
 
 
 def _is_contraction(call: rx.Call) -> bool:
-    """Whether a call always uses float16: its operands and result are tensors that can be cast."""
+    """True if a call always uses float16: its operands and result are tensors that can be cast."""
     policy = call.op.record.precision_policy if isinstance(call.op, Op) else None
     tensors = (
         value for value in (call, *call.args) if isinstance(value.struct_info, rx.TensorStructInfo)
@@ -334,7 +334,7 @@ def _is_contraction(call: rx.Call) -> bool:
 
 
 def _fits_narrow(arg: rx.Expr) -> bool:
-    """Whether an argument has float16, is a constant in its range, or holds no tensors."""
+    """Return whether an argument has float16, is a constant in its range, or holds no tensors."""
     if isinstance(arg, rx.Constant):
         data = np.asarray(arg.data)
         if data.dtype == np.float16:
@@ -349,7 +349,7 @@ def _fits_narrow(arg: rx.Expr) -> bool:
 
 
 def _is_in_range(data: np.ndarray[Any, Any]) -> bool:
-    """Whether float16 has numbers of these sizes, and all digits of a scalar, as an epsilon."""
+    """True if float16 has numbers of these sizes, and all digits of a scalar, as an epsilon."""
     sizes = np.abs(data)
     least = _LIMITS.tiny if data.size == 1 else _LIMITS.smallest_subnormal
     return bool(np.all((sizes == 0) | ((sizes >= least) & (sizes <= _LIMITS.max))))

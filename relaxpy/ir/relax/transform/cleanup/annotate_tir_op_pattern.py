@@ -1,4 +1,4 @@
-"""AnnotateTIROpPattern: kernels say how they can be fused."""
+"""AnnotateTIROpPattern: kernels are annotated with their op pattern, for fusion."""
 
 from __future__ import annotations
 

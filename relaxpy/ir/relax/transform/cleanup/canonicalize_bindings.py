@@ -32,7 +32,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True)
 class CanonicalizeBindings(Pass):
-    """Removes bindings of values that another variable has, and uses that variable in their place.
+    """Removes bindings of values that another variable has, and uses that variable instead.
 
     These are aliases, casts that cannot fail, fields of a known tuple, and tuples of all fields of
     another tuple. Shape variables that a cast binds to known dimensions are replaced by them. Uses
@@ -91,10 +91,10 @@ def _bindings(mod: IRModule) -> Iterator[rx.VarBinding]:
 
 
 class _Values:
-    """What variables are bound to.
+    """The values of variables.
 
     `originals` has the variable with the same value for each alias, `constants` the constants, and
-    `homes` the blocks that bind the other variables. `bound` are the values as they are written.
+    `homes` the blocks that bind the other variables. `bound` are the original values.
     """
 
     def __init__(self, func: rx.Function) -> None:
@@ -110,7 +110,7 @@ class _Values:
         return self.originals.get(var, var)
 
     def original(self, expr: rx.Expr) -> rx.Expr:
-        """What a variable is an alias of; another expression itself."""
+        """The original of an alias; another expression itself."""
         return self.root(expr) if isinstance(expr, rx.Var) else expr
 
     def _enter(self, seq: rx.SeqExpr) -> None:
@@ -142,7 +142,7 @@ class _Values:
                 self.constants[var] = value
 
     def _simplified(self, value: rx.Expr) -> rx.Expr:
-        """What a value is known to be: a variable or a constant if possible."""
+        """The simplest known form of a value: a variable or a constant if possible."""
         match value:
             case rx.Var():
                 return self.original(value)
@@ -172,7 +172,7 @@ class _Values:
 
 
 class _Uses:
-    """How variables are used after their aliases are gone.
+    """The uses of variables after removal of their aliases.
 
     `outliving` are those that are used outside the dataflow block that binds them, and `escapes`
     counts the uses other than as operands that are only read.
@@ -280,7 +280,7 @@ class _Canonicalizer(BindingRewriter):
         return None
 
     def _can_inline(self, old: rx.Var, new: rx.Var, value: rx.Expr) -> bool:
-        """Whether uses of a constant may be the constant, a new tensor each time (EV-2)."""
+        """Return whether uses of a constant may be the constant, a new tensor each time (EV-2)."""
         if isinstance(old, rx.DataflowVar) and not isinstance(new, rx.DataflowVar):
             return False
         escapes = self.uses.escapes[old]
@@ -289,7 +289,7 @@ class _Canonicalizer(BindingRewriter):
 
 
 def with_known_shape_vars(func: Function, *, refuse_contradictions: bool) -> Function:
-    """`func` with dimensions of the operand of a match_cast in place of the variables it binds.
+    """`func` with dimensions of the operand of a match_cast instead of the variables it binds.
 
     Casts stay, and check these dimensions; those of variables that are bound before are not used.
     A variable stays the name of a large dimension.

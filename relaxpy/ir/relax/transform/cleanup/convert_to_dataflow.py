@@ -30,9 +30,9 @@ class ConvertToDataflow(Pass):
     """Puts at least `min_size` neighbouring bindings without effects into a dataflow block.
 
     A dataflow block next to them takes them in, however few they are. Calls with effects, recursive
-    calls and conditionals stay outside, and so does what is only there because it may fail, since a
-    dataflow block would lose it (OPT-8). The result is canonical, as after CanonicalizeBindings,
-    but a cast that certainly fails stays, and fails where it is evaluated.
+    calls and conditionals stay outside, and so do unused bindings that may fail, which a dataflow
+    block would lose (OPT-8). The result is canonical, as after CanonicalizeBindings, but a cast
+    that certainly fails stays, and fails where it is evaluated.
 
     Errors:
         MisuseError: `min_size` is not a positive integer.
@@ -125,7 +125,7 @@ class _Converter(BindingRewriter):
         return rebuild(seq, blocks=tuple(blocks))
 
     def _fits(self, block: rx.BindingBlock, binding: rx.Binding) -> bool:
-        """Whether a binding may be in a dataflow block, and loses nothing there."""
+        """Return whether a binding may be in a dataflow block, and would not be lost there."""
         if isinstance(block, rx.DataflowBlock):
             return True
         callee = binding.value.op if isinstance(binding.value, rx.Call) else None

@@ -30,9 +30,9 @@ from relaxpy.support.dataclass import dataclass
 class DeadCodeElimination(Pass):
     """Removes bindings that nothing uses, and functions that no public function or entry reaches.
 
-    Impure calls stay. Outside dataflow blocks so does what may fail or not terminate (OPT-8), such
-    as a call of a function in which something may; in them a cast stays only if the shape variables
-    that it binds are used (OPT-5, OPT-9).
+    Impure calls stay. Outside dataflow blocks so do bindings that may fail or not terminate
+    (OPT-8), such as calls of functions with such bindings; in them a cast stays only if the shape
+    variables that it binds are used (OPT-5, OPT-9).
 
     Errors:
         UnknownNameError: the module has no function of an entry's name.
@@ -82,7 +82,7 @@ def without_dead_code(
     fails: Callable[[Binding], bool] = _may_fail,
     has_effect: Callable[[Expr], bool] = makes_impure_call,
 ) -> Function:
-    """`func` without unused bindings; impure calls, and what fails in ordinary blocks, stay."""
+    """`func` without unused bindings; impure calls, and ordinary bindings that may fail, stay."""
     kept = {
         binding
         for block in walk(func)
@@ -110,7 +110,7 @@ class ReturningCalls:
                     self._returning[name] = func
 
     def may_fail(self, binding: rx.Binding) -> bool:
-        """Whether a pure binding may raise an error or not terminate."""
+        """Return whether a pure binding may raise an error or not terminate."""
         value = binding.value
         if isinstance(binding, rx.MatchCast):
             return cast_may_fail(binding)
@@ -124,7 +124,7 @@ class ReturningCalls:
         return may_fail(binding)
 
     def _returns(self, func: rx.Function) -> bool:
-        """Whether calls of a function return; enters the local functions in it that do."""
+        """Return whether calls of a function return; enters the local functions in it that do."""
         fails = self._blocks_may_fail(func.body.blocks)
         return func.is_pure and not fails and unproved_result(func) is None
 

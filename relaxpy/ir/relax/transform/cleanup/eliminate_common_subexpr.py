@@ -1,4 +1,4 @@
-"""EliminateCommonSubexpr: a value that has been computed already is not computed again."""
+"""EliminateCommonSubexpr: common subexpressions are computed once (CSE)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Eliminator(BindingRewriter):
 
     @contextmanager
     def _visible_inside(self) -> Iterator[list[Table]]:
-        """Forget meanwhile bound values at the end, but not that there was a barrier.
+        """On exit, forget the values that were bound inside, but not that there was a barrier.
 
         The list has the tables of those values in the end.
         """
@@ -159,7 +159,7 @@ class _Eliminator(BindingRewriter):
         return rx.VarBinding(var, first.var, binding.span)
 
     def _both_escape(self, first: rx.Var, var: rx.Var) -> bool:
-        """Whether mutation may show that two variables have one value; they have it if not."""
+        """True if mutation may show that two variables have one value; they have it if not."""
         first = self._firsts.get(first, first)
         one, other = self._escapes(first), self._escapes(var)
         if one and other:
@@ -176,14 +176,14 @@ class _Eliminator(BindingRewriter):
 
 
 def _is_new(value: rx.Expr) -> bool:
-    """Whether a value is, or has in it, a tensor that each evaluation creates anew (EV-2)."""
+    """True if a value is, or has in it, a tensor that each evaluation creates anew (EV-2)."""
     if isinstance(value, rx.Function):  # whose constants are created when it is called
         return False
     return isinstance(value, rx.Call) or any(isinstance(node, rx.Constant) for node in walk(value))
 
 
 def _is_same(first: rx.Binding, later: rx.Binding) -> bool:
-    """Whether two bindings have equal values, and that of the first is known as precisely."""
+    """True if two bindings have equal values, and that of the first is known as precisely."""
     if not bind_equally(first, later):
         return False
     if isinstance(first, rx.MatchCast):

@@ -1,4 +1,4 @@
-"""FoldConstant: what is computed from constants is computed when the module is compiled."""
+"""FoldConstant: values that depend on constants only are computed at compile time."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from relaxpy.ir.tir.stmt import For, Stmt, While
 from relaxpy.support.dataclass import dataclass
 
 MAX_BYTES: Final = 1 << 20
-"""How large a folded constant may be, in bytes, unless its operands are as large together."""
+"""The maximum size of a folded constant in bytes, unless its operands are as large in total."""
 MAX_ITERATIONS: Final = 1 << 24
-"""How often a kernel that is folded may run the bodies of its loops."""
+"""The maximum number of loop iterations of a folded kernel."""
 _PER_ELEMENT: Final = 1 << 12
-"""Or how often for each element of its operands, if these are many."""
+"""The maximum number of iterations per element of the operands, if that allows more."""
 _OPTION: Final = "relax.FoldConstant.max_bytes"
 register_config(_OPTION, int)
 
@@ -78,7 +78,7 @@ class FoldConstant(Pass):
 class _Folder(BindingRewriter):
     """Replaces variables by their constants where no mutation can show the difference (OPT-11).
 
-    `refined` has the struct info of constants of which the variables declare less.
+    `refined` has the struct info of constants that is more precise than that of their variables.
     """
 
     def __init__(self, functions: Any, effects: Effects, kernels: _Kernels) -> None:
@@ -143,7 +143,7 @@ class _Folder(BindingRewriter):
         return self.kernels.operator_result(call) or simpler
 
     def _shape(self, arg: rx.Expr) -> rx.Expr:
-        """The shape that a variable is bound to, in place of it."""
+        """The shape that a variable is bound to, instead of the variable."""
         value = self.value_of(arg)
         return value if isinstance(value, rx.ShapeExpr) else arg
 
@@ -224,7 +224,7 @@ class _Kernels:
         return rx.Constant(out, span=call.span)
 
     def _is_small(self, sinfo: rx.StructInfo | None, operands: list[rx.Constant]) -> bool:
-        """Whether the shape and the datatype of a result are known, and it is not too large."""
+        """True if the shape and the datatype of a result are known, and it is not too large."""
         if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype.is_void or sinfo.vdevice:
             return False
         sizes = _known_sizes(sinfo.shape)
@@ -250,7 +250,7 @@ def _stored(data: np.ndarray[Any, Any]) -> int:
 
 
 def _iterations(kernel: PrimFunc, shapes: Sequence[tuple[int, ...]]) -> float:
-    """How often the loops of a kernel run at most for arguments of these shapes."""
+    """An upper bound of the loop iterations of a kernel for arguments of these shapes."""
     analyzer = Analyzer()
     for buffer, shape in zip(kernel.buffer_map_items, shapes, strict=False):
         for size, value in zip(buffer.shape if buffer is not None else (), shape, strict=False):
@@ -295,7 +295,7 @@ def _with_params(arg: rx.Expr, params: dict[rx.Constant, rx.Var]) -> rx.Expr:
 
 
 def _uses(seq: rx.SeqExpr) -> Counter[rx.Var]:
-    """How often a sequence uses each variable; uses in a function, which may run often, are two."""
+    """Use counts of variables in a sequence; a use in a function, which may repeat, is two."""
     uses: Counter[rx.Var] = Counter()
     waiting: list[tuple[Node, int]] = [(seq.body, 1), *((block, 1) for block in seq.blocks)]
     while waiting:

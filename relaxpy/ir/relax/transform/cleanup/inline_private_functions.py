@@ -20,7 +20,7 @@ from relaxpy.ir.relax.transform.cleanup.private_functions import only_called
 from relaxpy.support.dataclass import dataclass
 
 _LEVELS: Final = 32
-"""How many levels of calls are inlined by recursion."""
+"""The number of call levels that are inlined by recursion."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class InlinePrivateFunctions(Pass):
     """Replaces calls of private functions by their bodies, and removes these functions.
 
     Recursive ones stay, and so do those that are used as values. The functions that called them are
-    simplified as by CanonicalizeBindings, and lose what nothing uses, as by DeadCodeElimination.
+    simplified as by CanonicalizeBindings, and lose unused bindings, as by DeadCodeElimination.
     """
 
     @override
@@ -55,7 +55,7 @@ class InlinePrivateFunctions(Pass):
 def _expanded(
     mod: IRModule, order: Sequence[str], inlined: Mapping[str, Function]
 ) -> Iterator[tuple[str, Function]]:
-    """The functions that stay, with the bodies of `inlined` in place of calls of these.
+    """The functions that stay, with the bodies of `inlined` instead of calls of these.
 
     Functions are visited in `order`, each after those that it calls. Of `inlined`, those of every
     `_LEVELS`th level of calls are expanded beforehand, as inlining recurses at each level.

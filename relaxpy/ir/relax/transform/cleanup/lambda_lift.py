@@ -1,4 +1,4 @@
-"""LambdaLift: local functions become functions of the module, and recursive ones leave dataflow."""
+"""LambdaLift: local functions become functions of the module; recursive ones leave dataflow."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class LambdaLift(Pass):
     """Makes each local function a private function of the module.
 
     One that captures variables takes them as its last parameters. A closure binds them, and
-    `invoke_pure_closure` or `invoke_closure` calls it; it calls itself directly. Of a closure only
-    is known that it is an object; where it is an argument, `match_cast` declares its type. Captured
-    shape variables are passed, too, unless the arguments of all calls are known to have them. Calls
-    that become recursive are moved out of dataflow blocks.
+    `invoke_pure_closure` or `invoke_closure` calls it; it calls itself directly. A closure has
+    struct info Object; where it is an argument, `match_cast` declares its type. Captured shape
+    variables are passed, too, unless the arguments of all calls are known to have them. Calls that
+    become recursive are moved out of dataflow blocks.
     """
 
     @override
@@ -115,7 +115,7 @@ def _proved(func: rx.Function) -> Collection[rx.Var]:
 
 
 def _fits(actual: rx.StructInfo | None, declared: rx.StructInfo | None) -> bool:
-    """Whether an argument has what a parameter declares, in the scope of both."""
+    """Return whether an argument has the struct info that a parameter declares, in both scopes."""
     if actual is None or declared is None:
         return declared is None
     scope = set(definable_shape_vars(declared))
@@ -215,7 +215,7 @@ class _Lifter(BindingRewriter):
         return [*casts, replace(binding, value=call)]
 
     def _lift(self, var: rx.Var, func: rx.Function) -> Iterable[rx.Binding]:
-        """What is bound in place of a local function, which is entered in `lifted`."""
+        """The value bound instead of a local function, which is entered in `lifted`."""
         target = rx.GlobalVar(self.names[var])
         outside = [v for v in free_vars(func) if v is not var]
         images = [self._remapped(v) for v in outside]
@@ -246,7 +246,7 @@ class _Lifter(BindingRewriter):
     ) -> rx.Function:
         """The function with more parameters, and with new variables, so that it stands alone.
 
-        It states what it returns, since it may be recursive now (WF-8b).
+        It declares its result, since it may be recursive now (WF-8b).
         """
         sinfo = func.struct_info
         if func.ret_struct_info is None and isinstance(sinfo, rx.FuncStructInfo):

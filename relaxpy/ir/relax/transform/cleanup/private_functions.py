@@ -30,7 +30,7 @@ def only_called(mod: IRModule) -> dict[str, rx.Function]:
 
 
 def _used_as_values(node: Node) -> Iterator[str]:
-    """The functions that a node mentions other than as what it calls."""
+    """The functions that a node mentions other than as a callee."""
     operands = node.args if isinstance(node, rx.Call) else children(node)
     return (n.name_hint for n in operands if isinstance(n, rx.GlobalVar))
 
@@ -46,9 +46,9 @@ def calls_of(mod: IRModule) -> dict[str, list[rx.Call]]:
 
 
 def with_calls(mod: IRModule, replacements: Mapping[str, Callable[[rx.Call], rx.Expr]]) -> IRModule:
-    """The module with other expressions in place of the calls of functions.
+    """The module with other expressions instead of the calls of functions.
 
-    What such a call is bound to is derived anew.
+    The struct info of the variables of such calls is derived anew.
     """
     return map_functions(mod, rx.Function, lambda func: _Calls(replacements).expr(func))
 

@@ -1,1 +1,1 @@
-"""Passes over programs on several devices: how tensors are split, and what each device computes."""
+"""Passes over distributed programs: sharding propagation, and lowering to SPMD."""

@@ -1,4 +1,4 @@
-"""Which axes of the operands and results of a call are split together."""
+"""The axes of the operands and results of a call that are split together."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class CallAxes:
     """The labels of the axes of a call: those with one label are split together.
 
     An axis without a label has to be whole on every device. A label of operands only is that of
-    axes that are reduced. `is_divided` says whether devices can compute with parts of the axes that
-    have a label, and partial results be combined.
+    axes that are reduced. `is_divided` says whether devices can compute on shards of the labelled
+    axes, and combine partial results.
     """
 
     operands: tuple[tuple[rx.Expr, Labels], ...]
@@ -44,7 +44,7 @@ class CallAxes:
 
 
 def whole(sinfo: rx.StructInfo) -> rx.StructInfo:
-    """The struct info with whole tensors in place of distributed ones."""
+    """The struct info with whole tensors instead of distributed ones."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return rx.TupleStructInfo(tuple(map(whole, sinfo.fields)))
     return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
@@ -83,7 +83,7 @@ _MEANS = {"mean", "variance", "std"}
 
 
 def _is_combined(call: rx.Call, operand: rx.StructInfo, result: rx.TensorStructInfo) -> bool:
-    """Whether partial results of an operator, or of simpler ones, can be combined."""
+    """Return whether partial results of an operator, or of simpler ones, can be combined."""
     assert isinstance(call.op, Op)
     name = call.op.name.removeprefix("relax.")
     if name in _MEANS and isinstance(operand, rx.TensorStructInfo):
@@ -92,7 +92,7 @@ def _is_combined(call: rx.Call, operand: rx.StructInfo, result: rx.TensorStructI
 
 
 def reduced_count(call: rx.Call, operand: rx.TensorStructInfo) -> int | None:
-    """How many elements a reduction combines to one, if that is known."""
+    """The number of elements that a reduction combines to one, if known."""
     dims = operand.get_shape()
     axes = cast("int | Sequence[int] | None", call.attrs["axis"])
     if dims is None:
@@ -154,7 +154,7 @@ def kernel_of(call: rx.Call, mod: IRModule) -> tuple[AxisGroups, list[Buffer]] |
     return AxisGroups(func), buffers
 
 
-# ---- the placements with which devices compute parts
+# ---- placements of the computation
 
 
 @dataclass(frozen=True)
@@ -177,10 +177,10 @@ class Division:
 
 
 def division(axes: CallAxes, results: Sequence[DTensorStructInfo], mesh: DeviceMesh) -> Division:
-    """How devices divide a call with these wanted results.
+    """The labels that devices split, for these desired results.
 
-    Along an axis of the mesh they split what is split in a result and in an operand already;
-    otherwise what is reduced and split in an operand; otherwise what is split in a result.
+    Along an axis of the mesh they split an axis that is split in a result and in an operand;
+    otherwise a reduced axis that is split in an operand; otherwise one that is split in a result.
     """
     operands = [
         (arg.struct_info, labels)
@@ -206,7 +206,7 @@ def division(axes: CallAxes, results: Sequence[DTensorStructInfo], mesh: DeviceM
 
 
 def _split_along(placed: Iterable[tuple[DTensorStructInfo, Labels]], k: int) -> list[Label]:
-    """The labels of what tensors split along an axis of the mesh."""
+    """The labels of the axes that tensors split along an axis of the mesh."""
     specs = [(sinfo.placement.dim_specs[k], labels) for sinfo, labels in placed]
     found = [
         labels[spec.axis]
@@ -217,7 +217,7 @@ def _split_along(placed: Iterable[tuple[DTensorStructInfo, Labels]], k: int) -> 
 
 
 def _count(mesh: DeviceMesh, along: Sequence[Label | None], label: Label) -> int:
-    """The parts of the axes with a label, so far."""
+    """The number of shards of the axes with a label, so far."""
     count = 1
     for size, found in zip(mesh.shape, along, strict=False):
         count *= size if found == label else 1
@@ -225,10 +225,10 @@ def _count(mesh: DeviceMesh, along: Sequence[Label | None], label: Label) -> int
 
 
 def _divides(placed: Iterable[tuple[DTensorStructInfo, Labels]], label: Label, count: int) -> bool:
-    """Whether so many parts of the axes with a label can belong together.
+    """Return whether the axes with a label can be split into this many shards.
 
-    A size that is not known has to be that of all these axes and of no other, whose kernel would
-    get another number for it; it is checked at run time.
+    An unknown size has to be that of all these axes and not of others, for which a kernel would get
+    another number; it is checked at run time.
     """
     sizes: list[PrimExpr] = []
     others: list[PrimExpr] = []
@@ -249,7 +249,7 @@ def _divides(placed: Iterable[tuple[DTensorStructInfo, Labels]], label: Label, c
 
 
 def is_multiple(size: PrimExpr, count: int) -> bool:
-    """Whether a size is provably a multiple of a number."""
+    """Return whether a size is provably a multiple of a number."""
     if isinstance(size, IntImm):
         return size.value % count == 0
     rest = ops.floormod(size, ops.const(count, size.dtype))

@@ -1,4 +1,4 @@
-"""LegalizeRedistribute: changes of how a tensor is split become what each device does."""
+"""LegalizeRedistribute: changes of placement become collective and local operators."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True)
 class LegalizeRedistribute(RewritePass):
-    """Replaces `R.dist.redistribute` by what the devices do along each axis of the mesh.
+    """Replaces `R.dist.redistribute` by gathers and local slices along each axis of the mesh.
 
-    Devices gather what is not split any more, and keep their part of what is split from now on. A
+    Devices gather axes that are no longer split, and keep their shards of newly split ones. A
     call that changes nothing becomes an alias.
 
     Errors:
@@ -72,7 +72,8 @@ def _steps(before: Placement, after: Placement) -> list[tuple[int, int, bool]]:
     """Axes of the mesh, the axes of the tensor that are gathered or split along them, and which.
 
     An axis of the tensor that is split along several axes of the mesh is split along the first of
-    them first. So what is split along a later one is gathered before, and split again after that.
+    them first. So an axis that is split along a later one is gathered before, and split again after
+    that.
     """
     old = [spec.axis if spec.kind == "sharding" else None for spec in before.dim_specs]
     new = [spec.axis if spec.kind == "sharding" else None for spec in after.dim_specs]

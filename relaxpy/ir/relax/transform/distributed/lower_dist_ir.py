@@ -1,4 +1,4 @@
-"""LowerDistIR: distributed tensors become what each device has of them."""
+"""LowerDistIR: distributed tensors become the local shards of each device (SPMD)."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _NEEDED_BEFORE = {
 
 @dataclass(frozen=True)
 class LowerDistIR(RewritePass):
-    """The program of each device: it computes its parts of the tensors.
+    """Generates the SPMD program: each device computes its shards of the tensors.
 
-    The first worker has the inputs, as whole tensors, and sends them or their parts to the others.
-    Kernels have to work on parts already, as after `LowerGlobalViewToLocalView`.
+    The first worker has the inputs, as whole tensors, and sends them or their shards to the others.
+    Kernels have to work on shards already, as after `LowerGlobalViewToLocalView`.
 
     With `own_params` this holds for the first `num_input` parameters only, an attribute of the
-    function. The others are weights, of which each worker passes its own part
+    function. The others are weights; each worker passes its own part
     (`relaxpy.distributed.own_parts`).
 
     Errors:
         TransformError: a size is not divided by the number of devices, an operator needs more than
-            the parts that a device has, or the devices of a mesh are not numbered in its order.
+            the shards that a device has, or the devices of a mesh are not numbered in its order.
     """
 
     own_params: bool = False
@@ -80,7 +80,7 @@ def _mentions_dtensor(sinfo: rx.StructInfo | None) -> bool:
 
 
 def _part(sinfo: rx.StructInfo, call: rx.Expr) -> rx.StructInfo:
-    """What a device has of a value."""
+    """The shard of a value that a device has."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return rx.TupleStructInfo(tuple(_part(field, call) for field in sinfo.fields))
     if not isinstance(sinfo, DTensorStructInfo):
@@ -124,9 +124,9 @@ class _Lowering(BindingRewriter):
     def __init__(self) -> None:
         super().__init__()
         self._fields: dict[tuple[rx.Expr, int], rx.Var] = {}
-        """What replaces fields of parameters."""
+        """The replacements of fields of parameters."""
         self._wholes: dict[rx.Var, rx.StructInfo] = {}
-        """What variables of the new program are parts of."""
+        """The distributed values that variables of the new program are shards of."""
 
     def lowered(self, func: rx.Function, inputs: int) -> rx.Function:
         """The function of one device, which gets its part of all parameters but the inputs."""
@@ -167,7 +167,7 @@ class _Lowering(BindingRewriter):
         return rebuild(func, params=tuple(params), body=body, ret_struct_info=None)
 
     def _enter(self, var: rx.Var, value: rx.Expr, sinfo: rx.StructInfo) -> None:
-        """Note what a variable becomes that is bound to distributed tensors."""
+        """Record the local form of a variable that is bound to distributed tensors."""
         if _mentions_dtensor(sinfo):
             if isinstance(value, rx.Call):
                 _check_needs_parts_only(value, sinfo)
@@ -202,7 +202,7 @@ class _Lowering(BindingRewriter):
 
 
 def _is_gathered_unknown(call: rx.Call, result: rx.StructInfo | None) -> bool:
-    """Whether parts become an axis of unknown size, n // 2 * 2 elements of which are n."""
+    """Return whether shards are joined to an axis of unknown size, where n // 2 * 2 is n."""
     if not rx.is_call_of(call, "relax.ccl.allgather") or not isinstance(result, DTensorStructInfo):
         return False
     dims = result.tensor_sinfo.get_shape()
@@ -245,7 +245,7 @@ def _check_needs_parts_only(call: rx.Call, result: rx.StructInfo) -> None:
 
 
 def _packed_for_one_device(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
-    """The call of a packed function that takes and returns the parts of a device."""
+    """The call of a packed function that takes and returns the shards of a device."""
     assert isinstance(call.op, rx.ExternFunc)
     symbol, args = call.op.global_symbol, call.args
     name = next((old for old, new in OF_PARTS.items() if new == symbol), symbol)
@@ -256,7 +256,7 @@ def _packed_for_one_device(call: rx.Call, result: rx.StructInfo | None) -> rx.Ca
 
 
 def _for_one_device(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
-    """The call on the parts of a device."""
+    """The call on the shards of a device."""
     if not isinstance(call.op, Op):
         return call
     name = call.op.name
@@ -294,7 +294,7 @@ def _bound(value: rx.Expr, kind: type[rx.BindingBlock], received: list[rx.Bindin
 def _received(
     whole: rx.Var, sinfo: DTensorStructInfo, kind: type[rx.BindingBlock], received: list[rx.Binding]
 ) -> rx.Var:
-    """What a device gets of a tensor that the first worker has."""
+    """The shard that a device gets of a tensor that the first worker has."""
     mesh, specs = sinfo.device_mesh, sinfo.placement.dim_specs
     if len(specs) == 1 and specs[0].kind == "sharding":
         call = R.ccl.scatter_from_worker0(whole, mesh.shape[0], specs[0].axis)

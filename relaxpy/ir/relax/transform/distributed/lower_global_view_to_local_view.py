@@ -1,4 +1,4 @@
-"""LowerGlobalViewToLocalView: kernels on whole tensors become kernels on the parts of a device."""
+"""LowerGlobalViewToLocalView: kernels on whole tensors become kernels on the shards of a device."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True)
 class LowerGlobalViewToLocalView(Pass):
-    """Replaces kernels that are called on distributed tensors by kernels for the parts of a device.
+    """Replaces kernels that are called on distributed tensors by kernels for the local shards.
 
     Such a kernel has smaller loops and buffers; the other one stays in the module. Where the axis
     is split along which it reduces, `R.ccl.allreduce` combines the partial results.
 
-    Errors:
-        TransformError: a kernel cannot work on such parts.
+    Errors: TransformError: a kernel cannot work on such shards.
     """
 
     @override
@@ -47,7 +46,7 @@ class _Lowering(BindingRewriter):
         self.mod, self.builder = mod, BlockBuilder(mod)
 
     def run(self) -> IRModule:
-        """The module with kernels for parts; itself if there is nothing to do."""
+        """The module with kernels for shards; itself if nothing changes."""
         changed = {
             var: new
             for var, func in self.mod.items()
@@ -119,7 +118,7 @@ def _fields(sinfo: rx.StructInfo) -> list[DTensorStructInfo]:
 
 
 def _placed(call: rx.Call, buffers: Sequence[Buffer]) -> list[tuple[Buffer, rx.StructInfo | None]]:
-    """The buffers of a kernel, with the struct info of what a call passes for them."""
+    """The buffers of a kernel, with the struct info of the arguments of a call."""
     inputs: Sequence[rx.Expr] = kernel_inputs(call)
     sinfos = [*(arg.struct_info for arg in inputs), *_fields(call.sinfo_args[0])]
     return list(zip(buffers, sinfos, strict=False))

@@ -1,4 +1,4 @@
-"""The distribution of each tensor of a function, as it follows from annotations."""
+"""The mesh and placement of each tensor of a function, inferred from annotations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Placements:
 
     Axes along which the same elements lie, or that are contracted together, are split together, and
     tensors that are computed from each other are on one mesh; calls of `annotate_sharding` separate
-    them. An annotation holds for what is computed from it, and also for what it is computed from,
+    them. An annotation propagates forward to the users of a tensor, and backward to its operands,
     as far as no other annotation says otherwise.
 
     Errors:
@@ -52,10 +52,10 @@ class Placements:
         self._split: dict[Axis, tuple[int, ...] | None] = {}
         """The axes of the mesh along which an axis is split."""
         self._unsplit: list[Axis] = []
-        """Axes of results that are no axes of operands: operators do not compute parts of them."""
+        """Axes of results but not of operands: operators do not compute shards of them."""
         self._meshes: dict[Field, DeviceMesh] = {}
         self._only_mesh: DeviceMesh | None = None
-        """The mesh of tensors about which nothing is said, if there is one mesh."""
+        """The mesh of tensors without annotation, if there is only one mesh."""
         bindings = [node for node in walk(func.body) if isinstance(node, rx.VarBinding)]
         self.annotations = [b for b in bindings if is_annotation(b.value)]
         if not self.annotations:
@@ -73,10 +73,10 @@ class Placements:
             self._annotate(binding, unsplit)
 
     def sinfo(self, var: rx.Var) -> rx.StructInfo | None:
-        """The struct info of a variable with distributed tensors in place of its tensors.
+        """The struct info of a variable with distributed tensors instead of its tensors.
 
         Errors:
-            TransformError: nothing says on which mesh a tensor is, or two of its axes are split
+            TransformError: the mesh of a tensor is not determined, or two of its axes are split
                 along one axis of the mesh.
         """
         sinfo = var.struct_info
@@ -132,7 +132,7 @@ class Placements:
                     )
         return DTensorStructInfo(sinfo, mesh, Placement(tuple(specs)))
 
-    # --- what is computed from what
+    # --- dependences
 
     def _join(self, var: rx.Var, value: rx.Expr) -> None:
         match value:
@@ -240,7 +240,7 @@ def _along(placement: Placement) -> dict[int, tuple[int, ...]]:
 def _require_equal_parts(
     binding: rx.VarBinding, mesh: DeviceMesh, placement: Placement, sinfo: rx.TensorStructInfo
 ) -> None:
-    """Refuse to split an axis whose size is not a multiple of the number of parts.
+    """Refuse to split an axis whose size is not a multiple of the number of shards.
 
     Errors:
         TransformError: there is such an axis.
@@ -269,7 +269,7 @@ def _contradiction(binding: rx.VarBinding) -> TransformError:
 
 
 def is_annotation(value: rx.Expr) -> bool:
-    """Whether a value is a call of `R.dist.annotate_sharding`."""
+    """Return whether a value is a call of `R.dist.annotate_sharding`."""
     return rx.is_call_of(value, "relax.dist.annotate_sharding")
 
 

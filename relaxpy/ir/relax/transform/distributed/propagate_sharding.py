@@ -1,4 +1,4 @@
-"""PropagateSharding: annotations of some tensors distribute all of them."""
+"""PropagateSharding: shardings are propagated from annotated tensors to all others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHAPE_OF = Op.get("relax.shape_of")
 
 @dataclass(frozen=True)
 class PropagateSharding(Pass):
-    """Distributes the tensors of functions as calls of `R.dist.annotate_sharding` in them say.
+    """Distributes the tensors of functions according to calls of `R.dist.annotate_sharding`.
 
     Axes that hold the same elements, or that are contracted together, are split together; other
     axes are not split. The calls are removed; one between two others becomes `R.dist.redistribute`,
@@ -135,7 +135,7 @@ class _Distributing(BindingRewriter):
 
 
 class _Divided:
-    """The bindings that compute a call on parts of its operands, and what brings them there."""
+    """The bindings that compute a call on shards of its operands, after their redistribution."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class _Divided:
         return self._located(total)
 
     def _located(self, call: rx.Call) -> rx.Call:
-        """A call that stands in place of this one."""
+        """A call that replaces this one."""
         return replace(call, span=self.call.span)
 
     def _emitted(self, call: rx.Call) -> rx.Var:
@@ -252,7 +252,7 @@ class _Divided:
 
 
 def _distributed_builtin(call: rx.Call, var: rx.Var) -> rx.Call:
-    """The call of a cache of which devices have parts, if it takes or returns such rows."""
+    """The call of a sharded cache, if it takes or returns such rows."""
     symbol = call.op.global_symbol if isinstance(call.op, rx.ExternFunc) else ""
     sinfos = (var.struct_info, *(arg.struct_info for arg in call.args))
     if symbol not in OF_PARTS or not any(isinstance(s, dist.DTensorStructInfo) for s in sinfos):
@@ -311,7 +311,7 @@ def _with_declared(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
 
 
 def _refuse_scope(node: rx.MatchCast | rx.Function) -> None:
-    """Errors: TransformError, since tensors of several devices do not go through it."""
+    """Errors: TransformError, since it does not support distributed tensors."""
     what = "a match_cast" if isinstance(node, rx.MatchCast) else "a local function"
     raise TransformError(
         f"PropagateSharding: {what} in a function with annotations",

@@ -40,7 +40,7 @@ def without_primitive(func: rx.Function) -> rx.Function:
 
 
 def annotated_for_codegen(mod: IRModule) -> IRModule:
-    """The module with a function for its back end around each composite function that is called."""
+    """The module with each called composite function wrapped in a function for its back end."""
     wrappers = _Wrappers(mod)
     for var, func in mod.items():
         if isinstance(func, rx.Function) and not {"Composite", "Codegen"} & func.attrs.keys():
@@ -58,7 +58,7 @@ class _Wrappers:
         self.names: dict[str, rx.GlobalVar] = {}
 
     def of(self, name: str) -> rx.GlobalVar | None:
-        """The function to call in place of one, if that is composite."""
+        """The function to call instead of this one, if this one is composite."""
         if name in self.names:
             return self.names[name]
         func = self.mod.find_function(name)

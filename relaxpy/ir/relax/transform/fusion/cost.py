@@ -1,4 +1,4 @@
-"""The fusion rule of the default pipeline: which pairs of kernels are computed as one."""
+"""The fusion rule of the default pipeline: which pairs of kernels may be fused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, Evaluate, IfThenElse, L
 from relaxpy.support.entry import user_facing
 
 FusionRule: TypeAlias = Callable[[PrimFunc, PrimFunc], bool]
-"""Decides for a kernel and one that uses its result whether they are computed as one."""
+"""Decides whether a kernel is fused with one that uses its result."""
 RULE_OPTION: Final = "relax.FuseOps.rule"
 register_config(RULE_OPTION, object)
 _DIVISIONS: Final = (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)
@@ -24,19 +24,19 @@ _DIVISIONS: Final = (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)
 
 @user_facing
 def fusion_pays(producer: PrimFunc, consumer: PrimFunc) -> bool:
-    """Whether a kernel is computed together with one that uses its result, in the default pipeline.
+    """True if a kernel may be fused with one that uses its result, in the default pipeline.
 
-    A fused kernel runs in blocks of rows, so that what one step computes is in cache for the next
+    A fused kernel runs in blocks of rows, so that the result of one step is in cache for the next
     one, and needs no memory of the size of an intermediate result. Results are never computed
-    twice. Hence all pays that FuseOps can group, except for kernels that may fail at run time: each
-    of these stays alone, so that its errors name its line and its buffers.
+    twice. Hence there is no cost model: all kernels that FuseOps can group are fused, except for
+    those that may fail at run time, whose errors then name their line and buffers.
     """
     return not (may_fail(producer) or may_fail(consumer))
 
 
 @memoised
 def may_fail(kernel: PrimFunc) -> bool:
-    """Whether a kernel can raise an error that depends on the elements of its operands.
+    """Return whether a kernel can raise an error that depends on the elements of its operands.
 
     These are indices that are elements of a tensor, divisions by integers that may be zero,
     assertions, and calls of other functions.

@@ -1,4 +1,4 @@
-"""FoldViews: kernels read tensors as they are, in place of rearranged copies of them."""
+"""FoldViews: kernels read tensors themselves instead of rearranged copies of them."""
 
 from __future__ import annotations
 
@@ -41,21 +41,20 @@ None if the axis has size 1 and the copy has none for it; 0 times if the copy ha
 only, and a shape variable is the size of the tensor.
 """
 View: TypeAlias = Axes | PrimExpr
-"""How a copy is computed: from a tensor along other axes, or the value of all its elements."""
+"""The definition of a copy: a tensor along other axes, or the value of all its elements."""
 _OFTEN = 32
-"""A kernel that reads an element so often gains more from simple indices than from no copy."""
+"""From this many reads of an element, simple indices pay more than the avoided copy."""
 
 
 @dataclass(frozen=True)
 class FoldViews(Pass):
-    """Passes tensors to the kernels of a dataflow block in place of rearranged copies of them.
+    """Passes tensors to the kernels of a dataflow block instead of rearranged copies of them.
 
     These are transposed and repeated tensors, the first elements of tensors whose size is a shape
-    variable, and such with axes of size 1 added or removed. This
-    is done for kernels that read each element of the copy in one place only, as products of
-    matrices do; repetitions of single elements, as of heads in attention, stay where kernels read
-    them often. What is filled with one value becomes this value. Copies that nothing else uses
-    are removed.
+    variable, and such with axes of size 1 added or removed. This is done for kernels that read each
+    element of the copy in one place only, as matmuls do; repetitions of single elements, as of
+    heads in attention, stay where kernels read them often. A tensor filled with one value becomes
+    this value. Copies that nothing else uses are removed.
     """
 
     @override
@@ -86,7 +85,7 @@ class _Kernels:
         self._reads: dict[str, Mapping[int, int]] = {}
 
     def can_read(self, name: str, param: int, view: str, others: Collection[int]) -> bool:
-        """Whether a kernel can read a view in place of a copy, as it does for other parameters."""
+        """True if a kernel can read a view instead of a copy, as it does for other parameters."""
         if name not in self._reads:
             kernel = self.by_name[name]
             self._reads[name] = {} if may_fail(kernel) else _reads(kernel)
@@ -191,7 +190,7 @@ def _view_of(kernel: PrimFunc) -> View | None:
 
 
 def _stores_all(kernel: PrimFunc, target: Buffer) -> bool:
-    """Whether a kernel is one nest of loops over a buffer with one store of each element."""
+    """Return whether a kernel is one nest of loops over a buffer with one store of each element."""
     stmt = kernel.body
     if isinstance(stmt, BlockRealize) and not stmt.block.iter_vars:
         if stmt.block.alloc_buffers or stmt.block.match_buffers or stmt.block.init:
@@ -224,7 +223,8 @@ def _stores_all(kernel: PrimFunc, target: Buffer) -> bool:
 def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
     """The axes of a load whose indices are different ones of the store, or 0 along size 1.
 
-    None if it does not read the whole buffer, so that its size is not that of what is stored.
+    None if it does not read the whole buffer, so that its size differs from that of the stored
+    buffer.
     """
     positions = {index: k for k, index in enumerate(store.indices)}
     dims = [*store.buffer.shape, *load.buffer.shape]
@@ -284,7 +284,7 @@ def _region(region: Range, repeats: int) -> Range:
 
 
 def _reads(kernel: PrimFunc) -> Mapping[int, int]:
-    """How often a kernel reads the buffers of parameters that it only reads."""
+    """The number of loads of each parameter buffer that a kernel only reads."""
     loads: dict[Buffer, int] = {}
     others: set[Node] = set()
     for node in walk(kernel.body):
@@ -307,12 +307,12 @@ def _reads(kernel: PrimFunc) -> Mapping[int, int]:
 
 
 def _reads_often(kernel: PrimFunc, param: int) -> bool:
-    """Whether loops that read a buffer certainly read each of its elements many times."""
+    """Return whether loops that read a buffer certainly read each of its elements many times."""
     buffer = kernel.buffer_map_items[param]
     assert buffer is not None
 
     def iterations(node: Node, count: IndexPoly) -> IndexPoly | None:
-        """The iterations of the loops around a load of the buffer."""
+        """The iterations of the loops that enclose a load of the buffer."""
         if isinstance(node, BufferLoad) and node.buffer is buffer:
             return count
         if isinstance(node, For):
@@ -327,7 +327,7 @@ def _reads_often(kernel: PrimFunc, param: int) -> bool:
 
 
 def _is_bound_without(kernel: PrimFunc, params: Container[int]) -> bool:
-    """Whether other parameters determine the variables in the shapes of some."""
+    """Return whether other parameters determine the variables in the shapes of some."""
     buffers = [(k, b) for k, b in enumerate(kernel.buffer_map_items) if b is not None]
     bound = {size for k, b in buffers if k not in params for size in b.shape} | {*kernel.params}
     sizes = [size for k, b in buffers if k in params for size in b.shape]
@@ -335,7 +335,7 @@ def _is_bound_without(kernel: PrimFunc, params: Container[int]) -> bool:
 
 
 def _with_view(kernel: PrimFunc, param: int, view: View) -> PrimFunc:
-    """The kernel for a tensor in place of a copy of it, or without a copy of a value."""
+    """The kernel for a tensor instead of a copy of it, or without a copy of a value."""
     old = kernel.buffer_map_items[param]
     assert old is not None
     buffers = dict(kernel.buffer_map)
@@ -362,7 +362,7 @@ def _size(copy: Buffer, step: tuple[int, int] | None) -> PrimExpr:
 
 @dataclass(frozen=True)
 class _Reads:
-    """Reads of a buffer in place of those of another one, which is a view of it."""
+    """Reads of a buffer instead of those of another one, which is a view of it."""
 
     old: Buffer
     new: Buffer
@@ -387,7 +387,7 @@ class _Reads:
 
 
 def _with_value(old: Buffer, value: PrimExpr, node: Node) -> Node | None:
-    """What replaces a node of the body of a kernel, for the value of all elements of a buffer."""
+    """The replacement of a node of a kernel's body, given the value of all elements of a buffer."""
     match node:
         case BufferLoad(buffer=buffer) if buffer is old:
             return value

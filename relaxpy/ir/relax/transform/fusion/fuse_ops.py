@@ -22,9 +22,9 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 MAX_DEPTH: Final = 256
-"""How many kernels are fused into one at most, unless the option says otherwise."""
+"""The default maximum number of kernels in a group."""
 MAX_DEPTH_BY_RULE: Final = 32
-"""The same where a rule decides: more do not run faster, and take longer to compile."""
+"""The limit where a rule decides: more do not run faster, and take longer to compile."""
 _OPTION: Final = "relax.FuseOps.max_depth"
 register_config(_OPTION, int, positive=True)
 
@@ -33,17 +33,16 @@ register_config(_OPTION, int, positive=True)
 class FuseOps(Pass):
     """Groups calls of kernels in dataflow blocks into functions with the attribute `Primitive`.
 
-    What can be grouped follows from the attribute `op_pattern` of the kernels, which
+    The groups follow from the attribute `op_pattern` of the kernels, which
     AnnotateTIROpPattern sets: elementwise and broadcasting kernels go with the kernel that uses
-    them, injective ones too, and a contraction goes with the elementwise kernels after it.
-    At the level 0 nothing is fused; -1 is the level of the PassContext. Its option
+    them, injective ones too, and a contraction goes with the elementwise kernels after it. At the
+    level 0 nothing is fused; -1 is the level of the PassContext. Its option
     `relax.FuseOps.max_depth` limits the size of a group. If there is a `rule`, a kernel is grouped
     with one that uses its result only if `rule(kernel, user)` is true; then a reshape is also
-    grouped with its only user, of whatever kind that is, and kernels that compute rows from rows
-    are grouped with each other, reductions among them, and with a contraction before them. Those
-    after a product of batches of matrices are also grouped with the product that uses them, as in
-    attention. The option `relax.FuseOps.rule` is another rule in its place. FuseTIR makes one
-    kernel of each function.
+    grouped with its only user, of whatever kind that is, and row-local kernels are grouped with
+    each other, reductions among them, and with a contraction before them. Those after a batched
+    matmul are also grouped with the batched matmul that uses them, as in attention. The option
+    `relax.FuseOps.rule` overrides the rule. FuseTIR makes one kernel of each function.
 
     Errors:
         MisuseError (also TypeError): the level is not an integer, or the rule not a function.
@@ -87,7 +86,7 @@ class _Kernels:
         self._batched: dict[str, bool] = {}
 
     def is_row_local(self, name: str) -> bool:
-        """Whether a kernel computes rows from rows, where a rule decides."""
+        """Return whether a kernel is row-local, where a rule decides."""
         if self.rule is None or name not in self.by_name:
             return False
         if name not in self._row_wise:
@@ -95,7 +94,7 @@ class _Kernels:
         return self._row_wise[name]
 
     def is_batched_matmul(self, name: str) -> bool:
-        """Whether a kernel is a product of batches of matrices, where a rule decides."""
+        """Return whether a kernel is a batched matmul, where a rule decides."""
         if self.rule is None or self.kinds.get(name) is not OpPatternKind.OUT_EWISE_FUSABLE:
             return False
         if name not in self._batched:
@@ -103,7 +102,7 @@ class _Kernels:
         return self._batched[name]
 
     def reshapes(self, name: str) -> bool:
-        """Whether a kernel only reshapes, where a rule decides."""
+        """Return whether a kernel only reshapes, where a rule decides."""
         if self.rule is None or self.kinds.get(name) is not OpPatternKind.INJECTIVE:
             return False
         if name not in self._reshapes:
@@ -111,7 +110,7 @@ class _Kernels:
         return self._reshapes[name]
 
     def pays(self, producer: str, consumer: str) -> bool:
-        """What the rule decides; "" is a binding that calls no kernel."""
+        """The decision of the rule; "" is a binding that calls no kernel."""
         if self.rule is None or not producer or not consumer:
             return True
         pair = producer, consumer

@@ -1,4 +1,4 @@
-"""FuseOpsByPattern: what patterns match becomes calls of functions for a back end."""
+"""FuseOpsByPattern: matches of patterns become calls of composite functions for a back end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True)
 class FuseOpsByPattern(Pass):
-    """Groups what each pattern matches in a dataflow block into a function of its own.
+    """Groups each match of a pattern in a dataflow block into a function.
 
     The functions have the attribute `Composite`, the name of the pattern, and the attributes that
     its `attrs_getter` returns. Patterns are tried in order, and a binding is in one match only: the

@@ -29,7 +29,7 @@ class FuseTIR(Pass):
 
     Intermediate results are local buffers of the kernel, shapes that the function takes become
     scalars, and tuples their fields. A function that does more than call kernels on tensors of
-    known shapes stays as it is, and so does one that is used otherwise than by calls, or that is
+    known shapes stays unchanged, and so does one that is used other than by calls, or that is
     public and not called. Private kernels that are not called any more are removed.
     """
 
@@ -67,7 +67,7 @@ class FuseTIR(Pass):
 
 
 def _otherwise_used(func: rx.BaseFunc, kernels: Mapping[str, FusedKernel]) -> set[str]:
-    """The functions that a function mentions otherwise than in calls that can be rewritten."""
+    """The functions that a function mentions other than in calls that can be rewritten."""
     names: set[str] = set()
     if kernels.keys().isdisjoint(mentioned_globals(func)):
         return names
@@ -82,7 +82,7 @@ def _otherwise_used(func: rx.BaseFunc, kernels: Mapping[str, FusedKernel]) -> se
 
 
 def _is_callable(kernel: FusedKernel, call: rx.Call) -> bool:
-    """Whether the struct info of a call and its arguments says what a call of the kernel takes."""
+    """True if the struct info of a call and its arguments suffices for a call of the kernel."""
     sinfo = call.struct_info
     outputs = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
     return all(
@@ -101,7 +101,7 @@ def _sizes(arg: rx.Expr) -> tuple[tir.PrimExpr, ...]:
 
 
 class _Caller(BindingRewriter):
-    """Calls kernels in place of the functions that they were."""
+    """Replaces calls of functions by calls of the kernels that they became."""
 
     def __init__(self, kernels: Mapping[str, FusedKernel]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""FuseZeroPoints: products of integers read the bytes that they multiply."""
+"""FuseZeroPoints: 8-bit matmuls and convolutions read raw operands, and correct for zero points."""
 
 from __future__ import annotations
 
@@ -30,23 +30,22 @@ from relaxpy.support.dataclass import dataclass, replace
 
 _BYTE = 8
 _SCALE = 2.0**40
-"""What scales are below, and their inverses: products of two of them with sums are normal."""
+"""The bound of scales and of their inverses: two of them times a sum are normal numbers."""
 _PRODUCTS = {"relax.matmul": 0} | {f"relax.nn.conv{count}d": count for count in RANKS}
 """The operators, with the number of axes of windows."""
 
 
 @dataclass(frozen=True)
 class FuseZeroPoints(FusionPass):
-    """Computes products of bytes without their zero points from products of the bytes.
+    """Rewrites 8-bit matmul and conv with zero points to raw operands, and corrects the result.
 
-    `matmul(astype(a, "int32") - p, astype(b, "int32") - q)` of a dataflow block is
-    `matmul(a, b) - p * sum(b - q) - q * sum(a)`, exactly, as integers are modulo a power of two, if
-    no zero point depends on the axis of the sum. There may be one or none. Convolutions of images
-    with one zero point by filters with one, or one for each channel, are the same sums over
-    windows, where bytes of the padding are the zero point. Products of such operands in float32,
-    each times constants that do not depend on the axes of the sum, are these sums times the
-    constants, which is more exact. The conversions are removed if nothing else uses them. It is
-    applied before LegalizeOps.
+    `matmul(astype(a, "int32") - p, astype(b, "int32") - q)` of a dataflow block is `matmul(a, b) -
+    p * sum(b - q) - q * sum(a)`, exactly, as integers are modulo a power of two, if no zero point
+    depends on the axis of the sum. There may be one zero point or none. The same holds for
+    convolutions of images with one zero point by filters with one, or one for each channel, where
+    the padding is the zero point. Matmuls of such operands in float32, each times constants that do
+    not depend on the axes of the sum, are these sums times the constants, which is more exact. The
+    conversions are removed if nothing else uses them. It is applied before LegalizeOps.
     """
 
     @override
@@ -56,7 +55,7 @@ class FuseZeroPoints(FusionPass):
 
 @dataclass(frozen=True)
 class _Bytes:
-    """The bytes that an operand is computed from, their zero point and scale, if there are any."""
+    """The 8-bit tensor that an operand is converted from, and its zero point and scale, if any."""
 
     data: rx.Expr
     zero: rx.Expr | None = None
@@ -68,7 +67,7 @@ class _Bytes:
 
 
 class _Fusing(BindingRewriter):
-    """Replaces the products of one function."""
+    """Rewrites the matmuls and convolutions of one function."""
 
     def __init__(self, builder: BlockBuilder) -> None:
         super().__init__()
@@ -116,8 +115,8 @@ class _Fusing(BindingRewriter):
             return None
         data, kernel, out = (layout.name for layout in (conv.data, conv.kernel, conv.out))
         if conv.groups > 1 and sizes[kernel.index("I")] == 1:
-            # Sums of a few products of one channel are not those of matrices, and widen each byte
-            # for each of them.
+            # A depthwise convolution is not a GEMM, and would widen each 8-bit element for each
+            # product.
             return None
         image: rx.Expr | None = x.data
         if not (_is_one(x.zero) and _is_one(x.scale)):
@@ -134,7 +133,7 @@ class _Fusing(BindingRewriter):
         convolved, channels = getattr(R.nn, f"conv{count}d"), sizes[channel]
 
         def by_channel(expr: rx.Expr) -> rx.Expr:
-            """A number for each channel, or one for all, as the result has them."""
+            """A number for each channel, or one for all, in the layout of the result."""
             shape = [channels if axis == "C" and not _is_one(expr) else 1 for axis in out]
             return cast("rx.Expr", R.reshape(expr, shape))
 
@@ -145,7 +144,7 @@ class _Fusing(BindingRewriter):
         if w.zero is not None:
             sizes[channel] = groups = conv.groups
             if groups == 1:
-                # The sums of channels are those of all windows that a pixel is in.
+                # The sum over the channels of a pixel is the same for all windows that contain it.
                 image = R.sum(R.astype(image, INT32), data.index("C"), keepdims=True)
                 sizes[kernel.index("I")] = 1
             ones = rx.const(np.ones(sizes, "int32" if groups == 1 else "int8"))
@@ -158,9 +157,9 @@ class _Fusing(BindingRewriter):
         return _scaled(result, R.reshape(x.scale, ()), by_channel(w.scale))
 
     def _padded(self, x: _Bytes, windows: Windows, layout: str) -> rx.Expr | None:
-        """The bytes of images, which are the zero point where padding is; None if that is no byte.
+        """The 8-bit images, padded with the zero point; None if that has another datatype.
 
-        What is added to all elements, which wrap, is a zero point that may be any value.
+        Subtracting and adding the zero point wraps, so it may be any value.
         """
         assert x.zero is not None
         sinfo, zero = tensor_sinfo(x.data), self._source(x.zero)
@@ -173,11 +172,11 @@ class _Fusing(BindingRewriter):
         return cast("rx.Expr", R.add(padded, point))
 
     def _sums(self, axes: int | Sequence[int], x: _Bytes) -> rx.Expr:
-        """The sums of bytes without their zero point."""
+        """The sums of the 8-bit elements less their zero point."""
         return te_kernel(self._builder, _sums, "sums_of_bytes", axes, *x.operands)
 
     def _scaled_bytes_of(self, operand: rx.Expr) -> _Bytes | None:
-        """The bytes of an operand in float32 that is computed from them by a constant factor."""
+        """The 8-bit tensor, zero point and scale of a float32 operand; the scale is constant."""
         value = self.value_of(operand)
         if not rx.is_call_of(value, "relax.multiply"):
             return None
@@ -190,7 +189,7 @@ class _Fusing(BindingRewriter):
         return replace(found, scale=scale) if found is not None and self._is_scale(scale) else None
 
     def _is_scale(self, scale: rx.Expr) -> bool:
-        """Whether a factor is a constant that neither overflows nor underflows with another one."""
+        """True if a factor is a constant that neither overflows nor underflows with another one."""
         source = self._source(scale)
         if not isinstance(source, rx.Constant) or tensor_sinfo(scale) is None:
             return False
@@ -211,7 +210,7 @@ class _Fusing(BindingRewriter):
         return _Bytes(found, None if is_zero else point)
 
     def _source(self, zero: rx.Expr) -> rx.Expr:
-        """What a zero point is, maybe in another shape, before it was converted."""
+        """A zero point before its conversion, maybe in another shape."""
         value, is_converted = self.value_of(zero), False
         while rx.is_call_of(value, "relax.reshape", *["relax.astype"] * (not is_converted)):
             is_converted = is_converted or rx.is_call_of(value, "relax.astype")
@@ -220,7 +219,7 @@ class _Fusing(BindingRewriter):
         return zero
 
     def _widened(self, value: rx.Expr | None) -> rx.Expr | None:
-        """The bytes that are converted to integers of 32 bits."""
+        """The 8-bit tensor that is converted to int32."""
         if not rx.is_call_of(value, "relax.astype"):
             return None
         [x] = value.args
@@ -234,14 +233,14 @@ def _is_byte(x: rx.Expr) -> bool:
 
 
 def _is_exact(extents: Sequence[int | PrimExpr]) -> bool:
-    """Whether a sum of so many products of bytes without their zero points is below 2**31."""
+    """True if a sum of this many products of 8-bit elements less zero points is below 2**31."""
     sizes = [n.value if isinstance(n, IntImm) else n for n in extents]
     known = [n for n in sizes if isinstance(n, int)]
     return len(known) == len(sizes) and math.prod(known) * (2**_BYTE - 1) ** 2 < 2**31
 
 
 def _scaled(sums: rx.Expr, *scales: rx.Expr | None) -> rx.Expr:
-    """Sums in float32 times both scales, or as they are if there are none."""
+    """Sums in float32 times both scales; unchanged if there are none."""
     [a, b] = scales
     if a is None or b is None:
         return sums
@@ -249,13 +248,13 @@ def _scaled(sums: rx.Expr, *scales: rx.Expr | None) -> rx.Expr:
 
 
 def _is_one(x: rx.Expr | None) -> bool:
-    """Whether a tensor, if there is one, has one element."""
+    """Return whether a tensor, if there is one, has one element."""
     sizes = () if x is None else shape_of(x)
     return sizes is not None and all(is_const(n, 1) for n in sizes)
 
 
 def _is_constant_along(point: rx.Expr | None, axis: int) -> bool:
-    """Whether a tensor, if there is one, is the same along an axis that counts from the end."""
+    """True if a tensor, if there is one, is the same along an axis that counts from the end."""
     sizes = () if point is None else shape_of(point)
     return sizes is not None and (len(sizes) < -axis or is_const(sizes[axis], 1))
 
@@ -265,7 +264,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _sums(axes: int | Sequence[int], data: Tensor, point: Tensor | None = None) -> Tensor:
-    """The sums along axes, which are kept, of elements without their zero point."""
+    """The sums along axes (keepdims) of elements less their zero point."""
 
     def element(*index: PrimExpr) -> PrimExpr:
         value = ops.cast_to(data(*index), INT32)

@@ -1,4 +1,4 @@
-"""Groups of bindings of a dataflow block become calls of functions that consist of them."""
+"""Outlining: groups of bindings of a dataflow block become calls of functions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.support.dataclass import dataclass, replace
 
 MAX_NAMES: Final = 16
-"""How many names of kernels the name of a function consists of at most."""
+"""The maximum number of kernel names in the name of a function."""
 
 
 def is_kernel_call(expr: rx.Expr) -> TypeGuard[rx.Call]:
-    """Whether this is a `call_tir` or `call_tir_inplace`."""
+    """Return whether this is a `call_tir` or `call_tir_inplace`."""
     calls = expr.op.record.calls if isinstance(expr, rx.Call) and isinstance(expr.op, Op) else None
     return calls is not None and calls.is_kernel
 
@@ -55,12 +55,12 @@ def group_bindings(
     entries: Sequence[str] | None = None,
     refuses_cycles: bool = False,
 ) -> IRModule:
-    """The module with a call of a new private function in place of each group of bindings.
+    """The module with a call of a new private function instead of each group of bindings.
 
     The functions have the attribute `Primitive`. Those in the module that have it already, or are
-    for a back end, are left alone, and so are those that are not `entries` if there are any.
-    What a group uses is passed to its function; constants are only if `lift_constants`. A group
-    whose results nothing uses is removed. A group stays as it is if its bindings cannot be computed
+    for a back end, are left alone, and so are those that are not `entries` if there are any. The
+    operands of a group are passed to its function; constants only if `lift_constants`. A group
+    whose results nothing uses is removed. A group is left alone if its bindings cannot be computed
     one after the other, since others depend on some and are needed by others.
 
     Errors:
@@ -172,7 +172,7 @@ def _leave_out_items_of_others(
 def _order(
     block: rx.DataflowBlock, groups: dict[rx.Binding, FunctionGroup], *, refuses_cycles: bool
 ) -> list[Unit]:
-    """The groups and the other bindings, each after what it depends on.
+    """The groups and the other bindings, in topological order.
 
     Groups that depend on each other are removed from `groups`, or refused.
     """
@@ -212,7 +212,7 @@ def _names(bindings: Iterable[rx.Binding]) -> str:
 
 
 def _needs(block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]) -> _Needs:
-    """What each group and each other binding depends on, in order."""
+    """The dependencies of each group and each other binding, in order."""
     needs: _Needs = {}
     for binding, required in Dependencies(block.bindings).needs.items():
         unit: Unit = groups.get(binding, binding)
@@ -245,7 +245,7 @@ def _result_sinfo(results: Sequence[rx.Var]) -> rx.StructInfo | None:
 
 
 class _FunctionOf:
-    """A function of bindings: its parameters are what they use, its result their outputs."""
+    """A function of bindings: its parameters are their operands, its result their outputs."""
 
     def __init__(
         self, bindings: Sequence[rx.Binding], outputs: Sequence[rx.Var], *, lift_constants: bool
@@ -288,7 +288,7 @@ class _FunctionOf:
         return rename(func, _with_new_shape_vars(table, func)), arguments
 
     def _value(self, value: rx.Expr) -> rx.Expr:
-        """A value whose operands that are passed, but are not variables, are parameters."""
+        """The value with operands that are passed, such as constants, replaced by parameters."""
         if isinstance(value, rx.Call):
             args = tuple(self._operand(arg) for arg in value.args)
             if not all(map(is_, args, value.args)):
@@ -332,7 +332,7 @@ def _with_new_shape_vars(table: Mapping[rx.Var, rx.Var], func: rx.Function) -> d
 
 
 def _callee_of(binding: rx.Binding) -> str:
-    """The name of what a binding calls, for the name of the function; "" if it calls nothing."""
+    """The name of a binding's callee, for the name of the function; "" without a call."""
     call = binding.value
     if not isinstance(call, rx.Call):
         return ""

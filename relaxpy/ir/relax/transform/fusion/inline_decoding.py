@@ -1,4 +1,4 @@
-"""InlineDecoding: packed weights are decoded where a product reads them."""
+"""InlineDecoding: packed weights are dequantised inside the matmul that reads them."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt
 from relaxpy.support.dataclass import dataclass
 
 _MOST: Final = 128
-"""The most neighbouring weights that are decoded together."""
+"""The maximum number of neighbouring weights that are decoded together."""
 _UNIT: Final = 8
 """Their number is a multiple of this."""
 _GROUPS: Final = 8
 """The groups of which the last one may have fewer weights."""
 _GROWTH: Final = 1.5
-"""Weights are worth it that have so many times the bytes of what they are decoded from."""
+"""The minimum ratio of the bytes of decoded and packed weights."""
 _PART: Final = 32
-"""What the length of a row of weights is a multiple of that are not packed."""
+"""The divisor of the row length of weights that are not packed."""
 _BYTE: Final = 8
 _ROWS: Final = 64
-"""The most rows with which a product decodes weights in less time than before it."""
+"""The maximum number of rows for which decoding inside the matmul is faster than before it."""
 
 
 @dataclass(frozen=True)
 class InlineDecoding(Pass):
-    """Computes packed weights in the product of a matrix with some rows, or an unknown number.
+    """Dequantises packed weights inside a matmul with few rows, or an unknown number.
 
     The kernels are annotated with their patterns. Weights are decoded by one elementwise kernel,
     and groups of some neighbours have a common element of memory.
@@ -76,7 +76,7 @@ _MARK: Final = "decodes_weights"
 def _groups(
     block: rx.DataflowBlock, kernels: Mapping[str, PrimFunc]
 ) -> Mapping[rx.Binding, FunctionGroup]:
-    """A group for each product and the kernel that decodes its weights, if that is worth it."""
+    """A group for each matmul and the kernel that decodes its weights, if that is profitable."""
     uses = Counter(var for b in block.bindings for var in occurring_vars(b.value))
     by_var = {b.var: b for b in block.bindings if isinstance(b.var, rx.DataflowVar)}
     groups: dict[rx.Binding, FunctionGroup] = {}
@@ -113,7 +113,7 @@ def _source(
 
 
 def _is_of_bytes(func: PrimFunc) -> bool:
-    """Whether a kernel computes floats from as many integers of 8 bits."""
+    """Return whether a kernel converts 8-bit integers to equally many floats."""
     match list(_blocks(func)):
         case [Block(body=BufferStore(value=Cast(value=BufferLoad(buffer=buffer)), buffer=target))]:
             return buffer.dtype.is_int and buffer.dtype.bits == _BYTE and target.dtype.is_float
@@ -138,7 +138,7 @@ def _kernel_call(
 
 
 def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:
-    """Whether a kernel decodes the operand `number` of a product, for few rows at most."""
+    """Return whether a kernel decodes the operand `number` of a matmul, for few rows at most."""
     if op_pattern_kind(decoding) > OpPatternKind.INJECTIVE:
         return False
     if op_pattern_kind(product) is not OpPatternKind.OUT_EWISE_FUSABLE:
@@ -184,7 +184,7 @@ def _extent(axis: IterVar) -> int | None:
 
 
 def _has_groups(decoding: PrimFunc, size: int) -> bool:
-    """Whether the kernel decodes groups of neighbours of rows of `size` weights."""
+    """Return whether the kernel decodes groups of neighbours of rows of `size` weights."""
     blocks = list(_blocks(decoding))
     if len(blocks) != 1:
         return False
@@ -230,7 +230,7 @@ def _blocks(func: PrimFunc) -> Iterator[Block]:
 
 
 def _inlined(func: PrimFunc) -> PrimFunc:
-    """The kernel, which decodes weights where its product reads them."""
+    """The kernel, with weights decoded where its matmul reads them."""
     state = State(func)
     local = {b for block in occurrences(state.func.body, Block) for b in block.alloc_buffers}
     sums = {_target(b) for b in _blocks(state.func) if any(map(_is_reduced, b.iter_vars))}

@@ -20,7 +20,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(slots=True, eq=False)
 class FusedKernel:
-    """A kernel in place of a Relax function, and how it is called.
+    """A kernel instead of a Relax function, and how it is called.
 
     `operands` are the parameters that it takes, each with the way to a field of it, `scalars` the
     positions of shapes, each with those of its dimensions that are passed. `inplace_indices` has
@@ -38,7 +38,7 @@ class NotFusable(Exception):  # noqa: N818
 
 
 def fused_kernel(func: rx.Function, functions: Mapping[str, rx.BaseFunc]) -> FusedKernel | None:
-    """The kernel that computes what `func` does; None if there is none.
+    """The kernel that is equivalent to `func`; None if there is none.
 
     Every value is a tensor of known shape and datatype, and every computation a call of a kernel
     whose body refers to its buffers only. The results are different tensors that the calls
@@ -201,7 +201,7 @@ class _Fusion:
     def _separate(self, kernel: PrimFunc, operands: Sequence[Buffer | tir.PrimExpr]) -> None:
         """Note the axis separators that a kernel declares; all kernels agree on those of a tensor.
 
-        A later pass gives a buffer as many physical axes as they say.
+        A later pass creates the physical axes.
         """
         for param, operand in zip(kernel.params, operands, strict=True):
             declared = kernel.buffer_of(param)
@@ -285,7 +285,7 @@ def _definitions(node: Node) -> Iterator[Node]:
 def _unified(
     kernel: PrimFunc, arguments: Sequence[Buffer | tir.PrimExpr]
 ) -> tuple[dict[Node, Node], dict[tir.Var, tir.PrimExpr]]:
-    """What replaces the buffers of a kernel and its variables, and the values of the latter.
+    """The substitution of a kernel's buffers and variables, and the values of the latter.
 
     The variables are replaced by new ones first, since the arguments may mention them.
     """
@@ -329,7 +329,7 @@ def _unified(
 
 
 def _is_compact(buffer: Buffer, argument: Buffer) -> bool:
-    """Whether a buffer has the datatype and the rank of an argument, and its elements in a row."""
+    """True if a buffer has the datatype and the rank of an argument, and its elements in a row."""
     zero = ops.const(0, buffer.elem_offset.dtype)
     plain = not buffer.strides and prove_equal(buffer.elem_offset, zero) is True
     same = buffer.dtype == argument.dtype and buffer.ndim == argument.ndim

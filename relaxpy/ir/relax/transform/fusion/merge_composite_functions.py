@@ -62,7 +62,7 @@ class _Merged:
     into: _Merged | None = None
 
     def root(self) -> _Merged:
-        """What this was merged into, with the path to it made shorter."""
+        """The representative that this was merged into, with path compression (union-find)."""
         root = self
         while root.into is not None:
             root = root.into
@@ -132,7 +132,7 @@ def _with_nested_functions(mod: IRModule) -> IRModule:
 
 
 def _nested(func: rx.Function, mod: IRModule) -> rx.Function:
-    """The function with a local function in place of each composite one that it calls."""
+    """The function with a local function instead of each composite one that it calls."""
     local: dict[str, rx.Var] = {}
     bindings: list[rx.Binding] = []
     table: dict[rx.Expr, rx.Var] = {}

@@ -1,4 +1,4 @@
-"""Which computations of a dataflow graph are computed together, by post-dominators.
+"""Partitioning of a dataflow graph into fused groups, by post-dominators.
 
 As in TVM, each node is tried with its immediate post-dominator, the first node that all paths from
 it lead through. They are fused, with all nodes between them, if the kinds on the paths permit that.
@@ -24,11 +24,11 @@ _OPAQUE = OpPatternKind.OPAQUE
 
 @dataclass(slots=True, eq=False)
 class GraphNode:
-    """A computation: its kind, the indices of its users, and whether its value leaves the graph.
+    """A node: its kind, the indices of its users, and whether its value leaves the graph.
 
-    A reshape needs no memory where it is computed together with its only user. Kernels that are
-    row-wise run together in blocks of rows, reductions among them. So do two products of batches
-    of matrices with row-wise kernels between them.
+    A reshape needs no memory where it is computed together with its only user. Row-local kernels
+    are fused and run in blocks of rows, reductions among them. So are two batched matmuls with
+    row-local kernels between them.
     """
 
     kind: OpPatternKind
@@ -40,7 +40,7 @@ class GraphNode:
 
     @property
     def contracts(self) -> bool:
-        """Whether this is a contraction, which has blocks of its own."""
+        """True if this is a contraction, which has blocks of its own."""
         return self.kind is _OUT_EWISE_FUSABLE and not self.row_wise
 
 
@@ -56,7 +56,7 @@ class Group:
     parent: Group | None = None
 
     def root(self) -> Group:
-        """The group that this one is part of, with the path to it made shorter."""
+        """The representative of this group, with path compression (union-find)."""
         root = self
         while root.parent is not None:
             root = root.parent
@@ -156,7 +156,7 @@ class _Fusion:
             self._fuse(index, user)
 
     def try_rows(self, index: int) -> None:
-        """Fuse a node with its dominator if that and all nodes between them are row-wise.
+        """Fuse a node with its dominator if that and all nodes between them are row-local.
 
         Two contractions stay apart.
         """
@@ -173,7 +173,7 @@ class _Fusion:
             self._fuse(index, sink)
 
     def try_products(self, index: int) -> None:
-        """Fuse row-wise kernels after a product with the product that alone uses their result."""
+        """Fuse row-local kernels after a batched matmul with the batched matmul that uses them."""
         node, users = self.nodes[index], set(self.nodes[index].users)
         if not node.row_wise or node.leaves or len(users) != 1:
             return
@@ -188,8 +188,8 @@ class _Fusion:
         """Fuse a node with its dominator if this is the phase for its kind and the paths permit.
 
         Convolutions and elementwise kernels come first, injective ones second, so that they do not
-        keep the former apart. In the third phase tuples that became part of a group take what
-        they are composed of.
+        keep the former apart. In the third phase tuples that became part of a group absorb their
+        fields.
         """
         group, dominated = self.groups[index], self.tree[index]
         sink = dominated.parent
@@ -230,7 +230,7 @@ class _Fusion:
         return size
 
     def _permits(self, index: int, sink: int, condition: _Condition) -> bool:
-        """Whether all nodes on the way to the sink, and the sink, satisfy the condition."""
+        """Return whether all nodes on the way to the sink, and the sink, satisfy the condition."""
         between = (node for node in self._between(index, sink) if node != index)
         return (
             condition(self.groups[sink].root().kind, True)
@@ -239,7 +239,7 @@ class _Fusion:
         )
 
     def _pays(self, index: int, sink: int) -> bool:
-        """Whether fusion pays for each node on the way to the sink with each of its users."""
+        """True if fusion pays for each node on the way to the sink with each of its users."""
         return all(
             self.pays(node, user)
             for node in self._between(index, sink)

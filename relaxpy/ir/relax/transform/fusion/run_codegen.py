@@ -26,7 +26,7 @@ _PREFIX: Final = "relax.ext."
 
 @dataclass(frozen=True)
 class RunCodegen(Pass):
-    """Compiles functions with the attribute `Codegen` by the back ends that it names.
+    """Compiles functions with the attribute `Codegen` using the back ends that it names.
 
     The back end of the name `mine` is the packed function `relax.ext.mine`. It is called with the
     list of its functions, with its options in `target_options`, and with a table of the constants
@@ -71,7 +71,7 @@ class RunCodegen(Pass):
 def _compiled(
     target: str, functions: Mapping[str, rx.Function], options: Mapping[str, object]
 ) -> dict[str, rx.ExternFunc]:
-    """What a back end provides for functions, by the names of the latter."""
+    """The functions that a back end provides, by the names of those that it compiled."""
     backend = hooks.call("packed_function", f"{_PREFIX}{target}")
     tables = backend(list(functions.values()), dict(options), _constant_names(functions, target))
     found: dict[str, Callable[..., Any]] = {}
@@ -105,7 +105,7 @@ def _constant_names(functions: Mapping[str, rx.Function], target: str) -> dict[r
 
 
 class _Caller(BindingRewriter):
-    """Calls packed functions in place of functions of the module."""
+    """Calls packed functions instead of functions of the module."""
 
     def __init__(self, packed: Mapping[str, rx.ExternFunc]) -> None:
         super().__init__()

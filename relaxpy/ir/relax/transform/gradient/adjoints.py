@@ -14,7 +14,7 @@ _NO_GRAD = Op("relax.grad.no_grad")
 
 
 class Adjoints:
-    """The adjoint of each variable: what `builder` binds the sum of its gradients so far to.
+    """The adjoint of each variable: the variable that `builder` binds to the sum of its gradients.
 
     `span` is that of the bindings that follow.
     """

@@ -1,4 +1,4 @@
-"""Checkpoints: values between them are computed again in the backward pass instead of stored."""
+"""Checkpoints: values between them are rematerialised in the backward pass instead of stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Checkpoints:
 
     The result of `start_checkpoint` is not stored for the backward pass, and neither is anything
     that depends on it, up to the results of `end_checkpoint`. Such a result is stored if another
-    `start_checkpoint` takes it, so that each of consecutive sections is computed again by itself.
+    `start_checkpoint` takes it, so that consecutive sections are rematerialised separately.
     `result` is what the function returns, and the gradients are by `wanted`.
 
     Reference:
@@ -34,7 +34,7 @@ class Checkpoints:
 
     def __init__(self, bindings: Sequence[Binding], result: Expr, wanted: Collection[Var]) -> None:
         self.bindings: list[Binding] = []
-        #: What the copies of variables compute again, in the order of evaluation.
+        #: The rematerialised bindings of the copies of variables, in the order of evaluation.
         self._again: dict[Var, Expr] = {}
         self._remap: dict[Var, Var] = {}
         self._copies: dict[Var, Var] = {}
@@ -71,11 +71,11 @@ class Checkpoints:
                 self._again[var] = value
 
     def image(self, var: Var) -> Var:
-        """The variable that takes the place of `var`: the source of a checkpoint, or itself."""
+        """The variable that replaces `var`: the source of a checkpoint, or itself."""
         return self._remap.get(var, var)
 
     def stored(self, value: N, builder: BlockBuilder) -> N:
-        """`value` with variables that are stored; `builder` receives those computed again."""
+        """`value` with variables that are stored; `builder` receives the rematerialised ones."""
         for var in occurring_vars(value):
             self._compute(var, builder)
         return self._with(self._copies, value)

@@ -39,7 +39,7 @@ class Gradient(Pass):
 
     The body of `f` is one DataflowBlock, maybe after assertions. Gradients pass through operators
     with a gradient, tuples, casts, and `call_tir_with_grad`. What lies between
-    `R.grad.start_checkpoint` and `R.grad.end_checkpoint` is computed again instead of stored.
+    `R.grad.start_checkpoint` and `R.grad.end_checkpoint` is rematerialised instead of stored.
 
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
@@ -315,7 +315,7 @@ def _dtype(target: rx.Var) -> DataType:
 
 
 def _is_float(sinfo: rx.StructInfo | None) -> bool:
-    """Whether a value is a tensor of floats, or a tuple of such values."""
+    """Return whether a value is a tensor of floats, or a tuple of such values."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(_is_float, sinfo.fields))
     return isinstance(sinfo, rx.TensorStructInfo) and (sinfo.dtype.is_float or sinfo.dtype.is_void)
@@ -335,9 +335,9 @@ _MATMUL = Op("relax.matmul")
 
 
 def simplified(func: rx.Function) -> rx.Function:
-    """The function with x in place of (x')', and with b @ a' in place of (a @ b')'.
+    """The function with x instead of (x')', and with b @ a' instead of (a @ b')'.
 
-    Calls of kernels with gradients become `call_tir`. What this leaves unused stays.
+    Calls of kernels with gradients become `call_tir`. Bindings that become unused stay.
     """
     return _Simplifier().expr(func)
 

@@ -22,24 +22,24 @@ from relaxpy.support.dataclass import dataclass
 _CONV: Final = "relax.nn.conv2d"
 _LAYOUTS: Final = {_CONV: ["NHWC", "HWIO"]}
 _VECTOR: Final = 16
-"""The channels of a result that fill vectors; with fewer, the pixels of an image do."""
+"""From this many channels of a result, vectors run along channels; with fewer, along pixels."""
 _LANES: Final = 4
 """The channels of a group that fill the shortest vectors."""
 _SLOWDOWN: Final = 500
-"""The products that have to be faster for each one of groups with fewer channels."""
+"""The multiplications that have to become faster for each one in groups with fewer channels."""
 _SIZE: Final = 32
-"""What an unknown size is taken for."""
+"""The assumed value of an unknown size."""
 _PRODUCTS: Final = 200
-"""The products of convolutions that have to be faster for each element that is transposed."""
+"""The multiplications that have to become faster for each element that is transposed."""
 
 
 @dataclass(frozen=True)
 class ChannelsLast(RewritePass):
     """Converts all convolutions of a function to channels last, if their filters are constant.
 
-    The channels of a result are then the columns of a product, whose second operand, the filter, is
+    The channels of a result are then the columns of a GEMM, whose second operand, the filter, is
     stored once in the order in which tiles read it, and images of any width fill these. A function
-    stays as it is if that takes more transpositions than are worth it.
+    stays unchanged if that takes more transpositions than pay off.
     """
 
     @override
@@ -63,9 +63,9 @@ def _calls(func: rx.Function, name: str) -> Iterator[rx.Call]:
 
 
 def _suited_products(call: rx.Call) -> int:
-    """The number of products of a convolution that is faster with channels last, or else 0.
+    """The number of products of a convolution that channels last make faster, or else 0.
 
-    It is negative if that is slower by far.
+    It is negative if that is far slower.
     """
     attrs, [_, weight] = with_all_attributes(call).attrs, call.args
     layouts = attrs["data_layout"], attrs["kernel_layout"]
@@ -91,7 +91,7 @@ def _elements(expr: rx.Expr) -> int:
 
 
 def _with_filter(node: Node) -> Node | None:
-    """A transposed constant of one channel for each group, which kernels read as it is stored."""
+    """A transposed depthwise filter constant, which kernels read in its stored layout."""
     match node:
         case rx.Call(args=(rx.Constant(data=data),)) if rx.is_call_of(node, "relax.permute_dims"):
             if data.ndim == len(_LAYOUTS[_CONV][1]) and data.shape[1] == 1:

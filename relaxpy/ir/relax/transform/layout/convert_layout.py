@@ -48,7 +48,7 @@ class ConvertLayout(RewritePass):
 
     `desired_layouts` has, by the name of an operator, the layouts of its data and weight, and that
     of its result unless it is that of the data: `{"relax.nn.conv2d": ["NHWC", "OHWI"]}`.
-    `layout_cb` returns such a dict for a call, in place of `desired_layouts`.
+    `layout_cb` returns such a dict for a call, instead of `desired_layouts`.
     Operators that can be computed in other layouts take those of their operands; all others, and
     code outside the block, see the layouts of the program. Tensors are converted by
     `permute_dims`, and by `layout_transform` to and from blocks.
@@ -154,8 +154,8 @@ class _Blocks(BindingRewriter):
 class _Converter:
     """The new bindings of one dataflow block.
 
-    A variable of another layout than its initial one is in `layouts`, and what is stored in that
-    layout is in `images`. All other variables keep what they are bound to.
+    A variable of another layout than its initial one is in `layouts`, and the variable in that
+    layout is in `images`. All other variables keep their values.
     """
 
     def __init__(self, desired: Callable[[rx.Call], Desired]) -> None:
@@ -166,7 +166,7 @@ class _Converter:
         self.span: Span | None = None
 
     def convert(self, binding: rx.Binding) -> None:
-        """Add what replaces a binding."""
+        """Add the replacement of a binding."""
         self.span = binding.span
         if isinstance(binding, rx.MatchCast):
             self._cast(binding)
@@ -299,7 +299,7 @@ class _Converter:
         return self._bound(self._converted(source, layouts_of(expr, self.layouts), target))
 
     def _converted(self, source: rx.Expr, layouts: Layouts, target: Layouts) -> rx.Expr:
-        """What converts a leaf; the fields of a tuple are bound."""
+        """The conversion of a leaf; the fields of a tuple are bound."""
         if _agree(layouts, target):
             return source
         if isinstance(layouts, tuple) and isinstance(target, tuple):
@@ -340,14 +340,14 @@ def _agree(layouts: Layouts, target: Layouts) -> bool:
 
 
 def _of_one_kind(layouts: Layouts, initial: Layouts) -> bool:
-    """Whether layouts are those of values with these initial layouts."""
+    """Return whether layouts are those of values with these initial layouts."""
     if isinstance(layouts, tuple) and isinstance(initial, tuple):
         return len(layouts) == len(initial) and all(map(_of_one_kind, layouts, initial))
     return type(layouts) is type(initial)
 
 
 def _has_unknown_rank(expr: rx.Expr) -> bool:
-    """Whether an operand is a tensor of unknown rank, or a tuple with one."""
+    """Return whether an operand is a tensor of unknown rank, or a tuple with one."""
     infos = preorder([expr.struct_info], lambda s: getattr(s, "fields", ()))
     return any(isinstance(s, rx.TensorStructInfo) and initial_layouts(s) is None for s in infos)
 

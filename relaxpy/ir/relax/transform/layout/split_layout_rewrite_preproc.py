@@ -36,8 +36,8 @@ class SplitLayoutRewritePreproc(Pass):
     """Divides kernels into one that rewrites the layouts of weights, and one that computes.
 
     In such a kernel, blocks with the annotation `meta_schedule.layout_rewrite_preproc` copy
-    operands to buffers of another layout, which all other blocks read instead. What is left is a
-    call of `<name>_weight_prepack` on these operands, which need not be repeated, and one of
+    operands to buffers of another layout, which all other blocks read instead. The result is a call
+    of `<name>_weight_prepack` on these operands, which need not be repeated, and one of
     `<name>_prepacked`. Functions that nothing calls are removed, as by DeadCodeElimination.
     """
 
@@ -166,7 +166,7 @@ def _blocks(stmt: Stmt) -> list[Block]:
 
 
 def _is_preproc(stmt: Stmt) -> bool:
-    """Whether a statement is one annotated block in loops, which copies one buffer to another."""
+    """True if a statement is one annotated block in loops, which copies one buffer to another."""
     blocks = _blocks(stmt)
     return (
         len(blocks) == 1

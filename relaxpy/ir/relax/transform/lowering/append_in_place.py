@@ -1,4 +1,4 @@
-"""AppendInPlace: what a function concatenates to a parameter is written after it in its memory."""
+"""AppendInPlace: rows that a function concatenates to a parameter are appended in its memory."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _PASS: Final = "AppendInPlace"
 
 @dataclass(frozen=True)
 class AppendInPlace(Pass):
-    """Writes what a function concatenates to a parameter into memory after it, without a copy.
+    """Appends rows that a function concatenates to a parameter in its memory, without a copy.
 
-    This is for functions that return `concat((past, rows), axis)`, where `past` is a parameter
-    with a shape variable as this dimension, to take it as `past` in the next call, as models of
-    language with caches do. The result is a view of memory with room for as many elements again. A
-    call that takes it writes its rows into this room, unless an earlier call did so; then, and for
-    all other arrays, it takes a copy. Results are therefore what they would be without this pass,
-    in whatever order they are passed. But they share memory, so they are read-only, and they are
-    not contiguous if the axis is not the first one. For callers with tensors of torch they are
-    copied, which takes back what this pass saves.
+    This is for functions that return `concat((past, rows), axis)`, where `past` is a parameter with
+    a shape variable as this dimension, to take it as `past` in the next call, as language models
+    with KV caches do. The result is a view of memory with twice the capacity. A call that takes it
+    writes its rows into this spare capacity, unless an earlier call did so; then, and for all other
+    arrays, it takes a copy. Results are therefore what they would be without this pass, in whatever
+    order they are passed. But they share memory, so they are read-only, and they are not contiguous
+    if the axis is not the first one. For callers with tensors of torch they are copied, so that
+    this pass saves nothing.
 
     `params` are the names of the parameters; by default all that are concatenated in this way.
 
@@ -133,7 +133,7 @@ def _appends(func: rx.Function) -> Iterator[_Append]:
 
 
 class _Appending:
-    """The two functions that take the place of `func`; kernels are added to the builder."""
+    """The two functions that replace `func`; kernels are added to the builder."""
 
     def __init__(self, builder: BlockBuilder, func: rx.Function, appends: list[_Append]) -> None:
         self.builder, self.func, self.appends = builder, func, appends
@@ -146,7 +146,7 @@ class _Appending:
             for append in appends
         }
         self.bindings: list[rx.Binding] = []
-        """Those of the function that writes."""
+        """The bindings of the function that writes."""
         self.written: dict[_Append, rx.Var] = {}
         self.memory = {
             a.past: rx.Var(a.past.name_hint, _with_size(a, tir.Var("room", "int64")), a.past.span)
@@ -154,7 +154,7 @@ class _Appending:
         }
 
     def appending(self) -> rx.Function:
-        """The function that writes into memory that it takes in place of parameters."""
+        """The function that writes into memory that it takes instead of parameters."""
         func = self.func
         presents = {append.present: append for append in self.appends}
         pending: dict[rx.Var, _Append] = {}
@@ -282,14 +282,14 @@ def _values(func: rx.Function) -> Mapping[rx.Expr | None, rx.Expr]:
 
 
 def _original(expr: rx.Expr, values: Mapping[rx.Expr | None, rx.Expr]) -> rx.Expr:
-    """What an expression is another name of, or the tuple that it is."""
+    """The original of an alias, or the tuple that an expression is."""
     while isinstance(values.get(expr), (rx.Var, rx.Tuple)):
         expr = values[expr]
     return expr
 
 
 def _leaves(expr: rx.Expr, values: Mapping[rx.Expr | None, rx.Expr]) -> Iterator[rx.Expr]:
-    """What a tuple is made of; another value is a leaf."""
+    """The leaves of a tuple; another value is a leaf itself."""
     expr = _original(expr, values)
     if isinstance(expr, rx.Tuple):
         for field in expr.fields:
@@ -313,7 +313,7 @@ def _binding(var: rx.Var, call: rx.Expr, span: Span | None) -> rx.Binding:
 
 
 def _has_shape(expr: rx.Expr) -> bool:
-    """Whether this is a tensor of known shape and datatype."""
+    """Return whether this is a tensor of known shape and datatype."""
     sinfo = expr.struct_info
     if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype.is_void:
         return False

@@ -1,1 +1,1 @@
-"""Parameters: values in place of them, tuples of them, and what depends on them alone."""
+"""Parameters: replacing them by values or tuples, and lifting what depends on them alone."""

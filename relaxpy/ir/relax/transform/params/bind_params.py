@@ -1,4 +1,4 @@
-"""BindParams: values in place of parameters of a function."""
+"""BindParams: parameters of a function are replaced by values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True)
 class BindParams(Pass):
-    """Puts values in place of parameters of a function, by name or variable, and drops these.
+    """Replaces parameters of a function, by name or variable, by values, and drops them.
 
     Values are expressions, arrays, numbers, or tuples of these. Arrays become constants, whose
     shapes determine shape variables.

@@ -1,4 +1,4 @@
-"""BindSymbolicVars: values in place of shape variables."""
+"""BindSymbolicVars: shape variables are replaced by values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True)
 class BindSymbolicVars(Pass):
-    """Puts values in place of shape variables, in one function or in all that define them.
+    """Replaces shape variables by values, in one function or in all that define them.
 
     The keys are variables or their names. With `func_name` the function defines each of them, and
     otherwise one function of the module at least.

@@ -19,7 +19,7 @@ from relaxpy.support.dataclass import dataclass
 class BundleModelParams(RewritePass):
     """Puts the parameters after the first `num_input` ones into one tuple, the last parameter.
 
-    Functions without the attribute `num_input` stay as they are. A field is read before its first
+    Functions without the attribute `num_input` stay unchanged. A field is read before its first
     use. The tuple is named `param_tuple_name`, or else `model_params`.
 
     Errors:
@@ -53,7 +53,7 @@ def input_count(func: rx.Function, pass_name: str) -> int | None:
 
 
 def bundled(func: rx.Function, name: str) -> rx.Function:
-    """The function with one tuple in place of the parameters after its inputs."""
+    """The function with one tuple instead of the parameters after its inputs."""
     count = input_count(func, "BundleModelParams")
     if count is None:
         return func

@@ -1,4 +1,4 @@
-"""LiftTransformParams: what depends on weights only is computed by a function of its own."""
+"""LiftTransformParams: computations that depend on weights only are lifted to a function."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _RESET: Final = "vm.builtin.tuple_reset_item"
 
 @dataclass(frozen=True)
 class LiftTransformParams(Pass):
-    """Moves what depends only on the parameters after the first `num_input` ones out of functions.
+    """Lifts bindings that depend only on the parameters after the first `num_input` ones.
 
     For each function `f` with the attribute `num_input`, the module gets `f_transform_params`. It
-    takes a tuple of these parameters, and returns a tuple of the values that `f` then takes in
-    their place: parameters that it still needs, and the values computed from parameters. Bindings
-    of dataflow blocks are moved, except for those after `R.builtin.stop_lift_params`, and for
-    values that a mutation could change (OPT-11). Functions that the module calls stay as they are.
+    takes a tuple of these parameters, and returns a tuple of the values that `f` then takes
+    instead: parameters that it still needs, and the values computed from parameters. Bindings of
+    dataflow blocks are moved, except for those after `R.builtin.stop_lift_params`, and for values
+    that a mutation could change (OPT-11). Functions that the module calls stay unchanged.
 
     If `shared_transform` is True, or a list of names, one function `transform_params` serves all
     functions, or those of the list. It computes what is the same in all of them. Where such a
@@ -124,7 +124,7 @@ class LiftTransformParams(Pass):
 
 
 def _composed(first: rx.Function, second: rx.Function) -> rx.Function:
-    """The function that gives the result of one function to another one."""
+    """The composition of one function with another."""
     first = copy_with_new_vars(first)
     pairs = [(second.params[0], first.body.body)]
     checked, images = in_place_of_parameters(pairs, second.body, second.span)

@@ -1,4 +1,4 @@
-"""Which bindings of functions depend on weights only, and the functions without these."""
+"""Lifting of bindings that depend on weights only out of functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from relaxpy.support.dataclass import dataclass
 
 
 def lifting_of(mod: IRModule, names: Sequence[str]) -> Lifting:
-    """What is lifted from functions together.
+    """The bindings lifted together from several functions.
 
     Errors:
         TransformError: their weights are not alike.
@@ -66,7 +66,7 @@ class _Member:
         self.candidates: list[rx.Binding] = list(self._liftable(mod))
 
     def _liftable(self, mod: IRModule) -> Iterator[rx.Binding]:
-        """Bindings of dataflow blocks that use only weights and what was yielded before."""
+        """Bindings of dataflow blocks that use only weights and earlier bindings of this kind."""
         effects = Effects(Context(), mod.functions_by_name, self.func)
         known, sizes = set(self.weights), set(self.weight_sizes)
         exposed = _exposed(self.func.body, effects)
@@ -117,7 +117,7 @@ class _Shared:
 
 
 class Lifting:
-    """The transformation of weights that functions share, and what is left of these."""
+    """The transformation of weights that functions share, and the remaining functions."""
 
     def __init__(self, members: Sequence[_Member]) -> None:
         self.members = members
@@ -213,12 +213,12 @@ class Lifting:
 
     @property
     def functions(self) -> list[rx.Function]:
-        """The functions that take the outputs in place of the weights."""
+        """The functions that take the outputs instead of the weights."""
         return [self._after(k) for k in range(len(self.members))]
 
     @property
     def changes(self) -> bool:
-        """Whether a function changes."""
+        """True if a function changes."""
         return any(a is not m.func for a, m in zip(self.functions, self.members, strict=True))
 
     def _after(self, k: int) -> rx.Function:

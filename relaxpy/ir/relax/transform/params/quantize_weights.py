@@ -1,4 +1,4 @@
-"""QuantizeWeights: weights of products and tables are stored in few bits."""
+"""QuantizeWeights: weights of matmuls and embedding tables are stored in few bits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from relaxpy.support.progress import long_work
 
 Array: TypeAlias = NDArray[Any]
 _Layout: TypeAlias = Literal["rows", "columns"]
-"""Whether products add along the rows of a weight, or along its columns."""
+"""The axis of a weight along which a matmul sums: its rows, or its columns."""
 _NAMES: Final = "{}_q_weight", "{}_q_scale"
 
 
@@ -46,10 +46,10 @@ class QuantizeWeights(Pass):
     """Stores weights as packed integers and scales, from which kernels compute the weights.
 
     Weights are matrices of floats that are the second operand of `matmul`, or of its transposition,
-    or of which `take` has rows: constants, and the parameters whose names are in `params`, which
-    may be patterns such as "*_weight". In the place of such a parameter `w` there are `w_q_weight`
-    and `w_q_scale`; `pack` computes their values. A parameter that is used otherwise stays, and so
-    do parameters of functions that the module calls. `quantization` is the name of one of
+    or from which `take` takes rows: constants, and the parameters whose names are in `params`,
+    which may be patterns such as "*_weight". Such a parameter `w` is replaced by `w_q_weight` and
+    `w_q_scale`; `pack` computes their values. A parameter that is used otherwise stays, and so do
+    parameters of functions that the module calls. `quantization` is the name of one of
     `nn.quantization.QUANTIZATIONS`, or a `Quantization`; groups are along the axis of the sum.
 
     Errors:
@@ -126,12 +126,12 @@ class QuantizeWeights(Pass):
 
 
 def _names(quantization: Quantization, name: str) -> tuple[str, ...]:
-    """The names of the parameters in the place of one."""
+    """The names of the parameters that replace one."""
     return tuple(x.format(name) for x in _NAMES) if quantization.is_packed else (name,)
 
 
 def _stored(quantization: Quantization, weight: Array, layout: _Layout) -> tuple[Array, ...]:
-    """What is stored of a weight; rows are along the sum."""
+    """The stored form of a weight, with rows along the sum."""
     rows = weight if layout == "rows" else np.ascontiguousarray(weight.T)
     return (
         quantization.quantize(rows)
@@ -141,7 +141,7 @@ def _stored(quantization: Quantization, weight: Array, layout: _Layout) -> tuple
 
 
 def _is_weight(expr: rx.Expr) -> bool:
-    """Whether this is a matrix of floats, whose sizes are known, except for shape variables."""
+    """True if this is a matrix of floats, whose sizes are known, except for shape variables."""
     sinfo, shape = tensor_sinfo(expr), shape_of(expr)
     if sinfo is None or shape is None or len(shape) != 2 or not sinfo.dtype.is_float:
         return False
@@ -172,7 +172,7 @@ def _layout_of(func: rx.Function, param: rx.Var) -> _Layout | None:
 
 
 def _layout_in(call: rx.Call, weight: rx.Expr) -> _Layout | None:
-    """The layout of the weight of a product or a table; None in any other call."""
+    """The layout of the weight of a matmul or an embedding table; None in any other call."""
     first, *others = call.args
     if rx.is_call_of(call, "relax.matmul"):
         return "columns" if others[0] is weight and first is not weight else None
@@ -205,7 +205,7 @@ class _Quantizing(BindingRewriter):
         self.func = func
 
     def with_params(self, func: rx.Function) -> rx.Function:
-        """The function with stored weights in place of parameters."""
+        """The function with stored weights instead of parameters."""
         params: list[rx.Var] = []
         inputs = func.attrs.get("num_input")
         for number, param in enumerate(self.func.params):
@@ -234,7 +234,7 @@ class _Quantizing(BindingRewriter):
     def _of_integers(
         self, steps: PrecedingBindings, call: rx.Call, weight: rx.Expr, layout: _Layout
     ) -> list[rx.Binding]:
-        """The bindings in the place of a product whose operands are rounded."""
+        """The bindings that replace a matmul whose operands are quantised."""
         stored = self._stored(weight, layout)
         sinfo, (factors, scale) = tensor_sinfo(call), stored
         assert sinfo is not None
@@ -256,7 +256,7 @@ class _Quantizing(BindingRewriter):
     def _with_decoded(
         self, steps: PrecedingBindings, call: rx.Call, weight: rx.Expr, layout: _Layout
     ) -> list[rx.Binding] | None:
-        """The bindings in the place of one that uses a weight."""
+        """The bindings that replace one that uses a weight."""
         stored = self._stored(weight, layout)
         if self.quantization.rounds_operands and not rx.is_call_of(call, "relax.take"):
             if rx.is_call_of(call, "relax.matmul"):
@@ -282,7 +282,7 @@ class _Quantizing(BindingRewriter):
         return self.by_param.get(cast("rx.Var", weight)) == layout
 
     def _stored(self, weight: rx.Expr, layout: _Layout) -> tuple[rx.Expr, ...]:
-        """The constants or parameters with what is stored of a weight."""
+        """The constants or parameters with the stored form of a weight."""
         key = weight, layout
         if key not in self.stored:
             if isinstance(weight, rx.Constant):

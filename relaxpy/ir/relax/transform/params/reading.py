@@ -88,7 +88,7 @@ class ReadBeforeUse(BindingRewriter):
         return [*before, *reads, *super().binding(binding, block)]
 
     def _early(self, node: Node) -> list[rx.Binding]:
-        """The reads of what defines the shape variables that a node needs."""
+        """The reads of parameters that define the shape variables that a node needs."""
         if self._depth != 1 or not self._definers:
             return []
         waiting: list[Node] = [node, *(v for v in occurring_vars(node) if v in self.index_of)]
@@ -122,7 +122,7 @@ class ReadBeforeUse(BindingRewriter):
         return self.read(self.index_of[var], new, kind)
 
     def _with_reads(self, node: N, kind: type[rx.Var]) -> tuple[list[rx.Binding], N]:
-        """What must be bound before a node is evaluated, and the node with the new variables."""
+        """The bindings needed before a node is evaluated, and the node with the new variables."""
         used = [var for var in occurring_vars(node) if var in self.index_of]
         reads = [b for var in used if var not in self._bound for b in self._read(var, kind)]
         if used:
