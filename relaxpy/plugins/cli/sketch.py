@@ -1,4 +1,4 @@
-"""Programs with errors, as far as they can be read: what is wrong becomes calls of nothing."""
+"""Read programs with errors: replace what is wrong by placeholder statements."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Replaced:
 
 
 def _is_of_name(diagnostic: Diagnostic, lines: Collection[int]) -> bool:
-    """Whether an error on another line is about a name, and not one of a replacement."""
+    """True if an error on another line is about a name, and not one of a replacement."""
     span = diagnostic.span
     return (diagnostic.rule or "").startswith("SC-") and span is not None and span.line not in lines
 
@@ -101,7 +101,7 @@ def _bound_names(tree: ast.Module) -> set[str]:
 
 
 def _instead(stmt: ast.stmt, bound: set[str], count: int) -> str:
-    """What replaces a statement, which was replaced `count` times with this."""
+    """The `count`-th replacement of a statement, from 1."""
     match stmt:
         case ast.If() if count < 3:
             return 'if R.const(True, "bool"):'

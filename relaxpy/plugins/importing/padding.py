@@ -95,5 +95,5 @@ def _negative(size: Size) -> bool:
 
 
 def _crops(size: Size) -> bool:
-    """Whether padding is known to add nothing."""
+    """True if the padding is known to be 0."""
     return isinstance(size, int) and size <= 0

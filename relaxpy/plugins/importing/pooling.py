@@ -49,7 +49,7 @@ def begun(cx: Place, y: Expr, windows: Windows) -> Expr:
 
 
 def is_same(a: Size, b: Size) -> bool:
-    """Whether two sizes are known to be the same number."""
+    """True if two sizes are known to be the same number."""
     return isinstance(a, int) and isinstance(b, int) and a == b
 
 

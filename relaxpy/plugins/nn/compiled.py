@@ -76,7 +76,7 @@ class CompiledModel:
 
     @user_facing
     def profile(self, *args: Any, function: str | None = None, repeat: int = 5) -> Profile:
-        """The time of a call of a method by kernel, which leaves the state as it is.
+        """The time of a call of a method by kernel, without a change of the state.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): there is no such method.

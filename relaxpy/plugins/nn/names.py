@@ -84,7 +84,7 @@ MODULE_INSTEAD: Final = {
 
 
 def tensor_hint(name: str, known: Iterable[str]) -> str | None:
-    """What to write for a method or function of PyTorch or NumPy on a tensor."""
+    """The hint for a method or function of PyTorch or NumPy on a tensor."""
     if name in INSTEAD:
         return INSTEAD[name]
     close = close_names(name, (other for other in known if not other.startswith("_")))

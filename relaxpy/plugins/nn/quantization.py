@@ -143,10 +143,10 @@ class _Quantizing(Mutator):
 
 @user_facing
 def quantize_model(model: Module, quantization: str | Quantization) -> Module:
-    """The model, with layers that decode packed weights in place of its Linear and Embedding.
+    """Replace Linear and Embedding of a model by layers that decode packed weights; return it.
 
-    Parameters of other layers have the datatype of the quantisation. The model is changed; it must
-    not have values yet.
+    Parameters of other layers have the datatype of the quantisation. The model must not have
+    values yet.
 
     Errors:
         UnknownNameError (also KeyError, ValueError): there is no quantisation of that name.

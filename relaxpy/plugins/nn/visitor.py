@@ -17,31 +17,31 @@ class Mutator:
     """
 
     def visit_module(self, name: str, node: Module) -> Any:
-        """What replaces a module that is not a collection."""
+        """Return the replacement of a module that is not a collection."""
         return self.visit(name, node)
 
     def visit_effect(self, name: str, node: Effect) -> Any:
-        """What replaces an effect."""
+        """Return the replacement of an effect."""
         return self.visit(name, node)
 
     def visit_param(self, name: str, node: Parameter) -> Any:
-        """What replaces a parameter."""
+        """Return the replacement of a parameter."""
         return self.visit(name, node)
 
     def visit_moduledict(self, name: str, node: ModuleDict) -> Any:
-        """What replaces a ModuleDict."""
+        """Return the replacement of a ModuleDict."""
         return self.visit(name, node)
 
     def visit_modulelist(self, name: str, node: ModuleList) -> Any:
-        """What replaces a ModuleList."""
+        """Return the replacement of a ModuleList."""
         return self.visit(name, node)
 
     def visit_parameterdict(self, name: str, node: ParameterDict) -> Any:
-        """What replaces a ParameterDict."""
+        """Return the replacement of a ParameterDict."""
         return self.visit(name, node)
 
     def visit_parameterlist(self, name: str, node: ParameterList) -> Any:
-        """What replaces a ParameterList."""
+        """Return the replacement of a ParameterList."""
         return self.visit(name, node)
 
     def visit(self, name: str, node: Any) -> Any:

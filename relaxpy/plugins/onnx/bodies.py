@@ -142,7 +142,7 @@ def require_positions(node: Node, operands: Sequence[Value], version: int) -> No
 def string_outputs(
     node: Node, operands: Sequence[Value], version: int, strings: Collection[Value]
 ) -> list[bool]:
-    """Which outputs have the type of operands that have strings; none where there is no schema.
+    """For each output, whether it has the type of operands with strings; empty without a schema.
 
     Errors:
         UnsupportedError: the schema does not admit strings there, or not with these operands.

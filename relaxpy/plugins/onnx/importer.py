@@ -75,7 +75,7 @@ _MAX_SPLITS = 5
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller of `from_onnx` decides."""
+    """The options of `from_onnx`."""
 
     shapes: Mapping[str, Sequence[Any]]
     dtypes: Mapping[str, str]
@@ -240,7 +240,7 @@ class Importer:
 
     @property
     def may_split(self) -> bool:
-        """Whether the rest of a graph may be imported once for each way of a branch."""
+        """True if the rest of a graph may be imported once for each way of a branch."""
         return self._splits < _MAX_SPLITS
 
     def _nodes(
@@ -419,7 +419,7 @@ class Importer:
     def _with_strings(
         self, values: Sequence[Value], node: Node, are_strings: Sequence[bool]
     ) -> Sequence[Value]:
-        """The results of a node, of which some are strings."""
+        """The results of a node; those that are strings are recorded as such."""
         found = list(values)
         for k, is_string in enumerate(are_strings[: len(found)]):
             if is_string:
@@ -596,13 +596,13 @@ _OUTPUT = Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())
 
 
 def _has_strings(kind: ValueType) -> bool:
-    """Whether values of a type have strings."""
+    """True if values of a type have strings."""
     if isinstance(kind, TensorType):
         return kind.dtype == "string"
     return isinstance(kind, (SequenceType, OptionalType)) and _has_strings(kind.item)
 
 
 def _has_expressions(info: StructInfo) -> bool:
-    """Whether a dimension of a tensor is more than a number or a variable."""
+    """True if a dimension of a tensor is more than a number or a variable."""
     sizes = info.get_shape() if isinstance(info, TensorStructInfo) else None
     return not all(isinstance(size, (tir.IntImm, tir.Var)) for size in sizes or ())

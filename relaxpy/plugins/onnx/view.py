@@ -345,7 +345,7 @@ def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
 
 
 def _is_plain(code: int, dtype: str) -> bool:
-    """Whether the elements lie in files as in arrays."""
+    """True if the elements have the same layout in files as in arrays."""
     return code not in NARROW and "float4" not in dtype and "float6" not in dtype
 
 
@@ -480,7 +480,7 @@ def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]
     """The version of each domain.
 
     Errors:
-        FrontendError: one is no version that a domain can have.
+        FrontendError: one is not a version that a domain can have.
     """
     result = {domain_of(text_of(item.domain)): item.version for item in imports}
     for domain, version in result.items():

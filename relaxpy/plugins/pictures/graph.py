@@ -72,7 +72,7 @@ class Graph:
         target.write_text(_FORMATS[target.suffix](self), encoding="utf-8")
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """What a notebook shows."""
+        """The representation in a notebook."""
         html = notebook_html(svg(self._scene, script=False), repr(self), SCRIPT)
         return {"text/plain": repr(self), "text/html": html}
 

@@ -1,4 +1,4 @@
-"""What a picture shows: items, which may contain others, and the uses of values between them."""
+"""The model of a picture: nested items, and the uses of values between them."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def _is_inside(
     indices: Sequence[PrimExpr],
     box: Sequence[Range],
 ) -> bool:
-    """Whether indices of the block are in a box for all iterations that it has now.
+    """True if indices of the block are in a box for all iterations that it has now.
 
     Those are all of its domain, or where it shares loops with its new place, those of its loops.
     """
@@ -379,7 +379,7 @@ def _check_inputs_there(
 
 
 def _covers(analyzer: Analyzer, box: Sequence[Range], needed: Sequence[Interval]) -> bool:
-    """Whether a box has all of some intervals."""
+    """True if a box contains all of some intervals."""
     ends = zip(*(interval for interval in needed if interval is not None), strict=True)
     return None not in needed and all(is_inside(analyzer, end, box) for end in ends)
 

@@ -156,7 +156,7 @@ def _ends(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
 
 
 def _is_finite(*bounds: ConstIntBound) -> bool:
-    """Whether both ends of all bounds are known, and not those of a datatype."""
+    """True if both ends of all bounds are known, and not those of a datatype."""
     return all(-_LIMIT < bound.min_value <= bound.max_value < _LIMIT for bound in bounds)
 
 

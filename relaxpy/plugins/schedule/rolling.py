@@ -181,7 +181,7 @@ def _overlaps(
 
 
 def _is_range(rest: PrimExpr, domains: Mapping[Var, Range], size: IntImm) -> bool:
-    """Whether an expression has each value from 0 to `size`, exclusively."""
+    """True if an expression takes each value in [0, size)."""
     detected = detect_iter_map([rest], domains, True, IterMapLevel.Surjective)
     if detected.errors:
         return False

@@ -37,8 +37,8 @@ from relaxpy.support.entry import user_facing
 class Schedule(NamedParts, SamplingKernels):
     """Kernels, and primitives that transform them without a change of their values.
 
-    A primitive whose conditions do not hold raises a ScheduleError and leaves the kernels as they
-    are. Names of blocks and loops stay valid until the block or loop is gone.
+    A primitive whose conditions do not hold raises a ScheduleError and leaves the kernels
+    unchanged. Names of blocks and loops stay valid until the block or loop is gone.
     """
 
     @primitive

@@ -82,7 +82,7 @@ def _fixture(value: Any, convert: Callable[[object], object]) -> Any:
 
 
 def _apply(transform: Callable[[IRModule], IRModule], program: Program) -> Program:
-    """What a pass makes of a module, or of a function, which is `main` of a module."""
+    """Apply a pass to a module, or to a function as `main` of a module."""
     if isinstance(program, IRModule):
         return transform(program)
     return transform(IRModule({"main": program.with_attr("global_symbol", "main")}))["main"]

@@ -93,5 +93,5 @@ def complex_view(parts: Any) -> Any:
 
 
 def identity(tensor: Any) -> tuple[object, ...]:
-    """What two tensors have in common that have the same elements in the same memory."""
+    """A key that is equal for tensors with the same elements in the same memory."""
     return (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))

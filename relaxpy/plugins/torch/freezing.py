@@ -19,7 +19,7 @@ _Run = Callable[..., Any]
 
 
 def static_inputs() -> frozenset[int]:
-    """Which inputs of the graph that is being compiled are weights that it does not change."""
+    """The positions of the inputs that are weights not mutated by the graph being compiled."""
     context = TracingContext.try_get()
     known = None if context is None else context.fw_metadata
     if known is None:
@@ -49,7 +49,7 @@ class _Weights:
         self.run: _Run | None = None
 
     def are(self, tensors: Sequence[Any]) -> bool:
-        """Whether these are the tensors, and have the elements that they had."""
+        """True if these are the same tensors with the same elements as before."""
         if self.stepped:
             return False
         for (known, version, address), x in zip(self.tensors, tensors, strict=True):

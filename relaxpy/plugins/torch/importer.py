@@ -59,7 +59,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller of an importer decides."""
+    """The options of an importer."""
 
     keep_params: bool = False
     no_bind_tuple: bool = False
@@ -82,10 +82,10 @@ class _Missing:
 
 @dataclass(eq=False)
 class Importer:
-    """Builds one function of a module; `unsupported` gathers the nodes that cannot be imported.
+    """Builds one function of a module; `unsupported` collects the nodes that cannot be imported.
 
-    A converter of the caller's takes a node and this object, of which it may use `env` (values by
-    node), `block_builder` and `retrieve_args`.
+    A converter of the caller's takes a node and this object. It may use `env` (values by node),
+    `block_builder` and `retrieve_args`.
     """
 
     program: Program
@@ -355,7 +355,7 @@ class Importer:
         return self.applied(node, target, node.args, node.kwargs)
 
     def applied(self, node: Any, target: Any, args: Any, kwargs: Any = MappingProxyType({})) -> Any:
-        """What an operator makes of arguments: a tensor like the result of a node."""
+        """The result of an operator applied to arguments, a tensor like the result of a node."""
         if target in self.options.simple or not is_converted(target):
             simpler = traced(target, args, kwargs, node.meta.get("val"))
             if simpler is not None:
@@ -456,7 +456,7 @@ def _sizes_of(item: Input) -> tuple[Any, ...]:
 
 
 def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:
-    """What is made of an input.
+    """The result of `make` for an input.
 
     Errors:
         FrontendError: it has no form in Relax.

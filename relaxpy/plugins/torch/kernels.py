@@ -1,4 +1,4 @@
-"""Which operands PyTorch has kernels for, which it finds out when a program runs."""
+"""Refuse operands for which PyTorch has no kernel; PyTorch itself fails only at run time."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _require_numbers(name: str, args: Mapping[str, Any], dtype: Any) -> None:
 
 
 def _is_number_of(value: float, dtype: Any) -> bool:
-    """Whether PyTorch converts a number to a datatype: infinity is a float, but no integer."""
+    """True if PyTorch converts a number to a datatype: infinity to a float, not to an integer."""
     if dtype.is_complex or dtype is torch.bool:
         return True
     if dtype.is_floating_point:

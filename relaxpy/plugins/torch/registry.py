@@ -115,12 +115,12 @@ def find(target: Any) -> Converter | None:
 
 
 def is_converted(target: Any) -> bool:
-    """Whether there is a converter, of complex numbers or others."""
+    """True if there is a converter, of complex numbers or others."""
     return find(target) is not None or found(target, COMPLEX) is not None
 
 
 def found(target: Any, table: Mapping[str, _T]) -> _T | None:
-    """What a table has of an overload, or else of the operator; None if it has neither."""
+    """The entry of a table for an overload, or else for its operator; None if it has neither."""
     packet, _, overload = target.name().replace("::", ".").partition(".")[2].partition(".")
     key = f"{target.namespace}.{packet}"
     return table.get(f"{key}.{overload or 'default'}", table.get(key))

@@ -167,7 +167,7 @@ def index_fill(x: Tensor, axis: int, indices: Tensor, value: Tensor | complex) -
 def isin(
     elements: Tensor, members: Tensor, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
-    """Whether elements are among others: PyTorch's decomposition is for some sizes only."""
+    """isin: PyTorch's decomposition is for some sizes only."""
     if not isinstance(elements, torch.Tensor) or not isinstance(members, torch.Tensor):
         return torch.ne(elements, members) if invert else torch.eq(elements, members)
     dtype = torch.result_type(elements, members)

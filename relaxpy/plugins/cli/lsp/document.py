@@ -66,7 +66,7 @@ class Document:
 
     @property
     def findings(self) -> list[Finding]:
-        """What `relaxpy check` reports of the text."""
+        """The findings of `relaxpy check` in the text."""
         return self._checked.found
 
     @cached_property
@@ -80,7 +80,7 @@ class Document:
 
     @cached_property
     def _facts(self) -> Mapping[tuple[int, int] | tuple[int, str], str]:
-        """What is known of definitions and calls by position; of scalars by function and name."""
+        """Texts about definitions and calls by position, about scalars by function and name."""
         names, checked = self._names, self._checked
         mended = "" if names is None else "\n".join(names.program.lines)
         if not checked.programs and mended not in ("", self.text):
@@ -97,7 +97,7 @@ class Document:
         return found
 
     def hover(self, line: int, column: int) -> str | None:
-        """What is known at a position, in Markdown: errors and their rules, values, operators."""
+        """The hover text of a position, in Markdown: errors and their rules, values, operators."""
         diagnostics = [finding.diagnostic for finding in self.findings]
         parts = [
             _explained(diagnostic.message, diagnostic.rule)
@@ -275,7 +275,7 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _resolved(spaces: Mapping[str, object], dotted: str) -> object:
-    """What a dotted name of the namespaces stands for; None if there is nothing."""
+    """The value of a dotted name in the namespaces; None if it has none."""
     first, *rest = dotted.split(".")
     value = spaces.get(first)
     for name in rest:

@@ -1,4 +1,4 @@
-"""What a name in a text refers to, found in its syntax tree alone."""
+"""Resolve the names of a text by its syntax tree alone."""
 
 from __future__ import annotations
 

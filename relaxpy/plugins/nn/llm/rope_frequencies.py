@@ -193,7 +193,7 @@ def rope_freq_yarn(
 
 
 def _yarn_magnitude(scaling: Mapping[str, Any]) -> float:
-    """What YaRN multiplies queries and keys by, unless the configuration says it."""
+    """YaRN's factor of queries and keys (mscale), unless the configuration sets it."""
     if scaling.get("attention_factor") is not None:
         return float(scaling["attention_factor"])
 

@@ -166,7 +166,7 @@ def _same(a: Size | None, b: Size | None) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What is known of a tensor: its datatype and sizes (None: not known), or not even its rank.
+    """The known datatype and sizes of a tensor; None for an unknown size or unknown rank.
 
     The datatype of a sequence, which is an object, is "".
     """
@@ -178,7 +178,7 @@ class Shape:
 
     @property
     def has_strings(self) -> bool:
-        """Whether it is the shape of strings."""
+        """True if it is the shape of strings."""
         return self.code == TensorProto.STRING
 
     def info(self, cx: Context, *, fresh: bool) -> StructInfo:
@@ -196,7 +196,7 @@ class Shape:
 
 
 def shape_seen(cx: Context, info: StructInfo | None, code: int | None = None) -> Shape:
-    """What a struct info says to this scope, without variables that are not visible here."""
+    """The shape of a struct info, without variables that are not in scope here."""
     if isinstance(info, ObjectStructInfo):
         return Shape("", None, code)
     if not isinstance(info, TensorStructInfo):
@@ -209,7 +209,7 @@ def shape_seen(cx: Context, info: StructInfo | None, code: int | None = None) ->
 
 
 def joined(a: Shape, b: Shape) -> Shape:
-    """What two values have in common.
+    """The join of two shapes: the sizes that are equal in both.
 
     Errors:
         UnsupportedError: they are of different datatypes.
@@ -226,7 +226,7 @@ def joined(a: Shape, b: Shape) -> Shape:
 def _merged(
     cx: Context, a: tuple[StructInfo, int | None], b: tuple[StructInfo, int | None]
 ) -> Shape:
-    """What two branches have in common; nothing but strings for values that are not tensors."""
+    """The join of two branches; for values that are not tensors only whether they are strings."""
     ways = [
         shape_seen(cx, info, code) if isinstance(info, TensorStructInfo) else Shape("", None, code)
         for info, code in (a, b)

@@ -131,7 +131,7 @@ def group_query_attention(
 
 
 def _apart(cx: Context, packed: Expr, heads: int, shared: int) -> tuple[Expr, Expr, Expr]:
-    """Queries, keys and values, of which the last axis has one after the other."""
+    """Queries, keys and values, packed one after the other along the last axis."""
     width = simple(shape_of(packed)[2] // (heads + 2 * shared))
     ends = [simple(width * count) for count in (heads, heads + shared, heads + 2 * shared)]
     begins = [0, *ends[:-1]]

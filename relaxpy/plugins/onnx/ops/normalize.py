@@ -130,7 +130,7 @@ def group_normalization(
 
 
 def _fits(parameter: Expr | None, sizes: Sequence[Size]) -> bool:
-    """Whether a parameter has the shape of the axes that are normalised."""
+    """True if a parameter has the shape of the axes that are normalised."""
     return parameter is None or are_equal(shape_of(parameter), sizes)
 
 

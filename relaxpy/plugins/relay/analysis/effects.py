@@ -1,4 +1,4 @@
-"""Which expressions may create, read or write reference cells (RLY-1, RLY-108)."""
+"""The expressions that may create, read or write reference cells (RLY-1, RLY-108)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from relaxpy.plugins.relay.module import RelayModule
 
 _Row: TypeAlias = dict[int, PatternConstructor | PatternTuple]
-"""What a clause demands: its patterns other than wildcards and variables, by their places."""
+"""A row of the match matrix: a clause's refutable patterns by position."""
 _Choices: TypeAlias = "tuple[int, Constructor | None, list[int], _Choices] | None"
 """The places that were decided, the last one first: each with its constructor and its fields."""
 _MAX_VISITED: Final = 2_000_000

@@ -128,7 +128,7 @@ def logsumexp(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
 
 @public("nn.dropout")
 def dropout(data: Expr, rate: float = 0.5) -> TupleGetItem:
-    """Return the data, of which training would drop some."""
+    """Return the data unchanged, as dropout does at inference."""
     return TupleGetItem(build("nn.dropout", data, rate=rate), 0)
 
 

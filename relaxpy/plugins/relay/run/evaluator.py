@@ -79,7 +79,7 @@ class _TailCall(NamedTuple):
 
 
 class Evaluator:
-    """An evaluator of the functions of a typed module, of which some are `compiled`."""
+    """An evaluator of the functions of a typed module; some may be `compiled`."""
 
     def __init__(
         self, module: RelayModule, compiled: Mapping[str, FunctionValue] | None = None

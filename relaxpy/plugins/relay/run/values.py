@@ -29,7 +29,7 @@ from relaxpy.support.dataclass import dataclass
 
 _MAX_SHOWN = 1_000
 TypeArgs: TypeAlias = dict[TypeVar, Any]
-"""What type parameters stand for: a datatype, shape or size; or a value of the type."""
+"""Type parameters with their arguments: a datatype, shape or size; or a value of the type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

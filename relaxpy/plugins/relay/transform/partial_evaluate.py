@@ -352,7 +352,7 @@ class _Evaluation:
     def _entered(
         self, closure: _Closure, call: rl.Call, args: Sequence[_Value], frame: _Frame
     ) -> Task[_Value]:
-        """Evaluate the body of a callee in place of a call."""
+        """Inline a call: evaluate the body of its callee."""
         self.calls_left -= 1
         function = closure.function
         types: dict[TypeVar, Any] = {**closure.types, **dict.fromkeys(function.type_params)}
@@ -466,7 +466,7 @@ def _folded(expr: rl.RelayExpr, frame: _Frame) -> _Value:
 
 
 def _size(value: _Value) -> int:
-    """Return a measure of how large a value is, as far as it is known; -1 if nothing is."""
+    """Return a measure of the size of the known part of a value; -1 if nothing is known."""
     match value.known:
         case np.ndarray() as data:
             return abs(int(data.reshape(()))) if data.size == 1 and data.dtype.kind in "iu" else 0

@@ -125,7 +125,7 @@ def _factors(cx: Context, x: Value, y: Value) -> tuple[Expr, Expr]:
 
 
 def _is_exact(value: Value, dtype: str) -> bool:
-    """Whether a factor is a tensor with axes or of this datatype, or a number that it has."""
+    """True if a factor is a tensor with axes or of this datatype, or a number that it has."""
     if isinstance(value, Expr):
         return bool(rank_of(value)) or dtype_of(value) == dtype
     kind = getattr(torch, dtype)
@@ -155,7 +155,7 @@ def _scaled(op: Any) -> Callable[..., Expr]:
 
 
 def truth(cx: Context, x: Value) -> Expr:
-    """Whether elements are not zero."""
+    """A boolean tensor: true where elements are not zero."""
     tensor = cx.tensor(x)
     return tensor if dtype_of(tensor) == "bool" else R.not_equal(tensor, scalar(0, tensor))
 

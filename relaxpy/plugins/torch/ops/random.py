@@ -44,7 +44,7 @@ _OPERATORS = (
 
 
 def draws(node: Any) -> bool:
-    """Whether a node draws random numbers."""
+    """True if a node draws random numbers."""
     if not is_overload(node.target) or node.target.namespace != "aten":
         return False
     target = twin_of(node.target) or node.target
@@ -66,8 +66,8 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
     """The numbers that an operator draws.
 
     `spec` is JSON with the name of the operator, its arguments, and its keyword arguments; in them,
-    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors`, of which
-    `"order"` has the axes in the order of PyTorch's memory, in which numbers are drawn,
+    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors` (its
+    `"order"` lists the axes in the order of PyTorch's memory, in which numbers are drawn),
     `{"complex": k}` for that whose last axis has the parts of complex numbers, and
     `{"generator": k}` for that which is a generator.
 

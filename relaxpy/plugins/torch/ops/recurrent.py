@@ -84,7 +84,7 @@ def _walked(
 
 
 def _ordered(weights: Expr, order: Sequence[int], hidden: Size) -> Expr:
-    """The rows of weights or biases, of which each gate has as many as there are hidden units."""
+    """The rows of weights or biases with the gates reordered; a gate has `hidden` rows."""
     shape = shape_of(weights)
     gates = reshaped(weights, [len(order), hidden, *shape[1:]])
     return reshaped(R.take(gates, const(order, "int64"), 0), shape)

@@ -85,7 +85,7 @@ def logcumsumexp(cx: Context, x: Expr, axis: int) -> Expr:
 
 @complex_converter("logcumsumexp")
 def complex_logcumsumexp(cx: Context, z: Complex, axis: int) -> Complex:
-    """Sums one after the other, of which the angle is that of the greater part and a difference."""
+    """log(cumsum(exp(z))) in float64; each step factors out the operand of greater real part."""
     if not rank_of(z.re):
         return z
     at = cx.axis(axis, z.re)
@@ -169,7 +169,7 @@ _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean"
 
 
 def _least(cx: Context, x: Expr, reduction: str) -> Expr:
-    """What a reduction begins with, as a tensor like `x`."""
+    """The initial value of a reduction, as a tensor like `x`."""
     dtype = dtype_of(x)
     if reduction in ("sum", "mean", "prod"):
         return R.full_like(x, cx.tensor(1 if reduction == "prod" else 0, dtype))
