@@ -1,4 +1,4 @@
-"""Fourier transforms as products with matrices, of many points by transforms of few."""
+"""Fourier transforms as matmuls with DFT matrices; those of many points by smaller ones."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def jit(
     """Compile an exported model whose parameters have values.
 
     Errors:
-        MisuseError (also ValueError): the device is not a processor, the format is unknown, or
+        MisuseError (also ValueError): the device is not a CPU, the format is unknown, or
             torch is required and not installed.
     """
     found = device if isinstance(device, Device) else device_of(device)

@@ -10,10 +10,10 @@ from relaxpy.plugins.nn.tree import Branch
 
 
 class Mutator:
-    """Visits a model; what a method returns takes the place of the part that it was called with.
+    """Visits a model; the result of a method replaces the node that it was called with.
 
-    A subclass overrides methods for the kinds of parts that it replaces. `visit` continues with
-    the parts inside. Names are paths, such as `layers.0.weight`.
+    A subclass overrides methods for the kinds of nodes that it replaces. `visit` continues with
+    the children. Names are paths, such as `layers.0.weight`.
     """
 
     def visit_module(self, name: str, node: Module) -> Any:
@@ -45,7 +45,7 @@ class Mutator:
         return self.visit(name, node)
 
     def visit(self, name: str, node: Any) -> Any:
-        """Replace the parts of `node`, and return it."""
+        """Replace the children of `node`, and return it."""
         if isinstance(node, Branch):
             for item_name, item in node.items_by_name():
                 path = f"{name}.{item_name}" if name else item_name

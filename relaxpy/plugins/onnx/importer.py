@@ -60,7 +60,7 @@ from relaxpy.plugins.onnx.vocabulary import OBJECT, Strings, storage, vocabulary
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 
-#: What the attribute `to` of a cast to strings is.
+#: The value of the attribute `to` of a cast to strings.
 _STRING = (TensorProto.STRING, "STRING")
 #: How many bodies of functions may stand within each other.
 _MAX_INLINED = 64
@@ -89,7 +89,7 @@ class _Missing:
 
 @dataclass(eq=False)
 class Importer:
-    """Builds the function `main`; `unsupported` gathers the nodes that cannot be imported."""
+    """Builds the function `main`; `unsupported` collects the nodes that cannot be imported."""
 
     model: Model
     options: Options
@@ -105,7 +105,7 @@ class Importer:
     narrow: dict[Expr, int] = field(default_factory=dict)
     #: The datatypes and ranks of the values of sequences.
     items: dict[Expr, TensorStructInfo] = field(default_factory=dict)
-    #: What optionals have if they are not empty.
+    #: The element of optionals that are not empty.
     optionals: dict[Expr, StructInfo] = field(default_factory=dict)
     #: The types of the dictionaries among the inputs.
     maps: dict[Expr, MapType] = field(default_factory=dict)
@@ -498,7 +498,7 @@ class Importer:
         return constant
 
     def constant_of(self, value: Value) -> Constant | None:
-        """The constant that a value is, also that of a parameter; None if it is none."""
+        """The constant of a value, also of a parameter; None if it is not constant."""
         if isinstance(value, Var):
             return self.params.get(value)
         return value if isinstance(value, Constant) else None

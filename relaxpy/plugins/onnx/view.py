@@ -264,7 +264,7 @@ class Model:
 
 
 class Initializer:
-    """A tensor of a file, read when it is asked for; that of a separate file is mapped."""
+    """A tensor of a file, read on access; external data is mapped."""
 
     def __init__(self, proto: TensorProto | SparseTensorProto, folder: Path | None) -> None:
         self._proto = proto

@@ -38,9 +38,9 @@ Kind: TypeAlias = Literal[
     "bundle",
 ]
 Change: TypeAlias = Literal["", "kept", "added", "removed"]
-#: What has no operands, and is drawn near its uses.
+#: Items without operands, which are drawn near their uses.
 SOURCES: Final = frozenset[Kind](("parameter", "constant", "global", "unbound", "input"))
-#: What is folded until a reader unfolds it.
+#: Items that are closed at first.
 FOLDED: Final = frozenset[Kind](("fused", "repeat", "instance", "bundle"))
 MODULE: Final = 0
 """The number of the item that contains all others."""

@@ -1,4 +1,4 @@
-"""pad_einsum and decompose_padding: iterations that are multiples, and padding apart."""
+"""pad_einsum and decompose_padding: pad extents to multiples, and separate the padding."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _LIMIT = 2**31 - 1
 
 
 def merge(state: State, loops: Sequence[For]) -> For:
-    """Replace loops after each other, with those around them, by one nest."""
+    """Replace consecutive loops, with their enclosing loops, by one nest."""
     for loop in loops:
         check_plain(loop)
     if len(loops) < 2:

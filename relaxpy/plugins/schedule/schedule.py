@@ -82,7 +82,7 @@ class Schedule(NamedParts, SamplingKernels):
 
     @primitive
     def merge(self, *loops_to_merge: LoopRV) -> LoopRV:
-        """Replace loops after each other, with those around them, by one nest.
+        """Replace consecutive loops, with their enclosing loops, by one nest.
 
         Errors:
             ScheduleError: they are not at the same level of nests next to each other, extents
@@ -399,7 +399,7 @@ class Schedule(NamedParts, SamplingKernels):
         tensor_intrin: str,
         preserve_unit_iters: bool = True,
     ) -> None:
-        """Refuse: there are no tensor intrinsics, `compile` finds products by itself.
+        """Refuse: there are no tensor intrinsics, `compile` finds matmuls by itself.
 
         Errors:
             ScheduleError: always.

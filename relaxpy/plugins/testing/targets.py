@@ -24,7 +24,7 @@ from relaxpy.support.entry import user_facing
 
 REFERENCE: Final = "reference"
 TARGETS: Final = ("native", "numpy", REFERENCE)
-#: The reference evaluates the program as it is written.
+#: The reference evaluator runs the program as written.
 _PIPELINES: Final = {REFERENCE: None}
 
 

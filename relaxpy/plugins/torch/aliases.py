@@ -22,13 +22,13 @@ class View:
 
     of_argument: bool
     index: int
-    #: What PyTorch knows of it: a tensor without elements.
+    #: Its fake tensor.
     meta: Any
     sizes: Sequence[Any]
     strides: Sequence[Any]
     #: The bytes from the first element of the tensor that it is of.
     offset: Any
-    #: Whether PyTorch counts changes of one as changes of the other, as gradients need it.
+    #: True if PyTorch shares version counters, so that autograd sees changes of either.
     is_counted: bool
 
     def made(self, base: Any, numbers: Mapping[Any, int]) -> Any:

@@ -43,7 +43,7 @@ class Context:
     importer: Importer
     #: The node of `torch.fx`.
     node: Any
-    #: Whether floats of 16 bits are computed in float32.
+    #: True if 16-bit floats are computed in float32.
     is_wide: bool = False
 
     def converted(

@@ -68,7 +68,7 @@ def functional(program: Any) -> Any:
     )
     if follows and not any(map(_is_replaced, inner)):
         return program
-    # What changes although the schema does not say so, PyTorch would leave.
+    # PyTorch would keep mutations that the schema does not declare.
     hidden = {
         node.target
         for graph in inner

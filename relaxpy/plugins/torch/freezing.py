@@ -41,7 +41,7 @@ class _Weights:
     ) -> None:
         self.tensors: list[tuple[ref[Any], int, int]]
         self.tensors = [(ref(x, forget), x._version, x.data_ptr()) for x in tensors]
-        #: What keeps the memory of the tensors, so that no other one has their addresses.
+        #: Keeps the memory of the tensors alive, so that their addresses are not reused.
         self.memory = [x.detach() for x in tensors]
         #: How many calls there were, and after how many these weights are compiled.
         self.calls, self.patience = 0, patience

@@ -66,7 +66,7 @@ class Options:
     custom: Mapping[str, Callable[[Any, Importer], Any]] = field(default_factory=dict)
     #: With it, the inputs are named by their numbers.
     input_prefix: str = ""
-    #: Whether a single result is a tuple of one.
+    #: True if a single result is a tuple of one.
     unit_tuple: bool = True
     #: Operators that are decomposed even if they have converters.
     simple: Set[Any] = frozenset()
@@ -94,7 +94,7 @@ class Importer:
     env: dict[Any, Any] = field(default_factory=dict)
     symbols: Symbols = field(default_factory=Symbols)
     unsupported: list[UnsupportedNode] = field(default_factory=list)
-    #: What the graph that is being imported changes in place.
+    #: The in-place changes of the graph that is being imported.
     _changes: Changes = field(default_factory=Changes)
     #: The operators of the nodes that cannot be imported.
     refused: set[Any] = field(default_factory=set)

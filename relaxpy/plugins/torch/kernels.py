@@ -31,7 +31,7 @@ _OF_NUMBERS = frozenset(
         "argmin",
     }
 )
-#: What operators write, or normalise by, which has the datatype of their first operand.
+#: Operands that must have the datatype of the first operand.
 _LIKE_FIRST = {
     **dict.fromkeys(("index_add", "index_copy"), ("source",)),
     "index_put": ("values",),
@@ -48,7 +48,7 @@ _FILLING = frozenset(
 
 
 def require_kernel(node: Any) -> None:
-    """Nothing, if PyTorch computes the operator of a node of its operands.
+    """Check that PyTorch has a kernel for the operator of a node and its operands.
 
     Errors:
         UnsupportedError: it does not.

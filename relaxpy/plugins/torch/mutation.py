@@ -151,7 +151,7 @@ class Changes:
 
     #: The memory of nodes, if it changes.
     memory: Mapping[Any, int] = field(default_factory=dict)
-    #: What the views are of.
+    #: The parent of each view.
     parents: Mapping[Any, Any] = field(default_factory=dict)
     #: Results of operators in place, and the first node that is this tensor.
     first: Mapping[Any, Any] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
 
-#: What a node of a graph stands for: a tensor, a number, several of them, or nothing.
+#: The value of a node of a graph: a tensor, a number, several of them, or None.
 Value: TypeAlias = (
     Expr | PrimExpr | int | float | bool | Sequence[Any] | Mapping[str, Any] | str | None
 )
@@ -35,9 +35,9 @@ class Converter:
     #: How many positional arguments the function takes.
     positional: int
     keywords: frozenset[str]
-    #: Whether it takes all positional arguments, and the result that is known says the rest.
+    #: True if it takes all positional arguments and reads the rest from the known result.
     takes_all: bool
-    #: Whether it computes floats of 16 bits in float32, and its results are rounded once.
+    #: True if it computes 16-bit floats in float32 and rounds results once.
     is_wide: bool
 
     def arguments(

@@ -54,7 +54,7 @@ def _begins(number: Tensor, last: int, wanted: int) -> Tensor:
     return torch.cat([begins, end], 1)
 
 
-# ---- images with other sizes, of which an axis whose size stays is copied
+# ---- resized images; an axis whose size does not change is copied
 
 
 def _copying(name: str, options: int) -> None:
@@ -128,7 +128,7 @@ def feature_alpha_dropout(x: Tensor, p: float, train: bool) -> Tensor:
 
 
 def _near(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Indices, those that are out of range moved to the nearest element."""
+    """Indices clamped to [-size, size - 1]."""
     pairs = zip(indices, x.shape, strict=False)
     return [None if index is None else index.clamp(-size, size - 1) for index, size in pairs]
 

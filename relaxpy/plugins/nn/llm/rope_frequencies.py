@@ -140,7 +140,7 @@ def rope_freq_longrope(
 def yarn_find_correction_dim(
     num_rotations: float, d: float, theta: float, max_position_embeddings: int
 ) -> float:
-    """The pair, of `d` / 2, that turns so often within so many positions."""
+    """The index of the pair (of `d` / 2) that makes so many rotations within so many positions."""
     turns = max_position_embeddings / (num_rotations * 2 * math.pi)
     return d * math.log(turns) / (2 * math.log(theta))
 

@@ -24,7 +24,7 @@ _HEADS_FIRST = (0, 2, 1, 3)
 _SINK_FIRST = (0, 0, 1, 0, 0, 0, 0, 0)
 
 
-#: What is imported with its default only: caches of other layouts, or quantised; other results.
+#: Attributes that must have their defaults: cache layouts, quantised caches, other results.
 _ADMITTED = {
     "causal": (1,),
     "k_quant_type": ("NONE",),

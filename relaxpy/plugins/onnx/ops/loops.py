@@ -77,7 +77,7 @@ class _Loop:
     #: How many outputs have an element for each iteration.
     outputs: int
     nodes: int
-    #: Whether the count alone ends it.
+    #: True if the trip count alone ends the loop.
     counts: bool
 
 

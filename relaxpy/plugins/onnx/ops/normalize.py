@@ -150,7 +150,7 @@ def layer_normalization(
     axes = _behind(rank, first)
     sizes = shape_of(x)[first:]
     wanted = [k for k, name in enumerate(cx.node.outputs) if name]
-    # What is computed in float64 is rounded to the type of statistics at the end.
+    # Results in float64 are rounded to the datatype of the statistics at the end.
     wide_type = "float64" if dtype == "float64" else stash
     as_operator = dtype == wide_type or (dtype == "float16" and stash == "float32")
     simple = as_operator and _fits(scale, sizes) and _fits(bias, sizes)

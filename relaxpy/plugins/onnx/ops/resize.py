@@ -60,7 +60,7 @@ class _Scaled(Axis):
 
     scale: PrimExpr
     bounds: tuple[PrimExpr, PrimExpr]
-    #: Whether filters are as wide as the distance between elements of the result.
+    #: True if filters are as wide as the distance between elements of the result (antialias).
     antialias: bool
     #: The scale where it is known.
     ratio: float | None

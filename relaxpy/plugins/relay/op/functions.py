@@ -134,7 +134,7 @@ def dropout(data: Expr, rate: float = 0.5) -> TupleGetItem:
 
 @public("nn.pad")
 def pad(data: Expr, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
-    """Return the data with more elements around it; `pad_value` is a number or an expression."""
+    """Return the data padded at its borders; `pad_value` is a number or an expression."""
     value = pad_value if isinstance(pad_value, RelayExpr) else const(pad_value)
     return build("nn.pad", data, value, pad_width=pad_width, pad_mode=pad_mode)
 

@@ -31,7 +31,7 @@ from relaxpy.plugins.torch.registry import Value, converter, is_converted
 from relaxpy.plugins.torch.symbols import is_symbolic
 
 PACKED = "relaxpy.torch.draw"
-#: Operators that draw, of which only these are called by a program that is run.
+#: The operators that draw; a program may call only these at run time.
 _OPERATORS = (
     *("rand", "rand_like", "randn", "randn_like", "randint", "randint.low", "randint_like"),
     *("randint_like.low_dtype", "randperm", "bernoulli", "bernoulli.p", "multinomial"),

@@ -1,4 +1,4 @@
-"""Recurrent layers: the products with the inputs at once, then one kernel that walks the states."""
+"""Recurrent layers: one matmul with all inputs, then one kernel that loops over the states."""
 
 from __future__ import annotations
 
