@@ -1,4 +1,4 @@
-"""Mutator: other parts in the place of parts of a model."""
+"""Mutator: replaces nodes of a model."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _schema(node: Node, version: int) -> Any:
 def stated_attributes(node: Node, version: int) -> Mapping[str, Any]:
     """The attributes, which have the types that the schema states, if there is one.
 
-    An integer in the place of a float is that number.
+    An integer where a float is expected is converted.
 
     Errors:
         UnsupportedError: one is of another type.
