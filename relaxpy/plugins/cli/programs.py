@@ -184,7 +184,7 @@ class ProgramSource(ABC):
         """
 
     def sketch(self) -> tuple[IRModule | BaseFunc, list[Diagnostic]]:
-        """The program as far as it can be read, and what is wrong with it.
+        """The readable part of the program, and its diagnostics.
 
         Errors:
             As for `program`, if nothing can be read.

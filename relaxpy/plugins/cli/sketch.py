@@ -1,4 +1,4 @@
-"""Read programs with errors: replace what is wrong by placeholder statements."""
+"""Read programs with errors: replace ill-formed statements by placeholders."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def sketch(
 ) -> tuple[IRModule | BaseFunc | None, list[Diagnostic]]:
     """The program of a text, ill-formed or not, with the errors of the text.
 
-    A statement that cannot be read is replaced by a call of a packed function, which is named as
-    what the statement calls, of the variables that it uses; then by one without arguments, and then
-    it is left out. The program is None if this does not help.
+    A statement that cannot be read is replaced by a call of a packed function, named after the
+    statement's callee, on the variables that it uses; then by one without arguments, and then it is
+    left out. The program is None if this does not help.
     """
     found: list[Diagnostic] = []
     replaced = _Replaced()
@@ -118,7 +118,7 @@ def _instead(stmt: ast.stmt, bound: set[str], count: int) -> str:
 
 
 def _call(value: ast.expr, bound: set[str], count: int) -> str:
-    """A call of a packed function, named by what an expression calls."""
+    """A call of a packed function, named after an expression's callee."""
     used = dict.fromkeys(_used(value, bound)) if count == 1 else ()
     match value:
         case ast.Call(

@@ -50,7 +50,7 @@ def padded(cx: Place, x: Expr, pads: Sequence[Size], mode: str, value: Expr | fl
 
 
 def _within(begin: Size, end: Size, size: Size) -> tuple[Size, Size]:
-    """The same padding, where what one end crops beyond all elements is not added at the other."""
+    """Clamp a crop to the size; its excess is deducted from the padding at the other end."""
     if isinstance(begin, int) and isinstance(end, int) and isinstance(size, int):
         if size + end < 0:
             return begin + size + end, -size

@@ -39,7 +39,7 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True)
 class UnsupportedNode:
-    """A node that cannot be imported: where it is, what it computes, on what, and the reason."""
+    """A node that cannot be imported: its position, operator, operands, and the reason."""
 
     where: str
     operator: str

@@ -1,4 +1,4 @@
-"""Specifications: which methods of a model are exported, and what their parameters are."""
+"""Specifications: the methods of a model to export, and their parameters."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def _as_written(var: Var, value: object) -> Any:
 
 
 def result_expr(value: Any) -> Expr:
-    """The expression of what a method returns.
+    """The expression of the result of a method.
 
     Errors:
         MisuseError (also TypeError): that is neither a tensor nor a tuple of tensors.

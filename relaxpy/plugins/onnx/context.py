@@ -296,8 +296,7 @@ class Context:
     def unified(self, tensors: Sequence[Expr], skip: int) -> list[Expr]:
         """Tensors whose dimensions have to be equal except along one axis, cast to one shape.
 
-        Those without elements along that axis are left out, as what is joined there needs none of
-        them, and ONNX Runtime lets them have any shape.
+        Empty operands are left out, since ONNX Runtime lets them have any shape.
         """
         shapes = [tensor_info(x).get_shape() for x in tensors]
         known = [shape for shape in shapes if shape is not None]

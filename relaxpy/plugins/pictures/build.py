@@ -334,7 +334,7 @@ def about_call(call: rx.Call) -> str:
 
 
 def mark_faults(picture: Picture, found: Sequence[Diagnostic]) -> None:
-    """Mark the items that diagnostics are about; what is about none has an item of its own.
+    """Mark the items that diagnostics are about; others have items of their own.
 
     A diagnostic is about the smallest item at its position, or else about the first one that its
     message names.

@@ -109,7 +109,7 @@ def graph(
 def graph_of_change(
     before: IRModule | BaseFunc, after: IRModule | BaseFunc, fold: bool | None = None
 ) -> Graph:
-    """The graph of the program `after`, with what was added to and removed from `before`."""
+    """The graph of the program `after`, with the items added to and removed from `before`."""
     return Graph(merged(_picture(before), _picture(after)), fold)
 
 

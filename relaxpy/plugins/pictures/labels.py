@@ -44,7 +44,7 @@ def sinfo_text(sinfo: rx.StructInfo | None) -> str:
 
 
 def operator_text(op: Node) -> str:
-    """The name of what is called, without the dialect."""
+    """The name of a callee, without the dialect."""
     match op:
         case Op():
             return op.name.removeprefix("relax.")

@@ -63,7 +63,7 @@ class MemoryChart(Chart):
 
     @override
     def to_svg(self) -> str:
-        """The chart as an SVG document: an area for what is held, a line for what is used."""
+        """The chart as an SVG document: an area for reserved memory, a line for used memory."""
         size = LEFT + WIDTH + 20, TOP + HEIGHT + 40
         return document(*size, repr(self), "".join(_drawn(self)))
 

@@ -161,7 +161,7 @@ def _copied(
     inside: Sequence[PrimExpr],
     name: str,
 ) -> Stmt:
-    """Return loops that copy what is `inside`, and store zeros for the rest of `extents`."""
+    """Return loops that copy elements `inside`, and store zeros for the rest of `extents`."""
     loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(extents)}
 
     def store(variables: Sequence[Var]) -> BufferStore:

@@ -182,7 +182,7 @@ class ScheduledKernels:
         error_render_level: Literal["detail", "fast", "none"] = "detail",
         enable_check: bool = True,
     ) -> None:
-        """A lone kernel becomes the function `main`; `seed` is that of what is drawn at random.
+        """A lone kernel becomes the function `main`; `seed` is that of random draws.
 
         The other options change nothing here.
 
@@ -309,7 +309,7 @@ class ScheduledKernels:
         return self
 
     def seed(self, seed: int) -> None:
-        """Draw what is drawn at random from now on by another generator."""
+        """Replace the random generator."""
         self._random = Random(seed)
 
     def fork_seed(self) -> int:

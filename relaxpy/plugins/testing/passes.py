@@ -1,4 +1,4 @@
-"""Tests of passes: what they change, and whether that is what was expected."""
+"""Tests of passes: their changes, compared with the expected ones."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class CompareBeforeAfter:
         return value
 
     def test_compare(self, before: Any, expected: Any, transform: Any) -> None:
-        """Compare what the pass makes of the program `before` with `expected`."""
+        """Compare the result of the pass on the program `before` with `expected`."""
         if not isinstance(expected, (IRModule, BaseFunc)):
             with pytest.raises(expected):
                 _apply(transform, before)

@@ -65,8 +65,8 @@ class Aliases:
     """The results of a graph that are views, by their positions.
 
     The first `count` results are for the caller, those after them for the backward graph. `bases`
-    are nodes that results are views of though the graph does not return them: it has to do so, for
-    what is in one memory in eager mode is so here, and a part of a tensor has the strides of one.
+    are nodes that results are views of though the graph does not return them: it has to, since
+    results that alias in eager mode alias here, with the same strides.
     """
 
     def __init__(self, program: Program, results: Sequence[Any], count: int) -> None:

@@ -35,7 +35,7 @@ def part_name(dtype: Any) -> str:
 
 
 def refuse_form(tensor: Any) -> None:
-    """Nothing, for a tensor, or what PyTorch knows of one, that has a form in Relax.
+    """Check that a tensor, or a fake one, has a form in Relax.
 
     Errors:
         UnsupportedError: it is sparse, nested or quantised.

@@ -23,7 +23,7 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {}
 
 
 def decomposition(*names: str, namespace: str = "aten") -> Callable[[_F], _F]:
-    """Register a function as what operators are computed by, if PyTorch has these."""
+    """Register a function as the decomposition of operators, if PyTorch has these."""
 
     def register(function: _F) -> _F:
         DECOMPOSITIONS.update((f"{namespace}.{name}", function) for name in names)

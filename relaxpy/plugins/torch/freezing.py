@@ -29,7 +29,7 @@ def static_inputs() -> frozenset[int]:
 
 
 class _Weights:
-    """Weights as they were in a call, and what is compiled with them, if it is.
+    """Weights of a call, and the graph compiled with them, if any.
 
     PyTorch counts the changes of a tensor, except those by optimisers that are fused.
     """

@@ -427,7 +427,7 @@ class Importer:
 def imported(
     program: Program, options: Options, name: str, mod: IRModule | None = None
 ) -> tuple[Importer, IRModule]:
-    """The importer of a program, and the module with its function and what `mod` has.
+    """The importer of a program, and the module with its function and those of `mod`.
 
     Operators whose converters refuse their arguments are decomposed, and the import begins again.
     So it does where a decomposition is right only under conditions, which then are checked first.

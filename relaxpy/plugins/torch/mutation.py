@@ -105,7 +105,7 @@ def twin_of(target: Any) -> Any:
 
 
 def _parameters(target: Any) -> list[tuple[str, str]]:
-    """The names and types of what an operator takes."""
+    """The names and types of an operator's parameters."""
     return [(argument.name, str(argument.type)) for argument in target._schema.arguments]
 
 
@@ -119,7 +119,7 @@ def _memory(value: Any) -> int | None:
 
 
 class _Propagation(torch.fx.Interpreter):  # type: ignore[misc]
-    """Runs a graph on tensors without elements, and keeps what it computes."""
+    """Runs a graph on fake tensors, and keeps the results."""
 
     def run_node(self, n: Any) -> Any:
         return self.values.setdefault(n, super().run_node(n))
@@ -188,7 +188,7 @@ class Changes:
         importer.env[node] = importer.env[self.first.get(node, node)]
 
     def _write(self, node: Any, importer: Importer) -> None:
-        """The result of this node is from now on what its first argument is."""
+        """From now on the first argument has the value of this node."""
         child = self.first[node]
         env, memory = importer.env, self.memory[child]
         count = self._count[memory] = self._count.get(memory, 0) + 1

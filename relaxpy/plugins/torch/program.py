@@ -1,4 +1,4 @@
-"""A graph of `torch.fx` with its inputs, and what it requires of their sizes.
+"""A graph of `torch.fx` with its inputs, and the constraints on their sizes.
 
 It is exported, traced, or captured while it runs.
 """
@@ -41,7 +41,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """An input of a graph: its node, what is known of it, and the tensor that it stands for."""
+    """An input of a graph: its node, its fake tensor, and the tensor that it stands for."""
 
     kind: Kind
     name: str

@@ -84,9 +84,9 @@ def converter(
     operator's schema, keyword ones by their names. An argument without a parameter has to be at its
     default, unless the function takes `*args`.
 
-    With `wide`, it gets tensors of 16-bit floats as float32, and what it returns is rounded to the
-    datatype of the result: that of an operator that PyTorch computes by one kernel, and which here
-    is several operators, each of which would round.
+    With `wide`, it gets tensors of 16-bit floats as float32, and its result is rounded to the
+    result's datatype: that of an operator that PyTorch computes by one kernel, and which here is
+    several operators, each of which would round.
     """
 
     def register(function: Function) -> Function:

@@ -1,4 +1,4 @@
-"""Checkpoints of functions that build programs: what they build is computed again for gradients."""
+"""Checkpoints of functions that build programs: their results are rematerialised for gradients."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class Trainer:
 
     @user_facing
     def load_checkpoint(self, path: str | PathLike[str]) -> dict[str, Array]:
-        """Go on from what `save_checkpoint` wrote; return its `progress`.
+        """Resume from a file of `save_checkpoint`; return its `progress`.
 
         The number of workers may differ. On an error nothing is changed.
 

@@ -38,7 +38,7 @@ _MAX_DOC: Final = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A completion: a name, what it is, and its signature."""
+    """A completion: a name, its kind, and its signature."""
 
     name: str
     kind: str
@@ -111,7 +111,7 @@ class Document:
         return "\n\n---\n\n".join(parts) or None
 
     def _about(self, names: Names, path: list[ast.AST]) -> Iterator[str]:
-        """Yield what is known of the name at the end of a path, and of the call of it."""
+        """Yield the facts about the name at the end of a path, and about its call."""
         leaf = path[-1]
         if isinstance(leaf, ast.Name | ast.Attribute):
             dotted = _dotted(leaf)
@@ -231,7 +231,7 @@ def _code(text: str) -> str:
 
 
 def _facts_of(func: rx.BaseFunc) -> Iterator[tuple[tuple[int, int] | tuple[int, str], str]]:
-    """Yield what is known of the values in a function, with their keys in `Document._facts`."""
+    """Yield the facts about values in a function, with their keys in `Document._facts`."""
     start = func.span
     if start is not None:
         column = start.column + (len("def ") if isinstance(func, PrimFunc) else 0)

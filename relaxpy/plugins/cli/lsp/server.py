@@ -128,7 +128,7 @@ class _Documents:
         self.send(uri, None, [])
 
     async def publish(self, uri: str, version: int) -> None:
-        """Send what is wrong in one version of a document, unless there is a later one."""
+        """Publish the diagnostics of one version of a document, unless there is a later one."""
         if not self.is_current(uri, version):
             return
         document = self.document(uri)

@@ -273,7 +273,7 @@ def _check_number(kind: str, name: str, scaling: Mapping[str, Any]) -> None:
 
 @user_facing
 def switch_rope_freq_func(rope_scaling: Mapping[str, Any]) -> FrequencyFunc:
-    """The frequency function for a configuration: its "rope_type" and what that needs.
+    """The frequency function for a configuration: its "rope_type" and the options of that.
 
     Errors:
         MisuseError (also ValueError): the type is unknown, or a member is missing or no number.

@@ -1,4 +1,4 @@
-"""Attention of rows of queries: a kernel for whole sequences, and what caches call."""
+"""Attention of rows of queries: a kernel for whole sequences, and the kernels of caches."""
 
 from __future__ import annotations
 

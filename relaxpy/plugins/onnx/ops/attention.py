@@ -60,7 +60,7 @@ def _equal(a: Size, b: Size) -> bool:
 
 
 def _mask(cx: Context, mask: Expr, full: Sequence[Size]) -> Expr:
-    """The mask with the last axis of the keys, filled with what is not attended."""
+    """The mask padded to the number of keys; the padding is masked."""
     sizes = shape_of(mask)
     if not 1 <= len(sizes) <= 4:
         raise UnsupportedError(f"attn_mask has rank {len(sizes)}, expected 1 to 4")

@@ -1,4 +1,4 @@
-"""Branches as Relax branches, and what is known of values that come from more than one way."""
+"""Branches as Relax branches, and the join of their results' shapes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _Way = tuple[SeqExpr, list[tuple[StructInfo, int | None]]]
 
 
 def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
-    """One way as a sequence of its own, and what its values are."""
+    """A branch as a SeqExpr, and the struct info of its values."""
     with scope(cx):
         values = way()
         if any(value is None for value in values):
@@ -235,7 +235,7 @@ def _merged(
 
 
 def cast_to(cx: Context, expr: Expr, shape: Shape) -> Expr:
-    """A value with what is known of it, and new variables for the other sizes."""
+    """A value cast to its known shape, with new variables for the other sizes."""
     var: Expr = cx.builder.emit(expr)
     if shape.sizes is not None and None in shape.sizes:
         cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))

@@ -61,7 +61,7 @@ def size(cx: Context, x: Expr) -> Value:
 
 
 def target_shape(cx: Context, x: Expr, wanted: Sequence[Size], allowzero: int) -> list[Size]:
-    """The sizes that a Reshape to `wanted` gives: 0 copies a size, and -1 is what is left."""
+    """The sizes that a Reshape to `wanted` gives: 0 copies a size, and -1 is inferred."""
     old = shape_of(x)
     beyond = [k for k, size in enumerate(wanted) if is_size(size, 0) and k >= len(old)]
     if beyond and not allowzero:

@@ -1,4 +1,4 @@
-"""Evaluates what a program determines before it runs: calls, branches, matches and projections."""
+"""Partial evaluation: calls, branches, matches and projections."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class PartialEvaluate(RelayPass):
     """Evaluate what is known before the program runs (RLY-1).
 
     Known callees are replaced by their bodies, and branches, matches, projections and the contents
-    of cells by what they are known to be. A recursive function is replaced while an argument is
-    known, up to a limit. Cells are created, read and written as before (RLY-108). The result is in
-    A-normal form; DeadCodeElimination removes the lets that are no longer used.
+    of cells by their known values. A recursive function is replaced while an argument is known, up
+    to a limit. Cells are created, read and written as before (RLY-108). The result is in A-normal
+    form; DeadCodeElimination removes the lets that are no longer used.
     """
 
     @override

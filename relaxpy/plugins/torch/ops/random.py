@@ -73,7 +73,7 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
 
     Errors:
         ValueError: it names an operator that draws nothing.
-        TypeError: what is passed as a generator is none.
+        TypeError: a generator is expected and the argument is not one.
     """
     plan = json.loads(spec)
     packet, _, overload = plan["op"].partition(".")

@@ -182,7 +182,7 @@ def _least(cx: Context, x: Expr, reduction: str) -> Expr:
 def reduced_into(
     cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str, own: bool
 ) -> Expr:
-    """`x` with elements of the source reduced into places, with or without what is there."""
+    """`x` with the source scattered into it by a reduction, including the old elements or not."""
     name = "add" if reduction == "mean" else _REDUCTIONS[reduction]
     begin = x if own else cx.emit(_least(cx, x, reduction))
     found = cx.emit(scattered(cx, begin, axis, indices, source, name))
