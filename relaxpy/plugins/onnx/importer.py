@@ -101,7 +101,7 @@ class Importer:
     _sizes: dict[str, tir.PrimExpr] = field(default_factory=dict)
     _names: Names = field(default_factory=lambda: Names(lambda name: name))
     _size_names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
-    #: The element types of tensors whose elements have less than a byte, and are in bytes here.
+    #: The element types of tensors of sub-byte elements, which are stored one per byte here.
     narrow: dict[Expr, int] = field(default_factory=dict)
     #: The datatypes and ranks of the values of sequences.
     items: dict[Expr, TensorStructInfo] = field(default_factory=dict)

@@ -68,7 +68,7 @@ _DTYPES = {
 }
 
 
-#: Types of less than a byte, whose elements are in bytes: the number of bits, and the type then.
+#: Sub-byte types, whose elements are stored one per byte: the number of bits, and the new type.
 NARROW: Mapping[int, tuple[int, str]] = {
     TensorProto.INT4: (4, "int8"),
     TensorProto.UINT4: (4, "uint8"),

@@ -21,7 +21,7 @@ _OF_FLOATS = frozenset(
         *("nll_loss2d", "nll_loss_forward", "upsample_linear1d", "upsample_trilinear3d"),
     }
 )
-#: Those that are for bytes, too.
+#: Those that are for uint8, too.
 _OF_IMAGES = frozenset(f"upsample_{kind}2d" for kind in ("nearest", "bilinear", "bicubic"))
 #: Those that are for all numbers, but not for Booleans.
 _OF_NUMBERS = frozenset(

@@ -124,7 +124,7 @@ def feature_alpha_dropout(x: Tensor, p: float, train: bool) -> Tensor:
     return x * (kept * scale) + ((1 - kept) * scale + p * -scale) * _LOWEST
 
 
-# ---- indices of which some are left out
+# ---- masked indices
 
 
 def _near(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:

@@ -34,7 +34,7 @@ from relaxpy.plugins.torch.complexes import Complex, as_tensor, from_pair, has_c
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import Value
 
-#: A loop of at most so many iterations is written out.
+#: A loop of at most this number of iterations is unrolled.
 _UNROLLED = 64
 
 

@@ -42,7 +42,7 @@ def _extreme(op: Any, among: Callable[[Context, Expr], Expr]) -> Callable[..., E
         if dtype_of(y) != "bool":
             result: Expr = op(y, cx.written_axes(axes), keepdim)
             return result
-        # The greatest of no elements is negative, the least of them positive.
+        # The maximum of no elements is negative, the minimum positive.
         return R.greater(op(R.astype(y, "int8"), cx.written_axes(axes), keepdim), const(0, "int8"))
 
     return convert
