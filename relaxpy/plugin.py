@@ -30,7 +30,7 @@ Kind: TypeAlias = Literal["operators", "passes", "functions"]
 
 @dataclass(frozen=True)
 class Plugin:
-    """What a package adds. Nothing of it is imported before it is needed.
+    """The additions of a package. None is imported before it is needed.
 
     `operators` are modules that register operators when they are imported, `passes` those that
     define classes of passes, and `functions` those that register packed functions. `targets` has
@@ -61,7 +61,7 @@ def installed() -> Mapping[str, Plugin]:
 
 @contextmanager
 def _reported(name: str) -> Iterator[None]:
-    """Warn of whatever is raised: a package that is broken leaves all others as they are."""
+    """Turn errors into warnings, so that a broken package does not affect others."""
     try:
         yield
     except Exception as error:
@@ -89,7 +89,7 @@ def targets() -> list[str]:
 
 
 def backend(target: str) -> Callable[[], Any]:
-    """What creates the back end of a target that a plug-in adds.
+    """The factory of the back end of a target that a plug-in adds.
 
     Errors:
         KeyError: there is no such target.

@@ -133,7 +133,7 @@ def __getattr__(name: _Any) -> _Any:
 
 
 def _offers(name: _Any) -> bool:
-    """Whether there is an operator of this name."""
+    """True if there is an operator of this name."""
     return _directives.find(f"relax.{name}") is not None
 
 

@@ -142,7 +142,7 @@ else:
 
 
 def _offers(name: str) -> Any:
-    """Whether `name` is a datatype that is not listed, such as one of any number of lanes."""
+    """True if `name` is a datatype that is not listed, such as a vector of any number of lanes."""
     return _directives.unlisted_datatype(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What all of relaxpy uses, messages, screens and lazy names: it imports nothing of the rest."""
+"""Shared by all of relaxpy: messages, screens, lazy names. Imports no other part of relaxpy."""
 
 from relaxpy.support.missing import hint_at_absent as _hint_at_absent
 

@@ -212,9 +212,9 @@ def _instead() -> Mapping[str, str]:
 
 
 def instead_of(path: str) -> str | None:
-    """What to use instead of a path below `tvm`, or of an attribute of a class, if it is listed.
+    """The replacement of a path below `tvm`, or of an attribute of a class, if it is listed.
 
-    What is in an absent module has the hint of the module.
+    A path inside an absent module has the hint of the module.
     """
     path = path.removeprefix("relaxpy.")
     module = next((m for m in ABSENT_MODULES if path.startswith(f"{m}.")), path)

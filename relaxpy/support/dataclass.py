@@ -94,7 +94,7 @@ else:
 
 @dataclasses.dataclass(init=False, repr=False, eq=False)
 class _Changeable:
-    """A class with what the functions of the standard library look for in dataclasses."""
+    """A class with the attributes by which the standard library recognises dataclasses."""
 
     field: int
 
@@ -306,7 +306,7 @@ def _add_equality(cls: type, fields: tuple[Field[Any], ...], *, frozen: bool) ->
 
 
 def _add_protection(cls: Any, names: frozenset[str]) -> None:
-    """Let no field be set or deleted, and no attribute at all of what is exactly a `cls`."""
+    """Make instances immutable: fields, and for exact instances of `cls` all attributes."""
 
     def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807
         if type(self) is cls or name in names:

@@ -1,4 +1,4 @@
-"""What a value is called in messages."""
+"""Descriptions of values for messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 
 
 def described(value: object) -> str:
-    """What `value` is, for a message: its type and text, or how programs call it."""
+    """Describe `value` for a message: its type and text, or its name in programs."""
     name = getattr(value, "display_name", None)
     if isinstance(value, type):
         return f"class {name if isinstance(name, str) else value.__name__}"

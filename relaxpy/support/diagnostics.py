@@ -1,4 +1,4 @@
-"""Positions in a program, and what is said of one."""
+"""Positions in a program, and diagnostics at them."""
 
 from __future__ import annotations
 

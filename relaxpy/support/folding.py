@@ -132,7 +132,7 @@ def _operands(
 
 
 def _items(code: Sequence[str], indent: str) -> list[str]:
-    """The lines of what stands in brackets."""
+    """The lines of a bracketed expression."""
     if len(indent) + len("".join(code)) <= _WIDTH:
         return [indent + "".join(code)]
     outer = list(_outermost(code))

@@ -32,19 +32,19 @@ GRACE = 1.0
 
 
 def is_one_of_several() -> bool:
-    """Whether a launcher started other processes together with this one."""
+    """True if a launcher started other processes together with this one."""
     return any(os.environ.get(name, "1") != "1" for name in _SIZES)
 
 
 class EndOfAll:
-    """What an uncaught error does: it is printed, the other processes are told, and all end.
+    """On an uncaught error: print it, tell the other processes, and end all of them.
 
-    A session in which a user types programs goes on, and so does a process that is alone.
+    Interactive sessions and lone processes go on.
     """
 
     def __init__(self, before: Callable[..., object]) -> None:
         self.tellers: list[Callable[[BaseException], object]] = []
-        """What tells other processes about the error."""
+        """Functions that tell other processes about the error."""
         self._before = before
         self._process = os.getpid()
 
@@ -120,7 +120,7 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def _ends(pid: int) -> bool:
-    """Whether a process, or one that it started, has said that it ends."""
+    """True if a process, or one that it started, has said that it ends."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip() == _ENDS or any(
             map(_ends, _children(pid))
@@ -174,7 +174,7 @@ def _this() -> str:
 
 
 def ended_text(ended: frozenset[int]) -> str:
-    """What an error says about processes that have ended."""
+    """The text of an error about processes that have ended."""
     numbers = ", ".join(map(str, sorted(ended)))
     return f"workers {numbers} have ended" if len(ended) > 1 else f"worker {numbers} has ended"
 

@@ -107,7 +107,7 @@ class _FfiLoader:
 
 
 class _AbsentLoader:
-    """Makes the modules without names in place of absent ones."""
+    """Creates empty modules instead of absent ones."""
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> None:

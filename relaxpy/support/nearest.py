@@ -1,4 +1,4 @@
-"""Which of the names that there are somebody may have meant by one that there is not."""
+"""Suggest close matches for an unknown name."""
 
 from __future__ import annotations
 

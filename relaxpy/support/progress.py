@@ -1,7 +1,7 @@
 """One line about long work, on a terminal or in a notebook, from half a second on.
 
-It is gone when the work is done. Nothing is shown where standard error is no terminal, in tests of
-pytest, and if the environment variable RELAXPY_PROGRESS is 0.
+It is gone when the work is done. Nothing is shown if standard error is not a terminal, in
+tests of pytest, or if the environment variable RELAXPY_PROGRESS is 0.
 """
 
 from __future__ import annotations

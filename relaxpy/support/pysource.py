@@ -70,7 +70,7 @@ class _SourceGenerator(astor.SourceGenerator):  # type: ignore[misc]
 
 
 def _is_plain_number(constant: ast.Constant) -> bool:
-    """Whether a constant is a whole number that is written without sign and parentheses."""
+    """True if a constant is an integer that is written without sign and parentheses."""
     is_whole = type(constant.value) is int and constant.value >= 0
     return is_whole and getattr(constant, "_pp", Precedence.highest) <= Precedence.Constant
 

@@ -154,7 +154,7 @@ def _seed(options: Namespace) -> int | None:
 
 
 def run(options: Namespace) -> int:
-    """Call a function, and print or save what it returns."""
+    """Call a function, and print or save its result."""
     from relaxpy.plugins.cli.inputs import arguments
     from relaxpy.plugins.cli.outputs import print_value, save_value
 
@@ -244,7 +244,7 @@ def lsp(options: Namespace) -> int:
 
 
 def passes(options: Namespace) -> int:
-    """Print the passes and pipelines, or what one pass is and does."""
+    """Print the passes and pipelines, or the documentation of one pass."""
     from relaxpy.ir.transform import pipelines
     from relaxpy.plugins.cli.passes import described, listed, public_passes
 
@@ -281,7 +281,7 @@ def doctor(options: Namespace) -> int:
 
 
 def explain_rule(options: Namespace) -> int:
-    """Print what the rules say that errors cite."""
+    """Print the text of rules that errors cite."""
     from relaxpy.rules import explain
 
     print("\n\n".join(str(explain(rule)) for rule in options.rules))

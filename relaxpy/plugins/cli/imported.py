@@ -28,7 +28,7 @@ class FailedImportError(RelaxpyError, ImportError):
 
 
 def is_reference(text: str) -> bool:
-    """Whether `text` is `module:attribute` or `file.py:attribute`, and not an existing file."""
+    """True if `text` is `module:attribute` or `file.py:attribute`, and not an existing file."""
     module, colon, attribute = text.rpartition(":")
     names = (*module.removesuffix(SUFFIX).split("."), *attribute.split("."))
     is_name = module.endswith(SUFFIX) or all(name.isidentifier() for name in names)

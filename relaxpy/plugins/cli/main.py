@@ -64,7 +64,7 @@ _TEXT: Final = ("utf-8", "strict")
 
 
 def _prepare_streams() -> None:
-    """Drop what is written to closed streams, and escape what the encoding of another lacks."""
+    """Drop output to closed streams, and escape characters that an encoding lacks."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:

@@ -33,7 +33,7 @@ def public_passes() -> dict[str, type[Pass]]:
 
 
 def _is_selectable(name: str, kind: type[Pass]) -> bool:
-    """Whether this is a pass by its own name, and neither a base nor infrastructure."""
+    """True if this is a pass by its own name, and neither a base nor infrastructure."""
     package = kind.__module__.rpartition(".")[0]
     is_base = issubclass(kind, FunctionalPass) or package in ("relaxpy.ir", "relaxpy.ir.pass_infra")
     return name == kind.__name__ and not is_base

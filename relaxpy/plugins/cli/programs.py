@@ -29,13 +29,13 @@ STDIN: Final = "-"
 STDIN_NAME: Final = "<stdin>"
 _IMPORT: Final = "--import"
 PROGRAM_MARKS: Final = ("R.function", "T.prim_func", "I.ir_module", "R.rewriter")
-"""What occurs in the text of a file with a program."""
+"""A file with a program contains one of these."""
 _READ_IMPORTS: Final = ("relaxpy.script", "tvm.script", "typing", "__future__")
 _OF_PYTORCH: Final = (".pt", ".pth", ".pt2")
 
 
 def program_source(path: str, imported: bool = False) -> ProgramSource:
-    """What the command line names: a file that is read, or a module that is imported.
+    """The source that the command line names: a file that is read, or a module that is imported.
 
     A module is imported if `imported`, or if it is named as `module:attribute`.
 
@@ -106,7 +106,7 @@ def _saved(path: str, name: str) -> Container | None:
 
 
 def is_of_a_program(statement: ast.stmt) -> bool:
-    """Whether a text that is only read may have the statement at its top level."""
+    """True if a text that is only read may have the statement at its top level."""
     match statement:
         case ast.FunctionDef() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
             return True
@@ -121,15 +121,15 @@ def is_of_a_program(statement: ast.stmt) -> bool:
 
 
 def _is_helper(statement: ast.stmt) -> bool:
-    """Whether a statement defines a function or class of Python, without decorators."""
+    """True if a statement defines a function or class of Python, without decorators."""
     kinds = ast.FunctionDef, ast.ClassDef
     return isinstance(statement, kinds) and not statement.decorator_list
 
 
 def _without_python(text: str) -> tuple[str, Sequence[int]]:
-    """The text with empty lines for what only Python executes, and the first lines of that.
+    """Blank the statements that only Python executes; return the text and their first lines.
 
-    Imports are not counted. A text without programs stays as it is.
+    Imports are not counted. A text without programs is unchanged.
     """
     try:
         body = ast.parse(text).body
@@ -166,13 +166,13 @@ def files_in(path: str) -> Iterator[str]:
 
 
 class ProgramSource(ABC):
-    """What a program is taken from, with the name that errors without a position show."""
+    """The source of a program, with its name for errors without a position."""
 
     __slots__ = ()
 
     name: str
     draws_inputs: ClassVar[bool] = False
-    """Whether a call without inputs has random ones."""
+    """True if a call without inputs has random ones."""
 
     @abstractmethod
     def program(self) -> IRModule | BaseFunc:
@@ -184,7 +184,7 @@ class ProgramSource(ABC):
         """
 
     def sketch(self) -> tuple[IRModule | BaseFunc, list[Diagnostic]]:
-        """The program as far as it can be read, and what is wrong with it.
+        """The readable part of the program, and its diagnostics.
 
         Errors:
             As for `program`, if nothing can be read.
@@ -219,7 +219,7 @@ class ProgramFile(ProgramSource):
 
     @property
     def needs_python(self) -> bool:
-        """Whether the text has statements that only Python executes."""
+        """True if the text has statements that only Python executes."""
         try:
             statements = ast.parse(self.text).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -227,7 +227,7 @@ class ProgramFile(ProgramSource):
         return not all(is_of_a_program(statement) for statement in statements)
 
     def _note(self) -> str | None:
-        """What to do about a text with statements that only Python executes; else None."""
+        """The hint for a text with statements that only Python executes; else None."""
         if not self.needs_python:
             return None
         way = f"to import {self._as_file} as Python does, write {_IMPORT}"
@@ -235,12 +235,12 @@ class ProgramFile(ProgramSource):
 
     @property
     def _as_file(self) -> str:
-        """What can be imported: only files can."""
+        """The name, in a hint, of the file to import; standard input has none."""
         return "a file with this text" if self.name == STDIN_NAME else "it"
 
     @property
     def is_json(self) -> bool:
-        """Whether this is a module in JSON."""
+        """True if this is a module in JSON."""
         return self.text.lstrip().startswith("{")
 
     @override

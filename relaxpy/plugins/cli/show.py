@@ -71,7 +71,7 @@ FORMATS: Final[Mapping[str, Callable[[Sequence[tuple[str, Diagnostic]]], str]]] 
 
 
 def show_os_error(error: OSError) -> None:
-    """Write what the system says of a file to standard error."""
+    """Write the system's error about a file to standard error."""
     where = f": {error.filename}" if error.filename else ""
     print(f"relaxpy{where}: {error.strerror or error}", file=sys.stderr)
 

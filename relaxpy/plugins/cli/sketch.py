@@ -1,4 +1,4 @@
-"""Programs with errors, as far as they can be read: what is wrong becomes calls of nothing."""
+"""Read programs with errors: replace ill-formed statements by placeholders."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def sketch(
 ) -> tuple[IRModule | BaseFunc | None, list[Diagnostic]]:
     """The program of a text, ill-formed or not, with the errors of the text.
 
-    A statement that cannot be read is replaced by a call of a packed function, which is named as
-    what the statement calls, of the variables that it uses; then by one without arguments, and then
-    it is left out. The program is None if this does not help.
+    A statement that cannot be read is replaced by a call of a packed function, named after the
+    statement's callee, on the variables that it uses; then by one without arguments, and then it is
+    left out. The program is None if this does not help.
     """
     found: list[Diagnostic] = []
     replaced = _Replaced()
@@ -73,7 +73,7 @@ class _Replaced:
 
 
 def _is_of_name(diagnostic: Diagnostic, lines: Collection[int]) -> bool:
-    """Whether an error on another line is about a name, and not one of a replacement."""
+    """True if an error on another line is about a name, and not one of a replacement."""
     span = diagnostic.span
     return (diagnostic.rule or "").startswith("SC-") and span is not None and span.line not in lines
 
@@ -101,7 +101,7 @@ def _bound_names(tree: ast.Module) -> set[str]:
 
 
 def _instead(stmt: ast.stmt, bound: set[str], count: int) -> str:
-    """What replaces a statement, which was replaced `count` times with this."""
+    """The `count`-th replacement of a statement, from 1."""
     match stmt:
         case ast.If() if count < 3:
             return 'if R.const(True, "bool"):'
@@ -118,7 +118,7 @@ def _instead(stmt: ast.stmt, bound: set[str], count: int) -> str:
 
 
 def _call(value: ast.expr, bound: set[str], count: int) -> str:
-    """A call of a packed function, named by what an expression calls."""
+    """A call of a packed function, named after an expression's callee."""
     used = dict.fromkeys(_used(value, bound)) if count == 1 else ()
     match value:
         case ast.Call(

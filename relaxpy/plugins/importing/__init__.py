@@ -1,1 +1,1 @@
-"""What importers share: names, integers known at import, the error that lists what is missing."""
+"""Shared by importers: names, integers known at import, the error listing unsupported nodes."""

@@ -34,7 +34,7 @@ def autopad(
     The padding is the same on both sides. If it is odd, there is one element more after the data in
     mode "SAME_UPPER" and before it in mode "SAME_LOWER". It consists of `pad_value` for `pad_type`
     "constant", of the last element for "edge", and of a mirror image for "reflect". With `deconv`,
-    it is what a transposed convolution needs.
+    it is that of a transposed convolution.
 
     Shapes:
         data    rank at least that of the kernel, of known shape

@@ -38,7 +38,7 @@ class Contents:
 
     @property
     def is_constant(self) -> bool:
-        """Whether every element is a number."""
+        """True if every element is a number."""
         return not any(isinstance(element, PrimExpr) for element in self.elements)
 
 
@@ -64,7 +64,7 @@ def number(element: Element, analyzer: Analyzer | None = None) -> Element:
 
 
 def to_integer(element: Element) -> Element | None:
-    """The element as an int64, rounded towards zero; None if it is no ratio of known integers.
+    """The element as an int64, rounded towards zero; None unless it is a ratio of known integers.
 
     A float that stands for a size times a ratio (`Cast`, `Mul`, `Floor`, as models that resize by a
     scale compute it) is the integer expression `size * p // q`.
@@ -82,7 +82,7 @@ def to_integer(element: Element) -> Element | None:
 
 
 def ratio_of(element: Element) -> tuple[Any, int] | None:
-    """The numerator and the denominator of an expression; None if it is no ratio of integers."""
+    """The numerator and the denominator of an expression; None unless it is a ratio of integers."""
     if not isinstance(element, PrimExpr):
         exact = Fraction(float(element)).limit_denominator(1 << 16)
         return exact.numerator, exact.denominator

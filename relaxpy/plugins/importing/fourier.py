@@ -1,4 +1,4 @@
-"""Fourier transforms as products with matrices, of many points by transforms of few."""
+"""Fourier transforms as matmuls with DFT matrices; those of many points by smaller ones."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _of_rows(
 
 
 def _is_long(length: int, count: int) -> bool:
-    """Whether so many points, of which `length` are not 0, take more time by one matrix."""
+    """True if `count` points, `length` of them nonzero, are too many for one DFT matrix."""
     return count > _DIRECT and length > 4 * math.isqrt(count)
 
 
@@ -194,7 +194,7 @@ def _of_many(
 def _by_convolution(
     cx: Place, x: Expr, outer: Sequence[Size], count: int, parts: int, *, inverse: bool
 ) -> Expr:
-    """The transform of N points, of which few divide N, by transforms of more points.
+    """Bluestein's transform of N points, for N with large prime factors.
 
     With w[n] = exp(-pi i n^2 / N), X is w times the convolution of w x with 1 / w
     (Bluestein, IEEE Trans. Audio Electroacoust. 18, 1970).

@@ -50,7 +50,7 @@ def padded(cx: Place, x: Expr, pads: Sequence[Size], mode: str, value: Expr | fl
 
 
 def _within(begin: Size, end: Size, size: Size) -> tuple[Size, Size]:
-    """The same padding, where what one end crops beyond all elements is not added at the other."""
+    """Clamp a crop to the size; its excess is deducted from the padding at the other end."""
     if isinstance(begin, int) and isinstance(end, int) and isinstance(size, int):
         if size + end < 0:
             return begin + size + end, -size
@@ -95,5 +95,5 @@ def _negative(size: Size) -> bool:
 
 
 def _crops(size: Size) -> bool:
-    """Whether padding is known to add nothing."""
+    """True if the padding is known to be 0."""
     return isinstance(size, int) and size <= 0

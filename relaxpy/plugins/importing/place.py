@@ -9,7 +9,7 @@ from relaxpy.ir.relax.nodes import Expr, Var
 
 
 class Place(Protocol):
-    """What converters of every importer ask."""
+    """The interface that shared conversions need from an importer's context."""
 
     def emit(self, expr: Expr, name: str = "") -> Var:
         """Bind an expression."""

@@ -49,7 +49,7 @@ def begun(cx: Place, y: Expr, windows: Windows) -> Expr:
 
 
 def is_same(a: Size, b: Size) -> bool:
-    """Whether two sizes are known to be the same number."""
+    """True if two sizes are known to be the same number."""
     return isinstance(a, int) and isinstance(b, int) and a == b
 
 
@@ -64,7 +64,7 @@ def lowest(x: Expr) -> float:
 def max_indices(
     cx: Place, x: Expr, windows: Windows, *, ceil: bool, by_columns: bool, by_channel: bool = False
 ) -> Expr:
-    """The number of the greatest element of each window, counted in all images or in a channel."""
+    """The argmax of each pooling window, as an index into the whole tensor or into a channel."""
     layout = LAYOUTS[spatial(x)]
 
     def selected(t: Tensor) -> Tensor:

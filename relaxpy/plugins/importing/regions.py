@@ -1,4 +1,4 @@
-"""What is read between the pixels of images: regions, and kernels whose elements are moved."""
+"""RoI align, RoI pooling and deformable convolution."""
 
 from __future__ import annotations
 

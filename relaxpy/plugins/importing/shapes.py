@@ -13,7 +13,7 @@ _MOST_BYTES = (1 << 63) - 1
 
 
 def has_arrays(shape: Sequence[object], dtype: np.dtype[Any]) -> bool:
-    """Whether NumPy can have an array of a shape, if there is memory: one without elements, too."""
+    """True if NumPy can represent an array of a shape, even an empty one, given the memory."""
     if len(shape) > _MOST_AXES:
         return False
     sizes = [size for size in shape if type(size) is int and size >= 0]

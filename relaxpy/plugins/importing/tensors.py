@@ -58,7 +58,7 @@ def dtype_of(x: Expr) -> str:
 
 
 def is_float(x: Expr) -> bool:
-    """Whether the elements of a tensor are floats."""
+    """True if the elements of a tensor are floats."""
     return "float" in dtype_of(x)
 
 
@@ -142,12 +142,12 @@ def require_count(name: str, values: Sequence[Any], count: int) -> None:
 
 
 def are_equal(a: Sequence[Size], b: Sequence[Size]) -> bool:
-    """Whether two shapes are known to be equal."""
+    """True if two shapes are known to be equal."""
     return len(a) == len(b) and all(map(prove_equal, map(as_size, a), map(as_size, b)))
 
 
 def is_size(size: Size, value: int) -> bool:
-    """Whether a size is known to be a number."""
+    """True if a size is known to be a number."""
     return isinstance(size, int) and size == value
 
 

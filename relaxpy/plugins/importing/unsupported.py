@@ -1,4 +1,4 @@
-"""What a model has that cannot be imported: gathered, and raised as one error."""
+"""Unsupported parts of a model, collected and raised as one error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FrontendError(RelaxpyError, ValueError):
 
 
 class FrontendTypeError(FrontendError, TypeError):
-    """What an importer is called with is not a model."""
+    """The argument of an importer is not a model."""
 
 
 class OpNotImplemented(FrontendError, NotImplementedError):  # noqa: N818  # TVM's name
@@ -27,7 +27,7 @@ class OpNotImplemented(FrontendError, NotImplementedError):  # noqa: N818  # TVM
 
 
 def pointer_hint(data: bytes) -> str | None:
-    """What to do about a file that Git LFS has not replaced by its contents."""
+    """The hint for a file that is still a pointer of Git LFS; None for other files."""
     if not data.startswith(b"version https://git-lfs"):
         return None
     return "it is a pointer of Git LFS: `git lfs pull` downloads the file"
@@ -39,7 +39,7 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True)
 class UnsupportedNode:
-    """A node that cannot be imported: where it is, what it computes, on what, and the reason."""
+    """A node that cannot be imported: its position, operator, operands, and the reason."""
 
     where: str
     operator: str

@@ -136,7 +136,7 @@ class Windows:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all padding is known."""
+        """True if all padding is known."""
         return all(isinstance(width, int) for width in (*self.before, *self.after))
 
     @property

@@ -76,7 +76,7 @@ class CompiledModel:
 
     @user_facing
     def profile(self, *args: Any, function: str | None = None, repeat: int = 5) -> Profile:
-        """The time of a call of a method by kernel, which leaves the state as it is.
+        """The time of a call of a method by kernel, without a change of the state.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): there is no such method.
@@ -241,7 +241,7 @@ def jit(
     """Compile an exported model whose parameters have values.
 
     Errors:
-        MisuseError (also ValueError): the device is not a processor, the format is unknown, or
+        MisuseError (also ValueError): the device is not a CPU, the format is unknown, or
             torch is required and not installed.
     """
     found = device if isinstance(device, Device) else device_of(device)

@@ -312,7 +312,7 @@ class Object:
 
 
 class Effect:
-    """A state that methods of a model change, such as a cache or what was printed.
+    """A state that methods of a model change, such as a cache or printed output.
 
     Exported methods take its variables after their inputs, and return them after their result.
     Subclasses define the methods.

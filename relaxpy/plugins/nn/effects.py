@@ -97,7 +97,7 @@ class KVCache(core.Effect):
 
     @user_facing
     def view(self, seq_len: int | tir.PrimExpr) -> core.Tensor:
-        """The rows, of which there are `seq_len`; any other number is an error at run time."""
+        """The rows; it is an error at run time if their number is not `seq_len`."""
         shape = ShapeExpr((seq_len, *self.unit_shape))  # type: ignore[arg-type]
         view = R.call_pure_packed(
             "vm.builtin.attention_kv_cache_view",

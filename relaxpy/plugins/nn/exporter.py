@@ -240,7 +240,7 @@ def _shape_var(name: str, known: ShapeVars) -> tir.Var:
 
 
 def _argument(builder: BlockBuilder, spec: specs.ArgSpec, var: rx.Var) -> Any:
-    """What the method receives for an input."""
+    """The argument of the method for an input."""
     match spec:
         case specs.Int():
             sinfo = var.struct_info

@@ -94,7 +94,7 @@ class _Pool2D(Module):
 
 
 class MaxPool2D(_Pool2D):
-    """The greatest element in each window of x of shape (batch, channels, height, width)."""
+    """Max pooling of x of shape (batch, channels, height, width)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The result for `x`."""

@@ -99,8 +99,8 @@ class Module(SubroutineMixin, Branch):
 
         Errors:
             UnknownNameError (also KeyError): there are such paths, and `strict` is set.
-            MisuseError (also TypeError, ValueError): `state_dict` is no table, or a value in it is
-                missing, or has another shape or datatype.
+            MisuseError (also TypeError, ValueError): `state_dict` is not a mapping, or a value
+                in it is missing, or has another shape or datatype.
         """
         check_type(state_dict, Mapping, "expected a table of parameters by their paths")
         params = self.state_dict()

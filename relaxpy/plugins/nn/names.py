@@ -12,7 +12,7 @@ from relaxpy.support.absent import instead_of
 from relaxpy.support.missing import from_import_error
 
 _RUN_TIME: Final = "elements are known at run time only: return the tensor, and read the result"
-#: What to write for names that nn has under another one, or not at all.
+#: Replacements for names that nn spells otherwise or does not have.
 INSTEAD: Final = {
     "F": "its functions are those of nn.op",
     "LSTM": "write its steps in forward, with nn.op and a Python loop",
@@ -57,7 +57,7 @@ _NO_MODES: Final = "leave it out: a model is exported for inference, where dropo
 _LISTED: Final = "named_parameters() has the parameters by path, and print(model) shows the layers"
 _ATTRIBUTE: Final = "write self.name = nn.Parameter(shape): parameters and layers are attributes"
 _GRADIENTS: Final = "a model has no graph of gradients: relax.training trains what it exports"
-#: What to write for methods that modules of PyTorch have.
+#: Replacements for methods of PyTorch's modules.
 MODULE_INSTEAD: Final = {
     "add_module": _ATTRIBUTE,
     "backward": _GRADIENTS,
@@ -84,7 +84,7 @@ MODULE_INSTEAD: Final = {
 
 
 def tensor_hint(name: str, known: Iterable[str]) -> str | None:
-    """What to write for a method or function of PyTorch or NumPy on a tensor."""
+    """The hint for a method or function of PyTorch or NumPy on a tensor."""
     if name in INSTEAD:
         return INSTEAD[name]
     close = close_names(name, (other for other in known if not other.startswith("_")))

@@ -95,7 +95,7 @@ class QuantizedLinear(_Quantized):
     """x @ weight^T + bias, for packed weights."""
 
     def __init__(self, linear: Linear, quantization: Quantization) -> None:
-        """The layer in the place of `linear`."""
+        """The layer that replaces `linear`."""
         super().__init__(quantization, linear.out_features, linear.in_features)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.out_dtype, self.bias = linear.out_dtype, linear.bias
@@ -110,7 +110,7 @@ class QuantizedEmbedding(_Quantized):
     """A row of packed weights for each integer."""
 
     def __init__(self, embedding: Embedding, quantization: Quantization) -> None:
-        """The layer in the place of `embedding`."""
+        """The layer that replaces `embedding`."""
         super().__init__(quantization, embedding.num, embedding.dim)
         self.num, self.dim = embedding.num, self._size
 
@@ -143,10 +143,10 @@ class _Quantizing(Mutator):
 
 @user_facing
 def quantize_model(model: Module, quantization: str | Quantization) -> Module:
-    """The model, with layers that decode packed weights in place of its Linear and Embedding.
+    """Replace Linear and Embedding of a model by layers that decode packed weights; return it.
 
-    Parameters of other layers have the datatype of the quantisation. The model is changed; it must
-    not have values yet.
+    Parameters of other layers have the datatype of the quantisation. The model must not have
+    values yet.
 
     Errors:
         UnknownNameError (also KeyError, ValueError): there is no quantisation of that name.

@@ -1,4 +1,4 @@
-"""Specifications: which methods of a model are exported, and what their parameters are."""
+"""Specifications: the methods of a model to export, and their parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaxpy.plugins.nn import core
 from relaxpy.plugins.nn.core import Dim
 
 Mode: TypeAlias = Literal["plain", "packed", "none"]
-"""Whether parameters or effects are parameters of the function, one tuple, or left out."""
+"""How parameters or effects are passed: as parameters, as one tuple, or not at all."""
 
 
 class Int:
@@ -44,7 +44,7 @@ class Object:
     """A value that is not a tensor; the method receives it as an `object_type`."""
 
     def __init__(self, object_type: type[core.Object]) -> None:
-        """Errors: MisuseError (also TypeError) if the class is no subclass of `nn.Object`."""
+        """Errors: MisuseError (also TypeError) if the class is not a subclass of `nn.Object`."""
         if not isinstance(object_type, type) or not issubclass(object_type, core.Object):
             raise unexpected(object_type, "the class of an object is nn.Object or a subclass")
         self.object_type = object_type

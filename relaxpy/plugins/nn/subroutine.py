@@ -124,9 +124,9 @@ def _define(
 
 @contextmanager
 def _fresh(params: Iterable[Any]) -> Iterator[list[Var]]:
-    """New variables for the parameters, which are their expressions inside of the scope.
+    """Replace the expressions of parameters by new variables within the scope.
 
-    Variables that are parameters themselves are used as they are.
+    Variables in `params` are yielded unchanged.
     """
     saved = [(param, param._expr) for param in params if isinstance(param, Parameter)]
     result: list[Var] = []
@@ -168,7 +168,7 @@ def _as_written(var: Var, value: object) -> Any:
 
 
 def result_expr(value: Any) -> Expr:
-    """The expression of what a method returns.
+    """The expression of the result of a method.
 
     Errors:
         MisuseError (also TypeError): that is neither a tensor nor a tuple of tensors.

@@ -16,7 +16,7 @@ class Branch:
         return list(vars(self).items())
 
     def replace_item(self, name: str, item: Any) -> None:
-        """Put another item in the place of the one with this name."""
+        """Replace the item with this name."""
         setattr(self, name, item)
 
 

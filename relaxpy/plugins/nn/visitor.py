@@ -1,4 +1,4 @@
-"""Mutator: other parts in the place of parts of a model."""
+"""Mutator: replaces nodes of a model."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from relaxpy.plugins.nn.tree import Branch
 
 
 class Mutator:
-    """Visits a model; what a method returns takes the place of the part that it was called with.
+    """Visits a model; the result of a method replaces the node that it was called with.
 
-    A subclass overrides methods for the kinds of parts that it replaces. `visit` continues with
-    the parts inside. Names are paths, such as `layers.0.weight`.
+    A subclass overrides methods for the kinds of nodes that it replaces. `visit` continues with
+    the children. Names are paths, such as `layers.0.weight`.
     """
 
     def visit_module(self, name: str, node: Module) -> Any:
-        """What replaces a module that is not a collection."""
+        """Return the replacement of a module that is not a collection."""
         return self.visit(name, node)
 
     def visit_effect(self, name: str, node: Effect) -> Any:
-        """What replaces an effect."""
+        """Return the replacement of an effect."""
         return self.visit(name, node)
 
     def visit_param(self, name: str, node: Parameter) -> Any:
-        """What replaces a parameter."""
+        """Return the replacement of a parameter."""
         return self.visit(name, node)
 
     def visit_moduledict(self, name: str, node: ModuleDict) -> Any:
-        """What replaces a ModuleDict."""
+        """Return the replacement of a ModuleDict."""
         return self.visit(name, node)
 
     def visit_modulelist(self, name: str, node: ModuleList) -> Any:
-        """What replaces a ModuleList."""
+        """Return the replacement of a ModuleList."""
         return self.visit(name, node)
 
     def visit_parameterdict(self, name: str, node: ParameterDict) -> Any:
-        """What replaces a ParameterDict."""
+        """Return the replacement of a ParameterDict."""
         return self.visit(name, node)
 
     def visit_parameterlist(self, name: str, node: ParameterList) -> Any:
-        """What replaces a ParameterList."""
+        """Return the replacement of a ParameterList."""
         return self.visit(name, node)
 
     def visit(self, name: str, node: Any) -> Any:
-        """Replace the parts of `node`, and return it."""
+        """Replace the children of `node`, and return it."""
         if isinstance(node, Branch):
             for item_name, item in node.items_by_name():
                 path = f"{name}.{item_name}" if name else item_name

@@ -25,7 +25,7 @@ def from_onnx(
     keep_params_in_input: bool = False,
     sanitize_input_names: bool = True,
 ) -> IRModule:
-    """The module whose function `main` computes what a model of ONNX does.
+    """The module whose function `main` computes an ONNX model.
 
     `model` is a ModelProto, the path of a file (whose external data are mapped from its folder), or
     the bytes of one. The parameters of `main` are the inputs of the graph, and with

@@ -105,7 +105,7 @@ class RelaxpyBackend(Backend):
     @classmethod
     @override
     def supports_device(cls, device: str) -> bool:
-        """Whether programs run there: on the processor."""
+        """True if the device is the CPU."""
         return device.split(":")[0] == "CPU"
 
 

@@ -99,7 +99,7 @@ def _schema(node: Node, version: int) -> Any:
 def stated_attributes(node: Node, version: int) -> Mapping[str, Any]:
     """The attributes, which have the types that the schema states, if there is one.
 
-    An integer in the place of a float is that number.
+    An integer where a float is expected is converted.
 
     Errors:
         UnsupportedError: one is of another type.
@@ -142,7 +142,7 @@ def require_positions(node: Node, operands: Sequence[Value], version: int) -> No
 def string_outputs(
     node: Node, operands: Sequence[Value], version: int, strings: Collection[Value]
 ) -> list[bool]:
-    """Which outputs have the type of operands that have strings; none where there is no schema.
+    """For each output, whether it has the type of operands with strings; empty without a schema.
 
     Errors:
         UnsupportedError: the schema does not admit strings there, or not with these operands.

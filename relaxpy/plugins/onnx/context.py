@@ -1,4 +1,4 @@
-"""What a converter asks: operands as expressions or as known integers, shapes, new bindings."""
+"""The context of a converter: operands, integers known at import, shapes, new bindings."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _ARITHMETIC = {tir.Add: R.add, tir.Sub: R.subtract, tir.Mul: R.multiply, tir.Div
 
 
 class BranchesNeededError(Exception):
-    """The function that is built has branches, so it is no dataflow block."""
+    """The function under construction has branches, so it cannot be one dataflow block."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +160,7 @@ class Context:
         return self.importer.new_size(name)
 
     def has_strings(self, value: Value) -> bool:
-        """Whether a value is a tensor or a sequence of strings."""
+        """True if a value is a tensor of strings or a sequence of strings."""
         return value in self.importer.strings.values
 
     def strings(self, expr: Expr) -> Expr:
@@ -243,7 +243,7 @@ class Context:
         return array
 
     def elements(self, value: Value) -> list[Element] | None:
-        """The elements of a tensor as far as they are numbers or expressions; else None."""
+        """The elements of a tensor if they are known as numbers or expressions; else None."""
         if isinstance(value, Contents):
             return value.elements
         constant = self.importer.constant_of(value)
@@ -296,8 +296,7 @@ class Context:
     def unified(self, tensors: Sequence[Expr], skip: int) -> list[Expr]:
         """Tensors whose dimensions have to be equal except along one axis, cast to one shape.
 
-        Those without elements along that axis are left out, as what is joined there needs none of
-        them, and ONNX Runtime lets them have any shape.
+        Empty operands are left out, since ONNX Runtime lets them have any shape.
         """
         shapes = [tensor_info(x).get_shape() for x in tensors]
         known = [shape for shape in shapes if shape is not None]
@@ -395,7 +394,7 @@ class Context:
         return self.sizes_at_run_time(vector, length_known(vector), name)
 
     def _joined(self, vector: Expr) -> list[int | None]:
-        """The elements of a vector that parts are joined to, as far as they are constants."""
+        """The elements of a concatenated vector; None for those that are not constant."""
         value = self.builder.lookup_binding(vector) if isinstance(vector, Var) else vector
         constant = self.importer.constant_of(value) if value is not None else None
         if constant is not None:

@@ -60,7 +60,7 @@ from relaxpy.plugins.onnx.vocabulary import OBJECT, Strings, storage, vocabulary
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 
-#: What the attribute `to` of a cast to strings is.
+#: The value of the attribute `to` of a cast to strings.
 _STRING = (TensorProto.STRING, "STRING")
 #: How many bodies of functions may stand within each other.
 _MAX_INLINED = 64
@@ -75,7 +75,7 @@ _MAX_SPLITS = 5
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller of `from_onnx` decides."""
+    """The options of `from_onnx`."""
 
     shapes: Mapping[str, Sequence[Any]]
     dtypes: Mapping[str, str]
@@ -89,7 +89,7 @@ class _Missing:
 
 @dataclass(eq=False)
 class Importer:
-    """Builds the function `main`; `unsupported` gathers the nodes that cannot be imported."""
+    """Builds the function `main`; `unsupported` collects the nodes that cannot be imported."""
 
     model: Model
     options: Options
@@ -101,11 +101,11 @@ class Importer:
     _sizes: dict[str, tir.PrimExpr] = field(default_factory=dict)
     _names: Names = field(default_factory=lambda: Names(lambda name: name))
     _size_names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
-    #: The element types of tensors whose elements have less than a byte, and are in bytes here.
+    #: The element types of tensors of sub-byte elements, which are stored one per byte here.
     narrow: dict[Expr, int] = field(default_factory=dict)
     #: The datatypes and ranks of the values of sequences.
     items: dict[Expr, TensorStructInfo] = field(default_factory=dict)
-    #: What optionals have if they are not empty.
+    #: The element of optionals that are not empty.
     optionals: dict[Expr, StructInfo] = field(default_factory=dict)
     #: The types of the dictionaries among the inputs.
     maps: dict[Expr, MapType] = field(default_factory=dict)
@@ -240,7 +240,7 @@ class Importer:
 
     @property
     def may_split(self) -> bool:
-        """Whether the rest of a graph may be imported once for each way of a branch."""
+        """True if the rest of a graph may be imported once for each way of a branch."""
         return self._splits < _MAX_SPLITS
 
     def _nodes(
@@ -419,7 +419,7 @@ class Importer:
     def _with_strings(
         self, values: Sequence[Value], node: Node, are_strings: Sequence[bool]
     ) -> Sequence[Value]:
-        """The results of a node, of which some are strings."""
+        """The results of a node; those that are strings are recorded as such."""
         found = list(values)
         for k, is_string in enumerate(are_strings[: len(found)]):
             if is_string:
@@ -498,7 +498,7 @@ class Importer:
         return constant
 
     def constant_of(self, value: Value) -> Constant | None:
-        """The constant that a value is, also that of a parameter; None if it is none."""
+        """The constant of a value, also of a parameter; None if it is not constant."""
         if isinstance(value, Var):
             return self.params.get(value)
         return value if isinstance(value, Constant) else None
@@ -596,13 +596,13 @@ _OUTPUT = Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())
 
 
 def _has_strings(kind: ValueType) -> bool:
-    """Whether values of a type have strings."""
+    """True if values of a type have strings."""
     if isinstance(kind, TensorType):
         return kind.dtype == "string"
     return isinstance(kind, (SequenceType, OptionalType)) and _has_strings(kind.item)
 
 
 def _has_expressions(info: StructInfo) -> bool:
-    """Whether a dimension of a tensor is more than a number or a variable."""
+    """True if a dimension of a tensor is more than a number or a variable."""
     sizes = info.get_shape() if isinstance(info, TensorStructInfo) else None
     return not all(isinstance(size, (tir.IntImm, tir.Var)) for size in sizes or ())

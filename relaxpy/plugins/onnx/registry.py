@@ -11,7 +11,7 @@ from relaxpy.plugins.importing.contents import Contents
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
 
-#: What a name of a graph stands for: an expression, integers known at import, or nothing.
+#: The value of a name of a graph: an expression, integers known at import, or None.
 Value: TypeAlias = Expr | Contents | None
 Function: TypeAlias = Callable[..., Any]
 
@@ -28,7 +28,7 @@ class Converter:
     ignored: frozenset[str]
     #: Attributes that may only have one of these values.
     admitted: Mapping[str, Collection[Any]]
-    #: Whether operands may be tensors of strings.
+    #: True if operands may be tensors of strings.
     strings: bool
 
     def require(self, attributes: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 def expression(text: str, size: Callable[[str], PrimExpr | None]) -> PrimExpr | None:
     """The sum, difference, product or quotient of sizes that a text is; `/` rounds down.
 
-    None where the text is no expression, or `size` does not know one of its names.
+    None where the text is not an expression, or `size` does not know one of its names.
     """
     if len(text) > _LONGEST:
         return None

@@ -68,7 +68,7 @@ _DTYPES = {
 }
 
 
-#: Types of less than a byte, whose elements are in bytes: the number of bits, and the type then.
+#: Sub-byte types, whose elements are stored one per byte: the number of bits, and the new type.
 NARROW: Mapping[int, tuple[int, str]] = {
     TensorProto.INT4: (4, "int8"),
     TensorProto.UINT4: (4, "uint8"),
@@ -264,7 +264,7 @@ class Model:
 
 
 class Initializer:
-    """A tensor of a file, read when it is asked for; that of a separate file is mapped."""
+    """A tensor of a file, read on access; external data is mapped."""
 
     def __init__(self, proto: TensorProto | SparseTensorProto, folder: Path | None) -> None:
         self._proto = proto
@@ -345,7 +345,7 @@ def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
 
 
 def _is_plain(code: int, dtype: str) -> bool:
-    """Whether the elements lie in files as in arrays."""
+    """True if the elements have the same layout in files as in arrays."""
     return code not in NARROW and "float4" not in dtype and "float6" not in dtype
 
 
@@ -480,7 +480,7 @@ def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]
     """The version of each domain.
 
     Errors:
-        FrontendError: one is no version that a domain can have.
+        FrontendError: one is not a version that a domain can have.
     """
     result = {domain_of(text_of(item.domain)): item.version for item in imports}
     for domain, version in result.items():

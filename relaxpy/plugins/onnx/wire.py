@@ -61,7 +61,7 @@ def _model(data: mmap.mmap, name: str) -> bytes:
 
 
 def _tensor(data: mmap.mmap, begin: int, end: int, name: str) -> bytes:
-    """A tensor as it is, or with its data left where they are."""
+    """The bytes of a tensor; large data is replaced by a reference to its position in the file."""
     fields = list(_fields(data, begin, end))
     raw = [item for item in fields if item[0] == _RAW_DATA and item[2]]
     if len(raw) != 1 or raw[0][3] - raw[0][2] < _LEAST:

@@ -87,7 +87,7 @@ class _Builder:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more items are added but those that were planned."""
+        """True if no items are added but those that were planned."""
         return len(self.picture.items) + self.planned > MAX_ITEMS
 
     def kernel(self, name: str, func: BaseFunc) -> None:
@@ -316,7 +316,7 @@ class _Builder:
 
 
 def is_fused(func: BaseFunc) -> bool:
-    """Whether a function is a group of operators that FuseOps or a pattern has formed."""
+    """True if a function is a group of operators that FuseOps or a pattern has formed."""
     return isinstance(func, rx.Function) and any(name in func.attrs for name in _FUSED)
 
 
@@ -327,14 +327,14 @@ def _length(body: rx.Expr) -> int:
 
 
 def about_call(call: rx.Call) -> str:
-    """The call as it is written, without operands inside operands."""
+    """The text of a call, without operands inside operands."""
     operands = [literal_text(arg) or getattr(arg, "name_hint", "…") for arg in call.args[:20]]
     more = [text] if (text := attributes_text(call)) else []
     return printable(f"{operator_text(call.op)}({', '.join([*operands, *more])})", MAX_ABOUT)
 
 
 def mark_faults(picture: Picture, found: Sequence[Diagnostic]) -> None:
-    """Mark the items that diagnostics are about; what is about none has an item of its own.
+    """Mark the items that diagnostics are about; others have items of their own.
 
     A diagnostic is about the smallest item at its position, or else about the first one that its
     message names.

@@ -72,7 +72,7 @@ class Graph:
         target.write_text(_FORMATS[target.suffix](self), encoding="utf-8")
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """What a notebook shows."""
+        """The representation in a notebook."""
         html = notebook_html(svg(self._scene, script=False), repr(self), SCRIPT)
         return {"text/plain": repr(self), "text/html": html}
 
@@ -109,7 +109,7 @@ def graph(
 def graph_of_change(
     before: IRModule | BaseFunc, after: IRModule | BaseFunc, fold: bool | None = None
 ) -> Graph:
-    """The graph of the program `after`, with what was added to and removed from `before`."""
+    """The graph of the program `after`, with the items added to and removed from `before`."""
     return Graph(merged(_picture(before), _picture(after)), fold)
 
 

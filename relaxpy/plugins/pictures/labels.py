@@ -13,7 +13,7 @@ from relaxpy.ir.short_text.nodes import ShortText, short_text
 
 MAX_LABEL: Final = 44
 MAX_ABOUT: Final = 600
-#: What XML does not contain, and what would change the direction of a text.
+#: Characters that XML excludes, and those that change the direction of text.
 _UNPRINTABLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -44,7 +44,7 @@ def sinfo_text(sinfo: rx.StructInfo | None) -> str:
 
 
 def operator_text(op: Node) -> str:
-    """The name of what is called, without the dialect."""
+    """The name of a callee, without the dialect."""
     match op:
         case Op():
             return op.name.removeprefix("relax.")

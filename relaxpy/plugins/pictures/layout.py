@@ -95,7 +95,7 @@ def _flow(items: Sequence[int], size: Callable[[int], Size]) -> Arrangement:
 def _ranks(
     items: Sequence[int], uses: Collection[tuple[int, int]], sources: Collection[int]
 ) -> dict[int, int]:
-    """The row of each item: below what it uses, and directly above its user if it can be.
+    """The row of each item: below its operands, and directly above its user if possible.
 
     This can be for sources, and for what uses values that nothing else uses. Where items use each
     other in turn, the first of them does not wait for the others.

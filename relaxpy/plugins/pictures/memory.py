@@ -27,7 +27,7 @@ TOP: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """What a function holds while one of its bindings runs.
+    """The memory that a function holds while one of its bindings runs.
 
     Fields:
         held: the storages that are reserved, and the tensors outside of them.
@@ -48,7 +48,7 @@ class MemoryChart(Chart):
 
     Memory inside of branches and of called functions is not counted, nor are the parameters.
     `unknown` is the number of allocations whose size depends on the arguments, `unplanned` that of
-    operators whose results are not counted, as they are not kernels yet.
+    operators whose results are not counted, since they are not kernels yet.
     """
 
     function: str
@@ -63,7 +63,7 @@ class MemoryChart(Chart):
 
     @override
     def to_svg(self) -> str:
-        """The chart as an SVG document: an area for what is held, a line for what is used."""
+        """The chart as an SVG document: an area for reserved memory, a line for used memory."""
         size = LEFT + WIDTH + 20, TOP + HEIGHT + 40
         return document(*size, repr(self), "".join(_drawn(self)))
 
@@ -77,7 +77,7 @@ class MemoryChart(Chart):
         return f"<MemoryChart of {self.function}: {rows}, {peak}>"
 
     def _note(self) -> str:
-        """What to do about operators that are not kernels."""
+        """The hint about operators that are not kernels."""
         operators = counted(self.unplanned, "operator")
         return f"unplanned: LegalizeOps makes kernels of {operators}, whose results then count"
 

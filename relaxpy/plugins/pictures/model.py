@@ -1,4 +1,4 @@
-"""What a picture shows: items, which may contain others, and the uses of values between them."""
+"""The model of a picture: nested items, and the uses of values between them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Kind: TypeAlias = Literal[
     "bundle",
 ]
 Change: TypeAlias = Literal["", "kept", "added", "removed"]
-#: What has no operands, and is drawn near its uses.
+#: Items without operands, which are drawn near their uses.
 SOURCES: Final = frozenset[Kind](("parameter", "constant", "global", "unbound", "input"))
-#: What is folded until a reader unfolds it.
+#: Items that are closed at first.
 FOLDED: Final = frozenset[Kind](("fused", "repeat", "instance", "bundle"))
 MODULE: Final = 0
 """The number of the item that contains all others."""

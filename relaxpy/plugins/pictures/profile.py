@@ -1,4 +1,4 @@
-"""Charts of profiles: bars of time, and rooflines of what kernels do."""
+"""Charts of profiles: bars of time, and rooflines of kernels."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def bundle_sources(picture: Picture) -> None:
 
 
 def _change(picture: Picture, numbers: Iterable[int]) -> Change:
-    """What happened to all of the items; nothing if it differs."""
+    """The change that all of the items have in common; empty if they differ."""
     changes = {picture.items[number].change for number in numbers}
     return changes.pop() if len(changes) == 1 else ""
 
@@ -118,7 +118,7 @@ class _Folder:
             self.operands.setdefault(user, []).append(value)
 
     def is_in_every_layer(self, value: int, user: int) -> bool:
-        """Whether the next layer also has a parameter or a constant where this one has `value`."""
+        """True if the next layer also has a parameter or a constant where this one has `value`."""
         twin = self.twins.get(user, user)
         other = self.operands[twin][self.operands[user].index(value)]
         return self.picture.items[other].kind in SOURCES

@@ -63,7 +63,7 @@ class Scene:
         return self.inputs[value, group].number
 
     def is_group(self, number: int) -> bool:
-        """Whether an item can be opened."""
+        """True if an item can be opened."""
         return number in self.members or bool(self.picture.items[number].program)
 
     def _opened(self, fold: bool | None) -> set[int]:
@@ -99,7 +99,7 @@ class Scene:
         return width + 20, 22 + SMALL_LINE * lines
 
     def size(self, number: int) -> Size:
-        """The size of an item as it is at first."""
+        """The initial size of an item."""
         return self.open_sizes[number] if number in self.open else self.closed_size(number)
 
     def reference_text(self, value: int) -> str:

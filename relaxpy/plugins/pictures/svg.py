@@ -94,7 +94,7 @@ class _Writer:
         return "".join(self.out)
 
     def data(self) -> str:
-        """What the script needs: the rows, the sizes of items that are closed, and the paths."""
+        """The data of the script: the rows, the sizes of closed items, and the paths."""
         scene = self.scene
         rows, paths, least, text = {}, {}, {}, {}
         for group, arrangement in scene.arrangements.items():
@@ -185,7 +185,7 @@ class _Writer:
                 y += SMALL_LINE
 
     def reference(self, group: int, entry: int, value: int, box: Box, *, seen: bool) -> None:
-        """What stands for a value that is drawn far above."""
+        """Draw a reference to a value that is far above."""
         where = f' transform="translate({box.x:.0f} {box.y:.0f})"' if seen else ""
         label, about = self.scene.reference_text(value), self.scene.picture.items[value].about
         self.out.append(

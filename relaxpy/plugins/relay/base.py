@@ -51,7 +51,7 @@ class Textual(Node):
     def astext(
         self, show_meta_data: bool = True, annotate: Callable[[RelayExpr], str] | None = None
     ) -> str:
-        """Return the program text (RLY-111); `annotate` gives comments in place of types."""
+        """Return the program text (RLY-111); `annotate` gives comments instead of types."""
         text: str = hooks.call("relay_text", self, show_meta_data, annotate)
         return text
 

@@ -21,8 +21,8 @@ def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
     The function that is returned does not have the parameters that are replaced.
 
     Errors:
-        MisuseError (also TypeError): `binds` is no mapping, a key is not a variable, or a value not
-            an expression.
+        MisuseError (also TypeError): `binds` is not a mapping, a key is not a variable, or a
+            value is not an expression.
     """
     check_type(binds, Mapping, "expected expressions by variables")
     for var, value in binds.items():

@@ -121,7 +121,7 @@ class Constant(RelayExpr):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether the rank is 0."""
+        """True if the rank is 0."""
         return self.data.ndim == 0
 
 

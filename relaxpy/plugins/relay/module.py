@@ -212,7 +212,7 @@ class Prelude:
     """The Prelude, imported into the module `mod` (RLY-113).
 
     Errors:
-        MisuseError (also TypeError): it is no module of Relay.
+        MisuseError (also TypeError): it is not a module of Relay.
     """
 
     @user_facing

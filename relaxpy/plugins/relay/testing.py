@@ -1,4 +1,4 @@
-"""Functions of TVM's tests: expressions with their types, and what passes make of them."""
+"""Functions of TVM's tests: expressions with their types, and the results of passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_infer_type(expr: rl.RelayExpr) -> rl.RelayExpr:
 def run_opt_pass(
     expr: rl.RelayExpr, opt_pass: Callable[[RelayModule], RelayModule], import_prelude: bool = False
 ) -> rl.RelayExpr:
-    """Return what a pass, or a sequence of passes, makes of an expression, with types."""
+    """Return the result of a pass, or a sequence of passes, on an expression, with types."""
     module = RelayModule.from_expr(expr)
     if import_prelude:
         module.import_from_std("prelude.rly")

@@ -89,7 +89,7 @@ def check_name(value: object, what: str) -> None:
 
 
 def check_identifier(value: object, what: str, *, allows_keywords: bool = False) -> None:
-    """Check a name that Relay text repeats as it is (RLY-60).
+    """Check a name that Relay text repeats unchanged (RLY-60).
 
     Errors:
         MisuseError (also TypeError): it is not an identifier, or a word of Relay text.

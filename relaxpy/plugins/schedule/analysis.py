@@ -1,4 +1,4 @@
-"""What a program asks before it schedules: which blocks there are, and which layout loops want."""
+"""Queries before scheduling: blocks by name, output blocks, the layout that loops prefer."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from relaxpy.support.entry import user_facing
 
 @user_facing
 def has_block(sch: ScheduledKernels, block_name: str) -> bool:
-    """Whether there is a block with a name."""
+    """True if there is a block with a name."""
     return any(block.name_hint == block_name for block in sch._state(None).blocks())
 
 
 @user_facing
 def is_output_block(sch: ScheduledKernels, block: BlockRV | str) -> bool:
-    """Whether a block writes a buffer that is not allocated in its scope.
+    """True if a block writes a buffer that is not allocated in its scope.
 
     Errors:
         ScheduleError: there is no such block, or it is the root.

@@ -116,7 +116,7 @@ def check_no_carried(first: Stage, second: Stage, loops: Sequence[For]) -> None:
 def _same_iteration(
     first: Stage, a: Sequence[Interval], second: Stage, b: Sequence[Interval], loops: Sequence[For]
 ) -> bool:
-    """Whether two accesses of an element are in the same iteration of `loops`."""
+    """True if two accesses of an element are in the same iteration of `loops`."""
     shared = [loop for loop in first.loops if loop in second.loops]
     values = first.values(), second.values()
     equal: list[PrimExpr] = []
@@ -143,7 +143,7 @@ def _same_iteration(
 
 
 def _are_apart(var: Var, ends: Sequence[PrimExpr], domains: Mapping[Var, Range]) -> bool:
-    """Whether intervals of different iterations do not meet: each step is longer than all of them.
+    """True if intervals of different iterations are disjoint: a step is longer than their union.
 
     `ends` are the first and the last index of each interval.
     """

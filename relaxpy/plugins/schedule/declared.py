@@ -152,7 +152,7 @@ def _pointer(buffer: Buffer, dtype: DataType) -> Var:
 
 
 class _Retyped:
-    """Replaces buffers by those of another datatype, and casts what is stored and loaded."""
+    """Replaces buffers by those of another datatype, and casts loads and stores."""
 
     def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
         self.buffers = buffers

@@ -121,7 +121,7 @@ def _index_dtype(values: Sequence[PrimExpr]) -> DataType:
 def injective(
     index_map: IndexMap, shape: Sequence[PrimExpr] | Sequence[Range], *, assume: bool
 ) -> tuple[IndexMap | None, PrimExpr | None]:
-    """Return the inverse of a map, and what is true for padding.
+    """Return the inverse of a map, and the predicate of padding.
 
     Errors:
         ScheduleError: the map is not injective, and not assumed to be so.

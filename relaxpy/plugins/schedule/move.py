@@ -37,7 +37,7 @@ LAST, FIRST = -1, -2
 def compute_at(
     state: State, block: Block, loop: For, index: int, *, preserve_unit_loops: bool
 ) -> None:
-    """Compute in each iteration of `loop` what its blocks read of what `block` writes."""
+    """Move `block` under `loop`: each iteration computes the region that its consumers read."""
     stage, others, _, _ = _prepared(state, block, loop)
     check_stable_inputs(state, stage, [stage, *others])
     scope = state.scope(block)
@@ -68,7 +68,7 @@ def compute_at(
 def reverse_compute_at(
     state: State, block: Block, loop: For, index: int, *, preserve_unit_loops: bool
 ) -> None:
-    """Run `block` in each iteration of `loop` for what the blocks there have written."""
+    """Move `block` under `loop`: each iteration consumes the region that its producers wrote."""
     stage, others, shared, new_loops = _prepared(state, block, loop)
     old = state.position(block)
     for other in others:
@@ -174,7 +174,7 @@ def _site(
 
 
 def _required(state: State, stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
-    """Return what the block variables are for the elements that are read in `loop`.
+    """Return the values of the block variables for the elements that are read in `loop`.
 
     Of memory that threads share, those are the elements that any of them reads.
     """
@@ -225,7 +225,7 @@ def _step(index: PrimExpr, var: Var, inner: Mapping[Var, Range]) -> int | None:
 def _written(
     stage: Stage, producer: Stage, shared: Sequence[For], new_loops: Sequence[For]
 ) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
-    """Return what the block variables are for the elements written in an iteration.
+    """Return the values of the block variables for the elements written in an iteration.
 
     Errors:
         ScheduleError: iterations of the block may need what is written in several ones, or nowhere.
@@ -298,7 +298,7 @@ def _is_inside(
     indices: Sequence[PrimExpr],
     box: Sequence[Range],
 ) -> bool:
-    """Whether indices of the block are in a box for all iterations that it has now.
+    """True if indices of the block are in a box for all iterations that it has now.
 
     Those are all of its domain, or where it shares loops with its new place, those of its loops.
     """
@@ -379,7 +379,7 @@ def _check_inputs_there(
 
 
 def _covers(analyzer: Analyzer, box: Sequence[Range], needed: Sequence[Interval]) -> bool:
-    """Whether a box has all of some intervals."""
+    """True if a box contains all of some intervals."""
     ends = zip(*(interval for interval in needed if interval is not None), strict=True)
     return None not in needed and all(is_inside(analyzer, end, box) for end in ends)
 

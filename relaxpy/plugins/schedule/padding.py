@@ -1,4 +1,4 @@
-"""pad_einsum and decompose_padding: iterations that are multiples, and padding apart."""
+"""pad_einsum and decompose_padding: pad extents to multiples, and separate the padding."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _copied(
     inside: Sequence[PrimExpr],
     name: str,
 ) -> Stmt:
-    """Return loops that copy what is `inside`, and store zeros for the rest of `extents`."""
+    """Return loops that copy elements `inside`, and store zeros for the rest of `extents`."""
     loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(extents)}
 
     def store(variables: Sequence[Var]) -> BufferStore:

@@ -26,7 +26,7 @@ _LIMIT = 2**31 - 1
 
 
 def merge(state: State, loops: Sequence[For]) -> For:
-    """Replace loops after each other, with those around them, by one nest."""
+    """Replace consecutive loops, with their enclosing loops, by one nest."""
     for loop in loops:
         check_plain(loop)
     if len(loops) < 2:
@@ -156,7 +156,7 @@ def _ends(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
 
 
 def _is_finite(*bounds: ConstIntBound) -> bool:
-    """Whether both ends of all bounds are known, and not those of a datatype."""
+    """True if both ends of all bounds are known, and not those of a datatype."""
     return all(-_LIMIT < bound.min_value <= bound.max_value < _LIMIT for bound in bounds)
 
 

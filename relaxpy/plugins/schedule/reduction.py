@@ -1,4 +1,4 @@
-"""decompose_reduction and rfactor: the init apart, and a reduction in two steps."""
+"""decompose_reduction and rfactor: separate the init, and reduce in two steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which blocks there are, and which read what others write."""
+"""The blocks of a kernel, and which read what others write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rolling_buffer: a buffer that keeps what the next iteration of a loop reads again."""
+"""rolling_buffer: a circular buffer for rows that the next iteration reads again."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Overlap:
 
 
 def rolling_buffer(state: State, block: Block, which: int) -> None:
-    """Write each element once, to a buffer that is as short as what an iteration writes."""
+    """Write each element once, to a buffer as short as the region that an iteration writes."""
     scope = state.scope(block)
     stages, stage = stage_in_scope(state, block)
     buffer = buffer_of(stage, which, block.writes, "writes")
@@ -181,7 +181,7 @@ def _overlaps(
 
 
 def _is_range(rest: PrimExpr, domains: Mapping[Var, Range], size: IntImm) -> bool:
-    """Whether an expression has each value from 0 to `size`, exclusively."""
+    """True if an expression takes each value in [0, size)."""
     detected = detect_iter_map([rest], domains, True, IterMapLevel.Surjective)
     if detected.errors:
         return False

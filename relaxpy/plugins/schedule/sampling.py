@@ -204,7 +204,7 @@ def _is_possible(state: State, step: Callable[[State], None]) -> bool:
 
 
 def _is_spatial(loop: For) -> bool:
-    """Whether no variable that its blocks reduce over depends on a loop."""
+    """True if no reduction variable of its blocks depends on a loop."""
     return all(
         it.iter_type == IterVarKind.DataPar
         for realize in outermost_blocks(loop)

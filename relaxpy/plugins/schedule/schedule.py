@@ -37,8 +37,8 @@ from relaxpy.support.entry import user_facing
 class Schedule(NamedParts, SamplingKernels):
     """Kernels, and primitives that transform them without a change of their values.
 
-    A primitive whose conditions do not hold raises a ScheduleError and leaves the kernels as they
-    are. Names of blocks and loops stay valid until the block or loop is gone.
+    A primitive whose conditions do not hold raises a ScheduleError and leaves the kernels
+    unchanged. Names of blocks and loops stay valid until the block or loop is gone.
     """
 
     @primitive
@@ -82,7 +82,7 @@ class Schedule(NamedParts, SamplingKernels):
 
     @primitive
     def merge(self, *loops_to_merge: LoopRV) -> LoopRV:
-        """Replace loops after each other, with those around them, by one nest.
+        """Replace consecutive loops, with their enclosing loops, by one nest.
 
         Errors:
             ScheduleError: they are not at the same level of nests next to each other, extents
@@ -298,7 +298,7 @@ class Schedule(NamedParts, SamplingKernels):
         preserve_unit_loops: bool = False,
         index: int = move.LAST,
     ) -> None:
-        """Compute in each iteration of a loop what its blocks read of what a block writes.
+        """Move a producer under a loop: each iteration computes the region that its consumers read.
 
         `index` is the position among the statements of the loop, -1 the last possible one, -2 the
         first one. `loop` is also a location that was drawn.
@@ -322,7 +322,7 @@ class Schedule(NamedParts, SamplingKernels):
         preserve_unit_loops: bool = False,
         index: int = move.LAST,
     ) -> None:
-        """Run a block in each iteration of a loop for what the block there has written.
+        """Move a consumer under a loop: each iteration consumes the region that was written there.
 
         Errors:
             ScheduleError: not one block inside of the loop writes what the block reads, that is
@@ -349,7 +349,7 @@ class Schedule(NamedParts, SamplingKernels):
 
     @primitive
     def reverse_compute_inline(self, block: BlockRV | str) -> None:
-        """Compute the elements of a block where what it reads is written, and remove the block.
+        """Inline a block into its producer, and remove the block.
 
         Errors:
             ScheduleError: the block is not the only one that reads a local buffer, element by
@@ -361,7 +361,7 @@ class Schedule(NamedParts, SamplingKernels):
     def fuse_reduction_epilogue(
         self, reduction_block: BlockRV | str, epilogue_block: BlockRV | str
     ) -> None:
-        """Begin a reduction with what another block combines it with, and remove that block.
+        """Fuse an epilogue into the init of a reduction, and remove the epilogue's block.
 
         Where a block adds a bias to a sum, the sum begins with the bias; floats are added in
         another order.
@@ -399,7 +399,7 @@ class Schedule(NamedParts, SamplingKernels):
         tensor_intrin: str,
         preserve_unit_iters: bool = True,
     ) -> None:
-        """Refuse: there are no tensor intrinsics, `compile` finds products by itself.
+        """Refuse: there are no tensor intrinsics, `compile` finds matmuls by itself.
 
         Errors:
             ScheduleError: always.
@@ -569,4 +569,4 @@ class Schedule(NamedParts, SamplingKernels):
 
     @primitive
     def enter_postproc(self) -> None:
-        """Mark where the trace goes on with what `Trace.simplified` can leave out."""
+        """Mark the start of the instructions that `Trace.simplified` can omit."""

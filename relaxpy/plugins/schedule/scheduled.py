@@ -119,10 +119,10 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """What a primitive has made of a lone kernel, and what the names that it returned stand for.
+    """The result of a primitive on a lone kernel, and the values of the names that it returned.
 
-    Models define a kernel for each of their layers, and schedule all in the same way: what is done
-    for the first one is taken from here for the others.
+    Models define a kernel for each of their layers, and schedule all in the same way: the steps of
+    the first one are reused for the others.
     """
 
     func: PrimFunc
@@ -157,7 +157,7 @@ class StmtSRef:
         return None
 
     def same_as(self, other: object) -> bool:
-        """Whether both refer to one statement of one schedule."""
+        """True if both refer to one statement of one schedule."""
         return (
             isinstance(other, StmtSRef)
             and self.stmt is other.stmt
@@ -170,7 +170,7 @@ class UnknownRVError(MisuseError, IndexError):
 
 
 class ScheduledKernels:
-    """Kernels as they are now, and what the names of their blocks and loops stand for."""
+    """The current kernels, and the blocks and loops that names stand for."""
 
     @user_facing
     def __init__(
@@ -182,7 +182,7 @@ class ScheduledKernels:
         error_render_level: Literal["detail", "fast", "none"] = "detail",
         enable_check: bool = True,
     ) -> None:
-        """A lone kernel becomes the function `main`; `seed` is that of what is drawn at random.
+        """A lone kernel becomes the function `main`; `seed` is that of random draws.
 
         The other options change nothing here.
 
@@ -227,7 +227,7 @@ class ScheduledKernels:
 
     @property
     def mod(self) -> IRModule:
-        """The module with the kernels as they are now."""
+        """The module with the current kernels."""
         table = self._module.functions_by_name
         changed = {
             name: state.func
@@ -274,7 +274,7 @@ class ScheduledKernels:
     def get(self, rand_var_or_sref: PrimExpr) -> int | PrimExpr: ...
     @user_facing
     def get(self, rand_var_or_sref: BlockRV | LoopRV | PrimExpr) -> Block | For | int | PrimExpr:
-        """Return the block or loop of a name as it is now, or a number that was drawn.
+        """Return the current block or loop of a name, or a number that was drawn.
 
         Errors:
             ScheduleError: it is gone.
@@ -309,7 +309,7 @@ class ScheduledKernels:
         return self
 
     def seed(self, seed: int) -> None:
-        """Draw what is drawn at random from now on by another generator."""
+        """Replace the random generator."""
         self._random = Random(seed)
 
     def fork_seed(self) -> int:
@@ -324,7 +324,7 @@ class ScheduledKernels:
     # --- steps that other schedules have made
 
     def _key(self, kind: str, arguments: Mapping[str, Any]) -> object:
-        """What decides the effect of a primitive on the kernel of a step, or None."""
+        """The key that decides the effect of a primitive on the kernel of a step, or None."""
 
         def plain(value: Any) -> object:
             match value:
@@ -388,7 +388,7 @@ class ScheduledKernels:
         return self._states[name]
 
     def _known(self, value: Any) -> Any:
-        """Return arguments of a primitive with drawn numbers in place of their names."""
+        """Return arguments of a primitive with names replaced by the numbers drawn."""
         match value:
             case tuple() | list():
                 return type(value)(map(self._known, value))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class _Name:
     def same_as(self, other: object) -> bool:
-        """Whether both are one name."""
+        """True if both are the same name."""
         return self is other
 
 
@@ -87,11 +87,11 @@ class InstructionKind:
 
     @property
     def is_pure(self) -> bool:
-        """Whether the primitive leaves the kernels as they are."""
+        """True if the primitive does not change the kernels."""
         return self.name.startswith(("Get", "Sample"))
 
     def same_as(self, other: object) -> bool:
-        """Whether both are one kind."""
+        """True if both are the same kind."""
         return self is other
 
     def packed(self, arguments: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -162,7 +162,7 @@ class Instruction:
     outputs: Sequence[BlockRV | LoopRV | ExprRV]
 
     def same_as(self, other: object) -> bool:
-        """Whether both are one instruction."""
+        """True if both are the same instruction."""
         return self is other
 
     def as_python(self, names: Mapping[object, str], decision: object = None) -> str:

@@ -69,7 +69,7 @@ def assert_golden(
 
 
 def is_array(value: object) -> bool:
-    """Whether a golden value is an array or a tuple of arrays."""
+    """True if a golden value is an array or a tuple of arrays."""
     if isinstance(value, (tuple, list)):
         return bool(value) and all(map(is_array, value))
     return isinstance(value, (np.ndarray, np.generic))

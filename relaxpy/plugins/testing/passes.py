@@ -1,4 +1,4 @@
-"""Tests of passes: what they change, and whether that is what was expected."""
+"""Tests of passes: their changes, compared with the expected ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaxpy.support.entry import user_facing
 
 @user_facing
 def pass_diff(mod: IRModule, transform: Callable[[IRModule], IRModule]) -> str:
-    """What a pass changes in the text of a module, as a unified diff; empty if nothing."""
+    """The unified diff of a module's text before and after a pass; empty if they are equal."""
     return module_diff(mod, transform(mod), "the pass")
 
 

@@ -57,7 +57,7 @@ class CompareBeforeAfter:
         return value
 
     def test_compare(self, before: Any, expected: Any, transform: Any) -> None:
-        """Compare what the pass makes of the program `before` with `expected`."""
+        """Compare the result of the pass on the program `before` with `expected`."""
         if not isinstance(expected, (IRModule, BaseFunc)):
             with pytest.raises(expected):
                 _apply(transform, before)
@@ -82,7 +82,7 @@ def _fixture(value: Any, convert: Callable[[object], object]) -> Any:
 
 
 def _apply(transform: Callable[[IRModule], IRModule], program: Program) -> Program:
-    """What a pass makes of a module, or of a function, which is `main` of a module."""
+    """Apply a pass to a module, or to a function as `main` of a module."""
     if isinstance(program, IRModule):
         return transform(program)
     return transform(IRModule({"main": program.with_attr("global_symbol", "main")}))["main"]

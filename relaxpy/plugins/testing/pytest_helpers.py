@@ -1,4 +1,4 @@
-"""What test files of TVM use from `tvm.testing` to tell pytest how to run their tests."""
+"""Names of `tvm.testing` with which test files of TVM tell pytest how to run their tests."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def enabled_targets() -> list[tuple[str, Device]]:
 
 
 def device_enabled(target: object) -> bool:
-    """Whether programs for a target of TVM run here."""
+    """True if programs for a target of TVM run here."""
     return str(target).split(" ", 1)[0] in TARGETS
 
 

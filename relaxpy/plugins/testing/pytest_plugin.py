@@ -237,7 +237,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 
 def _is_program(value: object) -> bool:
-    """Whether the value is a module or a function of relaxpy."""
+    """True if the value is a module or a function of relaxpy."""
     return any(
         base.__module__.startswith("relaxpy.ir.") and base.__name__ in ("IRModule", "BaseFunc")
         for base in type(value).__mro__

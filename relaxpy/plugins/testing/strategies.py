@@ -21,7 +21,7 @@ from relaxpy.support.entry import user_facing
 if TYPE_CHECKING:
     from hypothesis import strategies as st
 
-#: What all elements are; None leaves random ones.
+#: The value of all elements; None for random ones.
 _FILLS: Final = (0, 1, None)
 _MAX_CHANGED: Final = 3
 #: Elements that are written into arrays: those of floats, and those of integers.

@@ -24,7 +24,7 @@ from relaxpy.support.entry import user_facing
 
 REFERENCE: Final = "reference"
 TARGETS: Final = ("native", "numpy", REFERENCE)
-#: The reference evaluates the program as it is written.
+#: The reference evaluator runs the program as written.
 _PIPELINES: Final = {REFERENCE: None}
 
 
@@ -112,7 +112,7 @@ def _check_takes(oracle: Callable[..., Any], values: tuple[Value, ...]) -> None:
 def _outcome(
     function: Callable[..., Any], values: tuple[Value, ...], errors: type[RelaxpyError] | tuple[()]
 ) -> Any:
-    """What a function returns for copies of the values, or its error."""
+    """The result of a function for copies of the values, or its error."""
     try:
         return function(*map(copied, values))
     except errors as error:

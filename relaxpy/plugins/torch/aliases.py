@@ -22,13 +22,13 @@ class View:
 
     of_argument: bool
     index: int
-    #: What PyTorch knows of it: a tensor without elements.
+    #: Its fake tensor.
     meta: Any
     sizes: Sequence[Any]
     strides: Sequence[Any]
     #: The bytes from the first element of the tensor that it is of.
     offset: Any
-    #: Whether PyTorch counts changes of one as changes of the other, as gradients need it.
+    #: True if PyTorch shares version counters, so that autograd sees changes of either.
     is_counted: bool
 
     def made(self, base: Any, numbers: Mapping[Any, int]) -> Any:
@@ -44,16 +44,16 @@ class View:
 
 
 def _tensor(of: Any, dtype: Any, offset: int, sizes: Any, strides: Any) -> Any:
-    """A tensor in the memory of another one, which is no view for autograd.
+    """A tensor in the memory of another one, which is not a view for autograd.
 
     PyTorch compiles no graph that changes one of several arguments in one memory if some of them
-    are views and some are not; the results of its own backends are none.
+    are views and some are not; the results of its own backends are not views.
     """
     return torch.empty(0, dtype=dtype).set_(of.untyped_storage(), offset, sizes, strides)
 
 
 def unrelated(view: Any) -> Any:
-    """The tensor that a view is, which is no view for autograd."""
+    """The same tensor as a view, but not a view for autograd."""
     return _tensor(view, view.dtype, view.storage_offset(), view.shape, view.stride())
 
 
@@ -62,11 +62,11 @@ def _number(value: Any, numbers: Mapping[Any, int]) -> int:
 
 
 class Aliases:
-    """Which results of a graph are views, by their positions.
+    """The results of a graph that are views, by their positions.
 
     The first `count` results are for the caller, those after them for the backward graph. `bases`
-    are nodes that results are views of though the graph does not return them: it has to do so, for
-    what is in one memory in eager mode is so here, and a part of a tensor has the strides of one.
+    are nodes that results are views of though the graph does not return them: it has to, since
+    results that alias in eager mode alias here, with the same strides.
     """
 
     def __init__(self, program: Program, results: Sequence[Any], count: int) -> None:
@@ -131,7 +131,7 @@ def _has_memory(meta: Any) -> bool:
 
 
 def _kind(meta: Any) -> tuple[Any, bool, bool]:
-    """What decides which numbers the elements in memory are."""
+    """The key of how memory is read as elements: datatype, conjugate bit, negative bit."""
     return meta.dtype, meta.is_conj(), meta.is_neg()
 
 
@@ -140,7 +140,7 @@ def _memory(meta: Any) -> Any:
 
 
 def is_whole(meta: Any) -> bool:
-    """Whether a result has all of its memory, with its elements in order."""
+    """True if a result has all of its memory, with its elements in order."""
     if not _has_memory(meta) or sympy_of(meta.storage_offset()) != 0:
         return False
     stride: Any = 1
@@ -166,7 +166,7 @@ def memory_order(meta: Any) -> list[int] | None:
 
 
 def _fills_memory(meta: Any, *, in_order: bool = False) -> bool:
-    """Whether a result has all of its memory, with its elements, and axes, in order."""
+    """True if a result has all of its memory, with its elements, and axes, in order."""
     if not _has_memory(meta) or meta.is_conj() or meta.is_neg():
         return False
     return is_whole(meta) or (not in_order and memory_order(meta) is not None)

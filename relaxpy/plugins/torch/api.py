@@ -90,11 +90,11 @@ def converters(custom: Any) -> Mapping[str, Callable[[Any, Importer], Any]]:
 def import_exported(
     exported: Any, options: Options, name: str, mod: IRModule | None = None
 ) -> IRModule:
-    """The module with the function of a program, and what `mod` has, which is not changed.
+    """The module with the function of a program and the functions of `mod`, which is not changed.
 
     Errors:
         OpNotImplemented: nodes cannot be imported.
-        FrontendError: an input is no tensor that Relax has.
+        FrontendError: an input is not a tensor that Relax has.
     """
     _refuse_inputs(exported)
     program = of_exported(functional(exported), options.bound)

@@ -35,7 +35,7 @@ def part_name(dtype: Any) -> str:
 
 
 def refuse_form(tensor: Any) -> None:
-    """Nothing, for a tensor, or what PyTorch knows of one, that has a form in Relax.
+    """Check that a tensor, or a fake one, has a form in Relax.
 
     Errors:
         UnsupportedError: it is sparse, nested or quantised.
@@ -93,5 +93,5 @@ def complex_view(parts: Any) -> Any:
 
 
 def identity(tensor: Any) -> tuple[object, ...]:
-    """What two tensors have in common that have the same elements in the same memory."""
+    """A key that is equal for tensors with the same elements in the same memory."""
     return (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))

@@ -23,7 +23,7 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {}
 
 
 def decomposition(*names: str, namespace: str = "aten") -> Callable[[_F], _F]:
-    """Register a function as what operators are computed by, if PyTorch has these."""
+    """Register a function as the decomposition of operators, if PyTorch has these."""
 
     def register(function: _F) -> _F:
         DECOMPOSITIONS.update((f"{namespace}.{name}", function) for name in names)
@@ -270,7 +270,7 @@ def _of_each(x: Tensor, query: Tensor) -> Tensor:
 def _scores(
     query: Tensor, key: Tensor, causal: bool, mask: Tensor | None, scale: float | None
 ) -> Tensor:
-    """The products of queries and keys, at least in float32; hidden ones are less than any."""
+    """The attention scores, at least in float32; causal and boolean masks set them to -inf."""
     wide = torch.promote_types(query.dtype, torch.float32)
     factor = scale if scale is not None else query.shape[-1] ** -0.5
     scores = torch.matmul(query.to(wide) * factor, key.to(wide).mT)

@@ -49,14 +49,14 @@ def complex_converter(*names: str) -> Callable[[Callable[..., Any]], Callable[..
 
 
 def is_complex(value: Any) -> bool:
-    """Whether an argument is a complex tensor or number, or contains one."""
+    """True if an argument is a complex tensor or number, or contains one."""
     if isinstance(value, (tuple, list)):
         return any(map(is_complex, value))
     return isinstance(value, (Complex, complex))
 
 
 def has_complex_result(meta: Any) -> bool:
-    """Whether PyTorch says that a result, or one of several, is complex."""
+    """True if PyTorch says that a result, or one of several, is complex."""
     if isinstance(meta, (tuple, list)):
         return any(map(has_complex_result, meta))
     return isinstance(meta, torch.Tensor) and meta.dtype.is_complex
@@ -96,7 +96,7 @@ def convert(cx: Context, target: Any, args: Sequence[Value], kwargs: Mapping[str
 
 
 def _is_number(argument: Any, value: Any) -> bool:
-    """Whether a complex number stands for a tensor, as it does in gradients of products."""
+    """True if a complex number stands for a tensor, as in gradients of multiplications."""
     return isinstance(value, complex) and str(argument.type) == "Tensor"
 
 
@@ -136,9 +136,9 @@ def _product(
     factors: tuple[int, ...],
     added: int | None,
 ) -> Complex:
-    """What is linear in each factor: the sum over the parts of all, with i for each imaginary one.
+    """Expand a multilinear operator: the sum over the parts of its factors, times i if imaginary.
 
-    What is `added` to a product goes with the first one of each sum.
+    The operand `added` (a bias) is passed to the first term of each sum.
     """
     values = list(args)
     places: list[tuple[list[Any], int]] = []

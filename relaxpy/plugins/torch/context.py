@@ -1,4 +1,4 @@
-"""What a converter asks: operands as tensors of a datatype, sizes, new bindings."""
+"""The context of a converter: operands as tensors of a datatype, sizes, new bindings."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Context:
     importer: Importer
     #: The node of `torch.fx`.
     node: Any
-    #: Whether floats of 16 bits are computed in float32.
+    #: True if 16-bit floats are computed in float32.
     is_wide: bool = False
 
     def converted(
         self, entry: Converter, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> Any:
-        """What a converter makes of the arguments of an operator.
+        """The result of a converter for the arguments of an operator.
 
         Errors:
             UnsupportedError: it does not take them.
@@ -71,7 +71,7 @@ class Context:
         return str(self.node.name)
 
     def meta(self, index: int | None = None) -> Any:
-        """What PyTorch knows of the result, or of one of several: a tensor without elements."""
+        """PyTorch's fake tensor for the result, or for one of several."""
         value = self.node.meta["val"]
         return value if index is None else value[index]
 
@@ -90,12 +90,12 @@ class Context:
         return self.sizes(self.meta(index).shape)
 
     def uses(self, *indices: int) -> bool:
-        """Whether one of these results of the node is used."""
+        """True if one of these results of the node is used."""
         users = (user for user in self.node.users if user.users and len(user.args) > 1)
         return any(user.args[1] in indices for user in users)
 
     def operand_meta(self, position: int) -> Any:
-        """What PyTorch knows of the operand at a position, if it is a tensor without elements."""
+        """PyTorch's fake tensor for the operand at a position, or an operand that is not a node."""
         operand = self.node.args[position]
         return operand.meta["val"] if isinstance(operand, torch.fx.Node) else operand
 
@@ -184,7 +184,7 @@ class Context:
 
     @staticmethod
     def written_axes(axes: int | Sequence[int] | None) -> list[int] | None:
-        """Axes as they are written, for operators that count from the end, too; None is all."""
+        """Axes unchanged, for operators that count from the end, too; None is all."""
         return [axes] if isinstance(axes, int) else list(axes or ()) or None
 
     def constant(self, value: Value) -> np.ndarray[Any, np.dtype[Any]] | None:
@@ -196,7 +196,7 @@ class Context:
         return number(size, self.importer.symbols.analyzer)
 
     def is_size(self, size: Size, value: int) -> bool:
-        """Whether a size is known to be a number."""
+        """True if a size is known to be a number."""
         return isinstance(size, int) and size == value
 
 

@@ -46,7 +46,7 @@ def graphs(module: Any) -> Iterable[Any]:
 
 
 def _is_replaced(graph: Any) -> bool:
-    """Whether nodes begin and end `torch.vmap`, or read the parts of a tensor of a subclass."""
+    """True if nodes begin and end `torch.vmap`, or read the parts of a tensor of a subclass."""
     return any(
         getattr(node.target, "__module__", "") == "torch._functorch.predispatch"
         or getattr(node.target, "namespace", "") == "export"
@@ -68,7 +68,7 @@ def functional(program: Any) -> Any:
     )
     if follows and not any(map(_is_replaced, inner)):
         return program
-    # What changes although the schema does not say so, PyTorch would leave.
+    # PyTorch would keep mutations that the schema does not declare.
     hidden = {
         node.target
         for graph in inner
@@ -93,9 +93,9 @@ def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
 
 
 def simpler_form(target: Any) -> Callable[..., Any] | None:
-    """What an operator is computed by, as a function of simpler ones; None if there is none.
+    """The decomposition of an operator into simpler ones; None if there is none.
 
-    To list those of all operators of PyTorch would take long.
+    Listing those of all operators of PyTorch would take long.
     """
     own = found(target, DECOMPOSITIONS)
     if own is not None:
@@ -114,7 +114,7 @@ def _core() -> Any:
 
 
 def table_for_graphs() -> dict[Any, Callable[..., Any]]:
-    """What operators without a converter are replaced by while a graph is captured."""
+    """The decompositions of operators without a converter, for capturing a graph."""
     extensions = [definition._opoverload for definition in OPDEFS.values()]
     of_pytorch = {**decomposition_table, **torch.export.default_decompositions().materialize()}
     return {
@@ -128,7 +128,7 @@ def table_for_graphs() -> dict[Any, Callable[..., Any]]:
 
 
 def is_decomposed(target: Any) -> bool:
-    """Whether an operator can be computed by simpler ones."""
+    """True if an operator has a decomposition."""
     return is_overload(target) and (simpler_form(target) is not None or _has_kernel(target))
 
 
@@ -176,21 +176,21 @@ def _tracing(mode: Any) -> Iterator[None]:
 
 
 def _described(node: Any) -> Any:
-    """What PyTorch knows of a value, or the value of an attribute of the graph's module."""
+    """The fake tensor of a value, or the value of an attribute of the graph's module."""
     if "val" in node.meta or node.op != "get_attr":
         return node.meta.get("val")
     return operator.attrgetter(node.target)(node.graph.owning_module)
 
 
 def _has_kernel(target: Any) -> bool:
-    """Whether an operator of an extension is a function of PyTorch's for tensors of all kinds."""
+    """True if an operator of an extension is a function of PyTorch's for tensors of all kinds."""
     return target.namespace not in ("aten", "prims") and bool(
         target.has_kernel_for_dispatch_key(_COMPOSED)
     )
 
 
 def _of_kernel(target: Any) -> Callable[..., Any]:
-    """What an operator computes, as a function that is traced; it stays where that cannot be."""
+    """A function that traces the kernel of an operator; it returns NotImplemented if that fails."""
 
     def simple(*args: Any, **kwargs: Any) -> Any:
         try:

@@ -87,7 +87,7 @@ _ONE_HOT: Final = (torch.nn.functional.one_hot, torch.ops.aten.one_hot.default)
 
 
 def _one_hot(x: Any, num_classes: int = -1) -> Any:
-    """What PyTorch computes when it traces has zeros for classes that its kernel refuses."""
+    """A one_hot that raises for invalid classes; PyTorch's traced version returns zeros there."""
     if num_classes == -1:
         return torch.nn.functional.one_hot(x)
     zeros = torch.zeros([*x.shape, num_classes], dtype=torch.int64, device=x.device)
@@ -121,8 +121,8 @@ def relaxpy_backend(
 class _Graph:
     """A compiled graph, called with a list of tensors and sizes, which it empties.
 
-    The first `count` results have the strides that PyTorch says. The inputs at the places `fixed`
-    are constants, as long as they are what they were.
+    The first `count` results have the strides that PyTorch reports. The inputs at positions `fixed`
+    are constants as long as they do not change.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ _PLAIN: Final = frozenset((torch.float32, torch.float64, torch.int32, torch.int6
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether NumPy reads the memory of a tensor as it is; `as_numpy` takes longer to find out."""
+    """True if NumPy can read the memory of a tensor; a shortcut for the slower `as_numpy`."""
     is_plain = type(value) is torch.Tensor and value.dtype in _PLAIN and value.is_cpu
     return is_plain and not (value.requires_grad or value.is_neg())
 
@@ -282,7 +282,7 @@ def dynamo_capture_subgraphs(
 
 
 def _of_model(module: Any, inputs: Sequence[Any]) -> dict[int, Any]:
-    """Which inputs of a captured graph are parameters and buffers of the model."""
+    """The inputs of a captured graph that are parameters and buffers of the model, by position."""
     nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
     return {
         k: tensor

@@ -19,7 +19,7 @@ _Run = Callable[..., Any]
 
 
 def static_inputs() -> frozenset[int]:
-    """Which inputs of the graph that is being compiled are weights that it does not change."""
+    """The positions of the inputs that are weights not mutated by the graph being compiled."""
     context = TracingContext.try_get()
     known = None if context is None else context.fw_metadata
     if known is None:
@@ -29,7 +29,7 @@ def static_inputs() -> frozenset[int]:
 
 
 class _Weights:
-    """Weights as they were in a call, and what is compiled with them, if it is.
+    """Weights of a call, and the graph compiled with them, if any.
 
     PyTorch counts the changes of a tensor, except those by optimisers that are fused.
     """
@@ -41,7 +41,7 @@ class _Weights:
     ) -> None:
         self.tensors: list[tuple[ref[Any], int, int]]
         self.tensors = [(ref(x, forget), x._version, x.data_ptr()) for x in tensors]
-        #: What keeps the memory of the tensors, so that no other one has their addresses.
+        #: Keeps the memory of the tensors alive, so that their addresses are not reused.
         self.memory = [x.detach() for x in tensors]
         #: How many calls there were, and after how many these weights are compiled.
         self.calls, self.patience = 0, patience
@@ -49,7 +49,7 @@ class _Weights:
         self.run: _Run | None = None
 
     def are(self, tensors: Sequence[Any]) -> bool:
-        """Whether these are the tensors, and have the elements that they had."""
+        """True if these are the same tensors with the same elements as before."""
         if self.stepped:
             return False
         for (known, version, address), x in zip(self.tensors, tensors, strict=True):

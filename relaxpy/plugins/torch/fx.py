@@ -27,7 +27,7 @@ def from_fx(
     no_bind_return_tuple: bool = False,
     custom_convert_map: Mapping[str, Callable[[Any, Importer], Any]] | None = None,
 ) -> IRModule:
-    """The module whose function `main` computes what a traced module does.
+    """The module whose function `main` computes a traced module.
 
     `input_info` has the shape and the datatype of each input; a name or a `tir.Var` in a shape is
     a symbolic size. The parameters are `inp_0`, `inp_1`, …, and with `keep_params_as_input` those

@@ -59,14 +59,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller of an importer decides."""
+    """The options of an importer."""
 
     keep_params: bool = False
     no_bind_tuple: bool = False
     custom: Mapping[str, Callable[[Any, Importer], Any]] = field(default_factory=dict)
     #: With it, the inputs are named by their numbers.
     input_prefix: str = ""
-    #: Whether a single result is a tuple of one.
+    #: True if a single result is a tuple of one.
     unit_tuple: bool = True
     #: Operators that are decomposed even if they have converters.
     simple: Set[Any] = frozenset()
@@ -82,10 +82,10 @@ class _Missing:
 
 @dataclass(eq=False)
 class Importer:
-    """Builds one function of a module; `unsupported` gathers the nodes that cannot be imported.
+    """Builds one function of a module; `unsupported` collects the nodes that cannot be imported.
 
-    A converter of the caller's takes a node and this object, of which it may use `env` (values by
-    node), `block_builder` and `retrieve_args`.
+    A converter of the caller's takes a node and this object. It may use `env` (values by node),
+    `block_builder` and `retrieve_args`.
     """
 
     program: Program
@@ -94,7 +94,7 @@ class Importer:
     env: dict[Any, Any] = field(default_factory=dict)
     symbols: Symbols = field(default_factory=Symbols)
     unsupported: list[UnsupportedNode] = field(default_factory=list)
-    #: What the graph that is being imported changes in place.
+    #: The in-place changes of the graph that is being imported.
     _changes: Changes = field(default_factory=Changes)
     #: The operators of the nodes that cannot be imported.
     refused: set[Any] = field(default_factory=set)
@@ -355,7 +355,7 @@ class Importer:
         return self.applied(node, target, node.args, node.kwargs)
 
     def applied(self, node: Any, target: Any, args: Any, kwargs: Any = MappingProxyType({})) -> Any:
-        """What an operator makes of arguments: a tensor like the result of a node."""
+        """The result of an operator applied to arguments, a tensor like the result of a node."""
         if target in self.options.simple or not is_converted(target):
             simpler = traced(target, args, kwargs, node.meta.get("val"))
             if simpler is not None:
@@ -427,7 +427,7 @@ class Importer:
 def imported(
     program: Program, options: Options, name: str, mod: IRModule | None = None
 ) -> tuple[Importer, IRModule]:
-    """The importer of a program, and the module with its function and what `mod` has.
+    """The importer of a program, and the module with its function and those of `mod`.
 
     Operators whose converters refuse their arguments are decomposed, and the import begins again.
     So it does where a decomposition is right only under conditions, which then are checked first.
@@ -456,7 +456,7 @@ def _sizes_of(item: Input) -> tuple[Any, ...]:
 
 
 def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:
-    """What is made of an input.
+    """The result of `make` for an input.
 
     Errors:
         FrontendError: it has no form in Relax.

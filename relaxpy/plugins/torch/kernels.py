@@ -1,4 +1,4 @@
-"""Which operands PyTorch has kernels for, which it finds out when a program runs."""
+"""Refuse operands for which PyTorch has no kernel; PyTorch itself fails only at run time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_FLOATS = frozenset(
         *("nll_loss2d", "nll_loss_forward", "upsample_linear1d", "upsample_trilinear3d"),
     }
 )
-#: Those that are for bytes, too.
+#: Those that are for uint8, too.
 _OF_IMAGES = frozenset(f"upsample_{kind}2d" for kind in ("nearest", "bilinear", "bicubic"))
 #: Those that are for all numbers, but not for Booleans.
 _OF_NUMBERS = frozenset(
@@ -31,7 +31,7 @@ _OF_NUMBERS = frozenset(
         "argmin",
     }
 )
-#: What operators write, or normalise by, which has the datatype of their first operand.
+#: Operands that must have the datatype of the first operand.
 _LIKE_FIRST = {
     **dict.fromkeys(("index_add", "index_copy"), ("source",)),
     "index_put": ("values",),
@@ -48,7 +48,7 @@ _FILLING = frozenset(
 
 
 def require_kernel(node: Any) -> None:
-    """Nothing, if PyTorch computes the operator of a node of its operands.
+    """Check that PyTorch has a kernel for the operator of a node and its operands.
 
     Errors:
         UnsupportedError: it does not.
@@ -109,7 +109,7 @@ def _require_numbers(name: str, args: Mapping[str, Any], dtype: Any) -> None:
 
 
 def _is_number_of(value: float, dtype: Any) -> bool:
-    """Whether PyTorch converts a number to a datatype: infinity is a float, but no integer."""
+    """True if PyTorch converts a number to a datatype: infinity to a float, not to an integer."""
     if dtype.is_complex or dtype is torch.bool:
         return True
     if dtype.is_floating_point:

@@ -1,4 +1,4 @@
-"""What operators change in place, and its views, as values of a graph that is imported.
+"""Functionalises in-place operators and views while a graph is imported.
 
 Nodes whose tensors have one memory form a tree: a view is a child of the tensor that it is of. A
 change of a view is written into its parents, and other views of the memory are made again when
@@ -72,12 +72,12 @@ _SPLITS = frozenset(
 
 
 def is_overload(target: object) -> bool:
-    """Whether the target of a node is an overload of an operator."""
+    """True if the target of a node is an overload of an operator."""
     return isinstance(target, torch._ops.OpOverload)
 
 
 def changes_argument(node: Any) -> bool:
-    """Whether a node changes one of its arguments."""
+    """True if a node mutates one of its arguments."""
     if not is_overload(node.target):
         return False
     schema = node.target._schema
@@ -105,7 +105,7 @@ def twin_of(target: Any) -> Any:
 
 
 def _parameters(target: Any) -> list[tuple[str, str]]:
-    """The names and types of what an operator takes."""
+    """The names and types of an operator's parameters."""
     return [(argument.name, str(argument.type)) for argument in target._schema.arguments]
 
 
@@ -119,7 +119,7 @@ def _memory(value: Any) -> int | None:
 
 
 class _Propagation(torch.fx.Interpreter):  # type: ignore[misc]
-    """Runs a graph on tensors without elements, and keeps what it computes."""
+    """Runs a graph on fake tensors, and keeps the results."""
 
     def run_node(self, n: Any) -> Any:
         return self.values.setdefault(n, super().run_node(n))
@@ -151,7 +151,7 @@ class Changes:
 
     #: The memory of nodes, if it changes.
     memory: Mapping[Any, int] = field(default_factory=dict)
-    #: What the views are of.
+    #: The parent of each view.
     parents: Mapping[Any, Any] = field(default_factory=dict)
     #: Results of operators in place, and the first node that is this tensor.
     first: Mapping[Any, Any] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class Changes:
         importer.env[node] = importer.env[self.first.get(node, node)]
 
     def _write(self, node: Any, importer: Importer) -> None:
-        """The result of this node is from now on what its first argument is."""
+        """From now on the first argument has the value of this node."""
         child = self.first[node]
         env, memory = importer.env, self.memory[child]
         count = self._count[memory] = self._count.get(memory, 0) + 1
@@ -251,7 +251,7 @@ def _written_part(importer: Importer, tensor: Any, parts: Any, item: Any) -> Any
 
 
 def _is_written_back(view: Any, parent: Any) -> bool:
-    """Whether a change of a view can be written into the tensor that it is of."""
+    """True if a change of a view can be written into its base tensor."""
     if isinstance(view.meta["val"], (tuple, list)):
         return _packet(view) in _SPLITS or _packet(view) == "unbind"
     if isinstance(parent.meta["val"], (tuple, list)):
@@ -266,7 +266,7 @@ def _is_written_back(view: Any, parent: Any) -> bool:
 
 
 def changes_of(graph: Any) -> Changes | None:
-    """What a graph changes in place, or None if the importer cannot follow it."""
+    """The in-place changes of a graph, or None if the importer cannot follow them."""
     changing = [node for node in graph.nodes if changes_argument(node)]
     if not changing:
         return Changes()
@@ -308,7 +308,7 @@ def changes_of(graph: Any) -> Changes | None:
 
 
 def _has_twin(node: Any) -> bool:
-    """Whether what a node does to its first argument is the result of an operator."""
+    """True if the new value of a node's first argument is the result of an operator."""
     schema = node.target._schema
     aliases = [argument.alias_info for argument in schema.arguments]
     changed = [k for k, alias in enumerate(aliases) if alias is not None and alias.is_write]

@@ -1,4 +1,4 @@
-"""A graph of `torch.fx` with its inputs, and what it requires of their sizes.
+"""A graph of `torch.fx` with its inputs, and the constraints on their sizes.
 
 It is exported, traced, or captured while it runs.
 """
@@ -30,7 +30,7 @@ from relaxpy.support.dataclass import dataclass
 
 
 class Kind(Enum):
-    """What an input of a graph is."""
+    """The kind of an input of a graph."""
 
     INPUT = "a parameter of the function"
     PARAMETER = "a parameter of the model"
@@ -41,7 +41,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """An input of a graph: its node, what is known of it, and the tensor that it stands for."""
+    """An input of a graph: its node, its fake tensor, and the tensor that it stands for."""
 
     kind: Kind
     name: str
@@ -65,7 +65,7 @@ class Program:
 
     @property
     def has_branches(self) -> bool:
-        """Whether a node calls graphs, under a condition or in a loop."""
+        """True if a node calls graphs, under a condition or in a loop."""
         names = {"cond", "while_loop", "map_impl", "scan"}
         return any(
             isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() in names
@@ -74,7 +74,7 @@ class Program:
 
     @property
     def is_pure(self) -> bool:
-        """Whether no node draws random numbers."""
+        """True if no node draws random numbers."""
         return not any(draws(node) for node in self.nodes())
 
     def nodes(self) -> Iterator[Any]:
@@ -202,7 +202,7 @@ class Conditions:
 
     @classmethod
     def of_graph(cls, graph: Any) -> Conditions:
-        """The conditions of a captured graph, of which PyTorch checks those that it knows."""
+        """The conditions of a captured graph; PyTorch checks those that it knows."""
         env = _environment(graph)
         return cls(env, {}, len(_noted(env)))
 

@@ -11,7 +11,7 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
 
-#: What a node of a graph stands for: a tensor, a number, several of them, or nothing.
+#: The value of a node of a graph: a tensor, a number, several of them, or None.
 Value: TypeAlias = (
     Expr | PrimExpr | int | float | bool | Sequence[Any] | Mapping[str, Any] | str | None
 )
@@ -35,9 +35,9 @@ class Converter:
     #: How many positional arguments the function takes.
     positional: int
     keywords: frozenset[str]
-    #: Whether it takes all positional arguments, and the result that is known says the rest.
+    #: True if it takes all positional arguments and reads the rest from the known result.
     takes_all: bool
-    #: Whether it computes floats of 16 bits in float32, and its results are rounded once.
+    #: True if it computes 16-bit floats in float32 and rounds results once.
     is_wide: bool
 
     def arguments(
@@ -84,9 +84,9 @@ def converter(
     operator's schema, keyword ones by their names. An argument without a parameter has to be at its
     default, unless the function takes `*args`.
 
-    With `wide`, it gets tensors of 16-bit floats as float32, and what it returns is rounded to the
-    datatype of the result: that of an operator that PyTorch computes by one kernel, and which here
-    is several operators, each of which would round.
+    With `wide`, it gets tensors of 16-bit floats as float32, and its result is rounded to the
+    result's datatype: that of an operator that PyTorch computes by one kernel, and which here is
+    several operators, each of which would round.
     """
 
     def register(function: Function) -> Function:
@@ -115,12 +115,12 @@ def find(target: Any) -> Converter | None:
 
 
 def is_converted(target: Any) -> bool:
-    """Whether there is a converter, of complex numbers or others."""
+    """True if there is a converter, of complex numbers or others."""
     return find(target) is not None or found(target, COMPLEX) is not None
 
 
 def found(target: Any, table: Mapping[str, _T]) -> _T | None:
-    """What a table has of an overload, or else of the operator; None if it has neither."""
+    """The entry of a table for an overload, or else for its operator; None if it has neither."""
     packet, _, overload = target.name().replace("::", ".").partition(".")[2].partition(".")
     key = f"{target.namespace}.{packet}"
     return table.get(f"{key}.{overload or 'default'}", table.get(key))

@@ -54,7 +54,7 @@ def _begins(number: Tensor, last: int, wanted: int) -> Tensor:
     return torch.cat([begins, end], 1)
 
 
-# ---- images with other sizes, of which an axis whose size stays is copied
+# ---- resized images; an axis whose size does not change is copied
 
 
 def _copying(name: str, options: int) -> None:
@@ -124,11 +124,11 @@ def feature_alpha_dropout(x: Tensor, p: float, train: bool) -> Tensor:
     return x * (kept * scale) + ((1 - kept) * scale + p * -scale) * _LOWEST
 
 
-# ---- indices of which some are left out
+# ---- masked indices
 
 
 def _near(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Indices, those that are out of range moved to the nearest element."""
+    """Indices clamped to [-size, size - 1]."""
     pairs = zip(indices, x.shape, strict=False)
     return [None if index is None else index.clamp(-size, size - 1) for index, size in pairs]
 
@@ -167,7 +167,7 @@ def index_fill(x: Tensor, axis: int, indices: Tensor, value: Tensor | complex) -
 def isin(
     elements: Tensor, members: Tensor, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
-    """Whether elements are among others: PyTorch's decomposition is for some sizes only."""
+    """isin: PyTorch's decomposition is for some sizes only."""
     if not isinstance(elements, torch.Tensor) or not isinstance(members, torch.Tensor):
         return torch.ne(elements, members) if invert else torch.eq(elements, members)
     dtype = torch.result_type(elements, members)

@@ -24,7 +24,7 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def is_symbolic(value: object) -> bool:
-    """Whether a value is a number that depends on sizes."""
+    """True if a value is a number that depends on sizes."""
     return isinstance(value, _SYMBOLIC)
 
 
@@ -147,7 +147,7 @@ class Symbols:
                     self._shares[symbol] = (multiple - offset) / slope
 
     def equal(self, a: Any, b: Any) -> bool:
-        """Whether two sizes are known to be the same."""
+        """True if two sizes are known to be the same."""
         if isinstance(a, int) and isinstance(b, int):
             return a == b
         return a is b or self.analyzer.can_prove_equal(a, b)

@@ -1,4 +1,4 @@
-"""Checkpoints of functions that build programs: what they build is computed again for gradients."""
+"""Checkpoints of functions that build programs: their results are rematerialised for gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relaxpy.support.entry import user_facing
 
 @user_facing
 def checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What `func` returns for the arguments, to be computed again in the backward pass.
+    """The result of `func(*args)`, rematerialised in the backward pass.
 
     Variables among the arguments are replaced by `R.grad.start_checkpoint` of them, and results, an
     expression or a list of them, by `R.grad.end_checkpoint`. Nothing is emitted.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class History:
-    """What a training has reached: for each epoch the mean loss of its steps, and its seconds."""
+    """The history of a training: for each epoch the mean loss of its steps, and its seconds."""
 
     losses: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)

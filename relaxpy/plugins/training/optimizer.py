@@ -32,7 +32,7 @@ class Optimizer(ABC):
 
     name: ClassVar[str]
     slots: ClassVar[tuple[str, ...]] = ()
-    """What the state has for each parameter: suffixes of names."""
+    """The states of each parameter: suffixes of names."""
 
     def __init__(self, lr: float, weight_decay: float = 0) -> None:
         self.lr = as_number("lr", lr)

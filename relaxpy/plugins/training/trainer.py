@@ -36,7 +36,7 @@ Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 class Runnable(Protocol):
-    """What runs the functions of the module: a VirtualMachine or an Executable."""
+    """The interface that runs the module's functions: a VirtualMachine or an Executable."""
 
     def __getitem__(self, name: str) -> Any:
         """The function of this name."""
@@ -50,7 +50,7 @@ class _Values:
         self.variables = list(variables)
         self.values: list[Array | None] = [None] * len(self.variables)
         self.are_new = True
-        """Whether they have been set, since workers that train together agreed on them."""
+        """True if they were set since they were last broadcast to all workers."""
 
     def agree(self) -> None:
         """Take the floats of the first of the workers, which all call this."""
@@ -289,13 +289,13 @@ class Trainer:
 
     @user_facing
     def load_checkpoint(self, path: str | PathLike[str]) -> dict[str, Array]:
-        """Go on from what `save_checkpoint` wrote; return its `progress`.
+        """Resume from a file of `save_checkpoint`; return its `progress`.
 
-        The number of workers may be another one. After an error everything is as it was.
+        The number of workers may differ. On an error nothing is changed.
 
         Errors:
-            MisuseError (also TypeError, ValueError): the file is no checkpoint, or that of another
-                model or optimiser.
+            MisuseError (also TypeError, ValueError): the file is not a checkpoint of this model
+                and optimiser.
             UnknownNameError (also KeyError, ValueError): the model lacks a name of it.
             FrontendError (also ValueError): the file is damaged.
             FileNotFoundError: there is no such file.
@@ -334,7 +334,7 @@ class Trainer:
 
     @user_facing
     def predict(self, *input_instances: Any) -> Any:
-        """What the model returns for these inputs, without new states.
+        """The result of the model for these inputs, without new states.
 
         Errors:
             TrainerStateError (also RuntimeError): a parameter or state has no value yet.
@@ -351,7 +351,7 @@ class Trainer:
         """Train by one step on inputs and targets, one of each or lists; return the loss.
 
         In a module of DataParallel all workers call this, and the first step after parameters and
-        states have been set begins with those of the first worker, as far as they are floats.
+        states have been set begins with those of rank 0 (floats only).
 
         Errors:
             TrainerStateError (also RuntimeError): a parameter or state has no value yet.

@@ -53,7 +53,7 @@ def load_weights(
     `source` is what `open_weights` takes, or a table of arrays. `params` is a model of `nn`, its
     `state_dict()`, or the list that `export_tvm` returns. `names` says where the value of a
     parameter comes from: the name of a tensor; several names, whose tensors are joined along the
-    first axis; or `(names, function)` for what the function makes of these tensors. A parameter
+    first axis; or `(names, function)` for the function's result on these tensors. A parameter
     without an entry has its own name. Tensors may be left over whose names match a pattern of
     `ignore`, such as "*.inv_freq".
 

@@ -83,7 +83,7 @@ def save_weights(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Non
 
     Errors:
         MisuseError (also TypeError, ValueError): the path does not end in .safetensors, a name is
-            no string, or safetensors lacks the datatype of a value.
+            not a string, or safetensors lacks the datatype of a value.
         OSError: the file cannot be written.
     """
     place = as_path(path)

@@ -29,10 +29,10 @@ class Entry:
 
 
 class Weights(Mapping[str, Array]):
-    """The tensors of one or several files by name, each of which is read when it is asked for.
+    """The tensors of one or several files by name, each read on access.
 
     Where its elements lie in the file as in memory, the array is the mapped file: it takes memory
-    as far as it is used, and cannot be written to.
+    only for the pages that are used, and is read-only.
     """
 
     def __init__(self, source: Path, entries: Mapping[str, Entry]) -> None:
@@ -50,7 +50,7 @@ class Weights(Mapping[str, Array]):
         return self.entry(name).read()
 
     def entry(self, name: str) -> Entry:
-        """What is known of a tensor without reading it.
+        """The entry of a tensor (shape, datatype, file), without reading its elements.
 
         Errors:
             UnknownNameError (also KeyError): there is none of this name.

@@ -126,7 +126,7 @@ class ModuleOptions:
 
 @dataclass(frozen=True, slots=True)
 class PythonOptions:
-    """`I.pyfunc`: a Python function that the module keeps as it is."""
+    """`I.pyfunc`: a Python function that the module keeps unchanged."""
 
     def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
         """Return `function` itself; the enclosing class adds it to its module."""

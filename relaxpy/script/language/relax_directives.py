@@ -191,7 +191,7 @@ class OpSpace:
         return operator
 
     def _offers(self, name: str) -> bool:
-        """Whether there is an operator or a namespace `name`."""
+        """True if there is an operator or a namespace `name`."""
         return find(self._prefix + name) is not None
 
     def _public_names(self) -> set[str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     )
     from relaxpy.script.tir import prim_func as prim_func
 
-#: What users of TVM look for here: the namespaces of programs, and how programs are read.
+#: Names of TVM's module: the namespaces of programs, and the functions that read programs.
 _LOCATIONS = {
     "from_source": "relaxpy.script.read:from_source",
     "ir": "relaxpy.script.ir",

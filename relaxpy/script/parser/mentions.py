@@ -1,4 +1,4 @@
-"""Which functions of a module a function mentions."""
+"""The functions of a module that a function mentions."""
 
 from __future__ import annotations
 

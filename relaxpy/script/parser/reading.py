@@ -152,7 +152,7 @@ def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.Functio
 
 @dataclass(frozen=True, slots=True)
 class PythonClass:
-    """The Python class of a module, its functions, and the scopes around its decorated ones."""
+    """The Python class of a module, its functions, and the enclosing scopes of decorated ones."""
 
     kind: type
     functions: Mapping[str, Callable[..., Any]]

@@ -167,7 +167,7 @@ class KernelWriter:
         return name
 
     def _is_declarable(self, buffer: Buffer, owners: Mapping[Var, int]) -> bool:
-        """Whether a parameter can declare `buffer`: the preceding ones define its variables.
+        """True if a parameter can declare `buffer`: the preceding ones define its variables.
 
         `owners` are the numbers of buffers that have a variable as their data.
         """
@@ -496,7 +496,7 @@ class KernelWriter:
 
 
 def _is_plain(loop: stmt.For) -> bool:
-    """Whether the loop is serial, starts at 0, and has no annotations."""
+    """True if the loop is serial, starts at 0, and has no annotations."""
     return (
         loop.kind == stmt.ForKind.SERIAL
         and isinstance(loop.min, tir.IntImm)
@@ -507,7 +507,7 @@ def _is_plain(loop: stmt.For) -> bool:
 
 
 def _is_implied_root(realize: stmt.BlockRealize) -> bool:
-    """Whether this is the root block that the parser would add."""
+    """True if this is the root block that the parser would add."""
     block = realize.block
     fields = (block.iter_vars, block.reads, block.writes, block.annotations, block.match_buffers)
     if any(fields) or block.init is not None:
@@ -523,7 +523,7 @@ def _is_implied_root(realize: stmt.BlockRealize) -> bool:
 
 
 def _is_declaration(node: stmt.Allocate, inner: stmt.DeclBuffer) -> bool:
-    """Whether the two are one `T.decl_buffer` without data, which allocates."""
+    """True if the two are one `T.decl_buffer` without data, which allocates."""
     buffer, kind = inner.buffer, node.buffer_var.type_annotation
     return (
         buffer.data is node.buffer_var

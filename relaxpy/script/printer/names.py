@@ -38,7 +38,7 @@ def as_identifier(hint: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` is a name, which Python does not normalise to another one."""
+    """True if `text` is an identifier that Python's normalisation (NFKC) leaves unchanged."""
     plain = text.isascii() or unicodedata.normalize("NFKC", text) == text
     return plain and text.isidentifier() and not keyword.iskeyword(text)
 
@@ -67,7 +67,7 @@ def _key(node: Node) -> int | str:
 
 
 class Marking(Protocol):
-    """What marks the texts that are to be underlined."""
+    """Marks the texts to underline."""
 
     def doc(self, node: object, doc: Doc) -> Doc:
         """Return `doc`, the text of `node`, marked if it is to be underlined."""

@@ -161,12 +161,12 @@ def _underline(spans: list[tuple[int, int]]) -> str:
 
 
 def is_marked(options: Options) -> bool:
-    """Whether the text has underlines, comments or line numbers."""
+    """True if the text has underlines, comments or line numbers."""
     paths: tuple[object, ...] = (options.path_to_underline, options.path_to_annotate)
     objects: tuple[object, ...] = (options.obj_to_underline, options.obj_to_annotate)
     return bool(options.print_line_numbers or any(paths) or any(objects))
 
 
 def has_paths(options: Options) -> bool:
-    """Whether components are given by their paths."""
+    """True if components are given by their paths."""
     return bool(options.path_to_underline or options.path_to_annotate)

@@ -45,7 +45,7 @@ class Writer:
 
     @property
     def is_too_deep(self) -> bool:
-        """Whether Python could not read a suite that is opened here."""
+        """True if a suite opened here would be nested too deeply for Python."""
         return self.indent >= _MAX_DEPTH * self.step
 
     def line(self, *docs: Doc) -> None:
@@ -64,7 +64,7 @@ class Writer:
             self.line(Group(f"def {name}(", params, ")"), " -> ", result, ":")
 
     def verbatim(self, text: str) -> None:
-        """Write Python as it is, at the current indentation."""
+        """Write Python source unchanged but for the current indentation."""
         self.lines += reindented(text, "", " " * self.indent).split("\n")
 
     def blank(self) -> None:
@@ -186,7 +186,7 @@ class ScriptText(ShortText):
         return Group("{", entries, "}")
 
     def _is_closed(self, value: object) -> bool:
-        """Whether all variables in the value of an attribute have names."""
+        """True if all variables in the value of an attribute have names."""
         match value:
             case tuple() | list():
                 return all(map(self._is_closed, value))

@@ -38,7 +38,7 @@ _MAX_DOC: Final = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A completion: a name, what it is, and its signature."""
+    """A completion: a name, its kind, and its signature."""
 
     name: str
     kind: str
@@ -66,7 +66,7 @@ class Document:
 
     @property
     def findings(self) -> list[Finding]:
-        """What `relaxpy check` reports of the text."""
+        """The findings of `relaxpy check` in the text."""
         return self._checked.found
 
     @cached_property
@@ -80,7 +80,7 @@ class Document:
 
     @cached_property
     def _facts(self) -> Mapping[tuple[int, int] | tuple[int, str], str]:
-        """What is known of definitions and calls by position; of scalars by function and name."""
+        """Texts about definitions and calls by position, about scalars by function and name."""
         names, checked = self._names, self._checked
         mended = "" if names is None else "\n".join(names.program.lines)
         if not checked.programs and mended not in ("", self.text):
@@ -97,7 +97,7 @@ class Document:
         return found
 
     def hover(self, line: int, column: int) -> str | None:
-        """What is known at a position, in Markdown: errors and their rules, values, operators."""
+        """The hover text of a position, in Markdown: errors and their rules, values, operators."""
         diagnostics = [finding.diagnostic for finding in self.findings]
         parts = [
             _explained(diagnostic.message, diagnostic.rule)
@@ -111,7 +111,7 @@ class Document:
         return "\n\n---\n\n".join(parts) or None
 
     def _about(self, names: Names, path: list[ast.AST]) -> Iterator[str]:
-        """Yield what is known of the name at the end of a path, and of the call of it."""
+        """Yield the facts about the name at the end of a path, and about its call."""
         leaf = path[-1]
         if isinstance(leaf, ast.Name | ast.Attribute):
             dotted = _dotted(leaf)
@@ -231,7 +231,7 @@ def _code(text: str) -> str:
 
 
 def _facts_of(func: rx.BaseFunc) -> Iterator[tuple[tuple[int, int] | tuple[int, str], str]]:
-    """Yield what is known of the values in a function, with their keys in `Document._facts`."""
+    """Yield the facts about values in a function, with their keys in `Document._facts`."""
     start = func.span
     if start is not None:
         column = start.column + (len("def ") if isinstance(func, PrimFunc) else 0)
@@ -275,7 +275,7 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _resolved(spaces: Mapping[str, object], dotted: str) -> object:
-    """What a dotted name of the namespaces stands for; None if there is nothing."""
+    """The value of a dotted name in the namespaces; None if it has none."""
     first, *rest = dotted.split(".")
     value = spaces.get(first)
     for name in rest:

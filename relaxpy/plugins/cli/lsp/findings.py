@@ -1,4 +1,4 @@
-"""What is wrong in the text of a file, as `relaxpy check` says it; nothing in it is executed."""
+"""Find the errors that `relaxpy check` reports in the text of a file, without executing it."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """What was found in a text, the programs in it without errors, and the texts of the others.
+    """The findings in a text, its programs without errors, and the texts of the others.
 
-    With each of these texts are the values of the names that it uses, if they are not only those of
-    the namespaces.
+    Each of these texts comes with the values of the names that it uses, unless they are only those
+    of the namespaces.
     """
 
     found: list[Finding] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Findings:
 
 
 def findings(text: str, name: str) -> Findings:
-    """What is wrong in the text of the file `name`.
+    """The findings in the text of the file `name`.
 
     Errors are those of `relaxpy check`. Of a file with statements that only Python executes, the
     first one is marked as information. Its programs are read one by one; one that uses what Python
@@ -100,7 +100,7 @@ def _read(file: ProgramFile, result: Findings) -> None:
 
 
 def _may_be_program(text: str, is_python: bool) -> bool:
-    """Whether a text has marked definitions, imports nothing else, or is not complete yet."""
+    """True if a text has marked definitions, imports nothing else, or is not complete yet."""
     try:
         statements = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -159,7 +159,7 @@ def _programs_between_python(file: ProgramFile, result: Findings) -> Iterator[An
 def _is_marked(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, marks: Collection[str]
 ) -> bool:
-    """Whether the name of a decorator ends in one of `marks`."""
+    """True if the name of a decorator ends in one of `marks`."""
     named = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
     return any(isinstance(name, ast.Attribute) and name.attr in marks for name in named)
 
@@ -196,5 +196,5 @@ def _only(program: Program, statements: Sequence[ast.stmt]) -> str:
 
 
 def covers(span: Span, line: int, column: int) -> bool:
-    """Whether a position, from 1, is in a span or at its end."""
+    """True if a position, from 1, is in a span or at its end."""
     return (span.line, span.column) <= (line, column) <= (span.end_line, span.end_column)

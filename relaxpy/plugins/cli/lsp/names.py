@@ -1,4 +1,4 @@
-"""What a name in a text refers to, found in its syntax tree alone."""
+"""Resolve the names of a text by its syntax tree alone."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _end(node: ast.expr | ast.stmt) -> _Position:
 
 
 def _bound_in(function: ast.FunctionDef) -> Iterator[_Definition]:
-    """Yield what a function binds, in the order of the text; not what functions in it bind."""
+    """Yield the bindings of a function, in source order; not what functions in it bind."""
     start = function.lineno, function.col_offset
     spec = function.args
     for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg):

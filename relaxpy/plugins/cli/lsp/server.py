@@ -104,7 +104,7 @@ class _Documents:
         return document
 
     async def answer(self, function: Callable[[], T]) -> T | None:
-        """What a function returns in the thread that reads; None if that takes too much."""
+        """The result of a function in the reader's thread; None if it needs too much."""
         loop = asyncio.get_running_loop()
         task = loop.run_in_executor(self.worker, function)
         try:
@@ -128,7 +128,7 @@ class _Documents:
         self.send(uri, None, [])
 
     async def publish(self, uri: str, version: int) -> None:
-        """Send what is wrong in one version of a document, unless there is a later one."""
+        """Publish the diagnostics of one version of a document, unless there is a later one."""
         if not self.is_current(uri, version):
             return
         document = self.document(uri)
@@ -141,7 +141,7 @@ class _Documents:
             self.send(uri, version, [self.diagnostic(document, each) for each in found])
 
     def is_current(self, uri: str, version: int) -> bool:
-        """Whether a document is open and has not changed since a version of it."""
+        """True if a document is open and has not changed since a version of it."""
         known = self.server.workspace.text_documents.get(uri)
         return known is not None and known.version == version
 
@@ -189,7 +189,7 @@ class _Documents:
         return document, line + 1, column
 
     async def hover(self, params: lsp.HoverParams) -> lsp.Hover | None:
-        """What is known at a position."""
+        """The hover text of a position."""
         document, line, column = self.place(params.text_document.uri, params.position)
         text = await self.answer(lambda: document.hover(line, column))
         if not text:

@@ -67,7 +67,7 @@ def _emitted(value: rx.Expr) -> rx.Var:
 class PagedKVCache(Object):
     """The keys and values of many sequences, in pages, as a value of the exported method.
 
-    The `extern_mods` are compiled modules that it needs, of which there is none.
+    The `extern_mods`, compiled modules that it needs, are empty.
     """
 
     extern_mods: ClassVar[Sequence[object]] = ()

@@ -140,7 +140,7 @@ def rope_freq_longrope(
 def yarn_find_correction_dim(
     num_rotations: float, d: float, theta: float, max_position_embeddings: int
 ) -> float:
-    """The pair, of `d` / 2, that turns so often within so many positions."""
+    """The index of the pair (of `d` / 2) that makes so many rotations within so many positions."""
     turns = max_position_embeddings / (num_rotations * 2 * math.pi)
     return d * math.log(turns) / (2 * math.log(theta))
 
@@ -193,7 +193,7 @@ def rope_freq_yarn(
 
 
 def _yarn_magnitude(scaling: Mapping[str, Any]) -> float:
-    """What YaRN multiplies queries and keys by, unless the configuration says it."""
+    """YaRN's factor of queries and keys (mscale), unless the configuration sets it."""
     if scaling.get("attention_factor") is not None:
         return float(scaling["attention_factor"])
 
@@ -273,7 +273,7 @@ def _check_number(kind: str, name: str, scaling: Mapping[str, Any]) -> None:
 
 @user_facing
 def switch_rope_freq_func(rope_scaling: Mapping[str, Any]) -> FrequencyFunc:
-    """The frequency function for a configuration: its "rope_type" and what that needs.
+    """The frequency function for a configuration: its "rope_type" and the options of that.
 
     Errors:
         MisuseError (also ValueError): the type is unknown, or a member is missing or no number.

@@ -1,4 +1,4 @@
-"""Attention of rows of queries: a kernel for whole sequences, and what caches call."""
+"""Attention of rows of queries: a kernel for whole sequences, and the kernels of caches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _attention_sequence_prefill(
 ) -> PrimFunc:
     """The kernel (queries, keys, values, result, log2 of the sums of weights) of attention.
 
-    Scores are products times `sm_scale`. A causal query sees the keys up to its own place, where
+    Scores are dot products times `sm_scale`. A causal query sees the keys up to its own position;
     the last query has that of the last key. `target` has no effect.
 
     Shapes:

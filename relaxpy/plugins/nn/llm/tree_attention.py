@@ -16,7 +16,7 @@ from relaxpy.support.entry import user_facing
 
 _PAGE_SIZE = 16
 _LEAST = -5e4
-"""The score of what is not seen, and log2 of the sum of the weights of nothing."""
+"""The score of masked keys, and log2 of the sum of no weights."""
 
 
 def _at(x: te.Tensor, *indices: Any) -> Any:

@@ -36,7 +36,7 @@ def concat(x: Sequence[Tensor], dim: int, name: str = "concat") -> Tensor:
 
 @user_facing
 def chunk(x: Tensor, chunks: int, dim: int = 0, name: str = "chunk") -> tuple[Tensor, ...]:
-    """So many slices of a tensor along an axis."""
+    """`chunks` slices of a tensor along an axis."""
     return wrap_nested(R.split(expr_of(x), chunks, dim), name)  # type: ignore[no-any-return]
 
 
@@ -151,7 +151,7 @@ def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum")
 
 @user_facing
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:
-    """The greatest element along some axes, or all for None."""
+    """The maximum along some axes, or all for None."""
     return emit_tensor(R.max(expr_of(x), axis, keepdims), name)
 
 
@@ -201,5 +201,5 @@ def topk(
     dtype: str = "int32",
     name: str = "topk",
 ) -> Any:
-    """The `k` greatest or least elements along an axis, their indices, or a tuple of both."""
+    """The `k` largest or smallest elements along an axis, their indices, or a tuple of both."""
     return wrap_nested(R.topk(expr_of(data), k, axis, ret_type, largest, dtype), name)

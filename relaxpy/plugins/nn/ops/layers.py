@@ -1,4 +1,4 @@
-"""Operators of neural networks: products, convolutions, normalisations, attention, images."""
+"""Operators of neural networks: matmul, convolutions, normalisations, attention, images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Sizes: TypeAlias = int | Sequence[int]
 
 @user_facing
 def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None, name: str = "matmul") -> Tensor:
-    """The products of matrices in the last two axes; the other axes broadcast."""
+    """Matrix multiplication of the last two axes; the other axes broadcast."""
     return emit_tensor(R.matmul(expr_of(a), expr_of(b), out_dtype=out_dtype), name)
 
 

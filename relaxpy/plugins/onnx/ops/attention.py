@@ -60,7 +60,7 @@ def _equal(a: Size, b: Size) -> bool:
 
 
 def _mask(cx: Context, mask: Expr, full: Sequence[Size]) -> Expr:
-    """The mask with the last axis of the keys, filled with what is not attended."""
+    """The mask padded to the number of keys; the padding is masked."""
     sizes = shape_of(mask)
     if not 1 <= len(sizes) <= 4:
         raise UnsupportedError(f"attn_mask has rank {len(sizes)}, expected 1 to 4")
@@ -99,7 +99,7 @@ def _allowed(
     left: int,
     right: int,
 ) -> Expr | None:
-    """Which keys each query may attend by their positions; None if all."""
+    """The mask of keys that each query may attend to by position; None if all."""
     queries, keys = full[2:]
     terms: list[Expr] = []
     row = R.arange(0, keys, 1, "int64")
@@ -126,7 +126,7 @@ def _allowed(
 
 
 def biased(cx: Context, mask: Expr | None, allowed: Expr | None, dtype: str) -> Expr | None:
-    """What is added to the scores: minus infinity where a key is not attended."""
+    """The bias added to the scores: minus infinity at masked keys."""
     zero, never = const(0, dtype), const(-math.inf, dtype)
     bias: Expr | None = None
     if mask is not None and dtype_of(mask) == "bool":
@@ -208,7 +208,7 @@ def attention(
 
 
 def _nothing(cx: Context, bias: Expr) -> Expr:
-    """Which queries attend no key at all; their results are 0."""
+    """The mask of queries that attend to no key; their results are 0."""
     best = R.max(bias, [3], keepdims=True)
     return cx.emit(R.equal(best, const(-math.inf, dtype_of(bias))))
 

@@ -1,4 +1,4 @@
-"""Branches as Relax branches, and what is known of values that come from more than one way."""
+"""Branches as Relax branches, and the join of their results' shapes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _Way = tuple[SeqExpr, list[tuple[StructInfo, int | None]]]
 
 
 def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
-    """One way as a sequence of its own, and what its values are."""
+    """A branch as a SeqExpr, and the struct info of its values."""
     with scope(cx):
         values = way()
         if any(value is None for value in values):
@@ -166,7 +166,7 @@ def _same(a: Size | None, b: Size | None) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What is known of a tensor: its datatype and sizes (None: not known), or not even its rank.
+    """The known datatype and sizes of a tensor; None for an unknown size or unknown rank.
 
     The datatype of a sequence, which is an object, is "".
     """
@@ -178,7 +178,7 @@ class Shape:
 
     @property
     def has_strings(self) -> bool:
-        """Whether it is the shape of strings."""
+        """True if it is the shape of strings."""
         return self.code == TensorProto.STRING
 
     def info(self, cx: Context, *, fresh: bool) -> StructInfo:
@@ -196,7 +196,7 @@ class Shape:
 
 
 def shape_seen(cx: Context, info: StructInfo | None, code: int | None = None) -> Shape:
-    """What a struct info says to this scope, without variables that are not visible here."""
+    """The shape of a struct info, without variables that are not in scope here."""
     if isinstance(info, ObjectStructInfo):
         return Shape("", None, code)
     if not isinstance(info, TensorStructInfo):
@@ -209,7 +209,7 @@ def shape_seen(cx: Context, info: StructInfo | None, code: int | None = None) ->
 
 
 def joined(a: Shape, b: Shape) -> Shape:
-    """What two values have in common.
+    """The join of two shapes: the sizes that are equal in both.
 
     Errors:
         UnsupportedError: they are of different datatypes.
@@ -226,7 +226,7 @@ def joined(a: Shape, b: Shape) -> Shape:
 def _merged(
     cx: Context, a: tuple[StructInfo, int | None], b: tuple[StructInfo, int | None]
 ) -> Shape:
-    """What two branches have in common; nothing but strings for values that are not tensors."""
+    """The join of two branches; for values that are not tensors only whether they are strings."""
     ways = [
         shape_seen(cx, info, code) if isinstance(info, TensorStructInfo) else Shape("", None, code)
         for info, code in (a, b)
@@ -235,7 +235,7 @@ def _merged(
 
 
 def cast_to(cx: Context, expr: Expr, shape: Shape) -> Expr:
-    """A value with what is known of it, and new variables for the other sizes."""
+    """A value cast to its known shape, with new variables for the other sizes."""
     var: Expr = cx.builder.emit(expr)
     if shape.sizes is not None and None in shape.sizes:
         cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))

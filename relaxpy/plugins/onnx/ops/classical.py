@@ -298,9 +298,9 @@ def labels(
     margins: bool = False,
     bound: float = 0,
 ) -> list[Expr]:
-    """The labels of the greatest scores by the names of classes, and the scores.
+    """The labels (of `names`) with the highest scores, and the scores.
 
-    A single score s stands for two classes, the second one above `bound`. LOGISTIC makes
+    A single score s is that of a binary classifier: the second class above `bound`. LOGISTIC makes
     probabilities of it; else the scores are 1 - s and s, or -s and s if they are `margins`.
     """
     count = shape_of(scores)[1]

@@ -101,7 +101,7 @@ def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
 
 
 def _length(first: Element, last: Element, step: Element) -> Size | None:
-    """The number of steps from `first` up to `last`; None if it is no expression of sizes."""
+    """The number of steps from `first` up to `last`; None if it is not an expression of sizes."""
     ratios = [ratio_of(item) for item in (first, last, step)]
     if isinstance(step, PrimExpr) or step <= 0 or any(ratio is None for ratio in ratios):
         return None

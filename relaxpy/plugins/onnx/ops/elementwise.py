@@ -138,7 +138,7 @@ def mod(cx: Context, a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
 
 
 def _remainder(a: Expr, b: Expr) -> Expr:
-    """What is left of integers, with the sign of `a`."""
+    """The remainder of integers, with the sign of `a`."""
     result: Expr = R.subtract(a, R.multiply(_quotient(a, b), b))
     return result
 

@@ -46,7 +46,7 @@ def mixture_of_experts(
     swiglu_fusion: int = 0,
     swiglu_limit: float = math.inf,
 ) -> Expr:
-    """Each token, by the `k` experts of its greatest probabilities."""
+    """Route each token to its top-`k` experts."""
     shape = shape_of(x)
     tokens = simple(product(shape[:-1]))
     rows = cx.emit(reshaped(x, [tokens, shape[-1]]))

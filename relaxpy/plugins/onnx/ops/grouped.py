@@ -24,7 +24,7 @@ _HEADS_FIRST = (0, 2, 1, 3)
 _SINK_FIRST = (0, 0, 1, 0, 0, 0, 0, 0)
 
 
-#: What is imported with its default only: caches of other layouts, or quantised; other results.
+#: Attributes that must have their defaults: cache layouts, quantised caches, other results.
 _ADMITTED = {
     "causal": (1,),
     "k_quant_type": ("NONE",),
@@ -131,7 +131,7 @@ def group_query_attention(
 
 
 def _apart(cx: Context, packed: Expr, heads: int, shared: int) -> tuple[Expr, Expr, Expr]:
-    """Queries, keys and values, of which the last axis has one after the other."""
+    """Queries, keys and values, packed one after the other along the last axis."""
     width = simple(shape_of(packed)[2] // (heads + 2 * shared))
     ends = [simple(width * count) for count in (heads, heads + shared, heads + 2 * shared)]
     begins = [0, *ends[:-1]]

@@ -59,7 +59,7 @@ _ENDLESS = 2**31 - 1
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What one iteration gives: whether to go on (None: yes), states, elements of the outputs."""
+    """The results of an iteration: condition (None: go on), states, elements of the outputs."""
 
     cond: Value
     states: list[Value]
@@ -77,12 +77,12 @@ class _Loop:
     #: How many outputs have an element for each iteration.
     outputs: int
     nodes: int
-    #: Whether the count alone ends it.
+    #: True if the trip count alone ends the loop.
     counts: bool
 
 
 def _goes_on(body: Graph) -> bool:
-    """Whether the condition that a body computes is the one that it is given, or true."""
+    """True if the condition that a body returns is its argument, or constant true."""
     name, given = body.outputs[0], list(body.inputs)[1]
     made = {output: node for node in body.nodes for output in node.outputs}
     while name != given:
@@ -336,7 +336,7 @@ def _function(
 
 
 def _known(shape: Shape) -> tuple[bool, ...] | None:
-    """Which sizes are known: joining shapes only forgets some."""
+    """For each size, whether it is known: joining shapes only forgets some."""
     return None if shape.sizes is None else tuple(size is not None for size in shape.sizes)
 
 
@@ -359,7 +359,7 @@ def _appended(cx: Context, whole: Var, i: Var, item: Expr, shape: Shape, *, fron
 
 
 def _written(cx: Context, whole: Var, i: Var, item: Expr, *, front: bool) -> Expr:
-    """The rows of an output, of which the one of this iteration is written in place."""
+    """The rows of an output; that of this iteration is written in place."""
     dtype, counter = dtype_of(whole), dtype_of(i)
     dims = [
         size if isinstance(size, int) else tir.Var(f"d{k}", "int64")

@@ -1,4 +1,4 @@
-"""Dictionaries as inputs: objects in Relax, of which packed functions make tensors."""
+"""Dictionaries as inputs: objects in Relax, which packed functions convert to tensors."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def heads_apart(cx: Context, x: Expr, heads: int) -> Expr:
 
 
 def _seen(mask: Expr, batch: Size, keys: Size) -> Expr:
-    """Which keys a mask admits.
+    """The boolean mask of keys that an ONNX mask admits.
 
     One of rank 1 has the number of keys of each sequence, or where they end and then where they
     begin.

@@ -293,7 +293,7 @@ def gather_block_quantized(
 
 
 def _qlinear(name: str, count: int = 1, **more: Any) -> None:
-    """Register the operator of this name on what quantised tensors stand for.
+    """Register the operator of this name on dequantised values.
 
     A scale and a zero point follow each of `count` operands, and those of the result come last.
     There are `more` attributes than the operator itself has, with these defaults.

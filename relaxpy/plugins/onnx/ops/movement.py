@@ -61,7 +61,7 @@ def size(cx: Context, x: Expr) -> Value:
 
 
 def target_shape(cx: Context, x: Expr, wanted: Sequence[Size], allowzero: int) -> list[Size]:
-    """The sizes that a Reshape to `wanted` gives: 0 copies a size, and -1 is what is left."""
+    """The sizes that a Reshape to `wanted` gives: 0 copies a size, and -1 is inferred."""
     old = shape_of(x)
     beyond = [k for k, size in enumerate(wanted) if is_size(size, 0) and k >= len(old)]
     if beyond and not allowzero:
@@ -188,7 +188,7 @@ def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
 
 
 def axes_mask(cx: Context, axes: Expr, rank: int) -> Expr:
-    """Whether each of `rank` axes is among those of a vector, which is known at run time."""
+    """For each of `rank` axes, whether it is in a vector that is known only at run time."""
     whole = R.reshape(R.astype(cx.within(axes, "axes", -rank, rank - 1), "int64"), (-1, 1))
     equal = R.equal(wrapped(whole, rank), literal(np.arange(rank)))
     return cx.emit(R.astype(R.sum(R.astype(equal, "int32"), 0), "bool"), "among")
@@ -367,7 +367,7 @@ def _sliced(
 
 
 def _is_beyond(stop: Size, x: Expr) -> bool:
-    """Whether no array of this form has so many rows. Exporters write 10**9 for the last one."""
+    """True if no array of this form has so many rows. Exporters write 10**9 for the last one."""
     row = math.prod(max(1, n) for n in shape_of(x) if isinstance(n, int))
     dtype = tensor_info(x).dtype
     row *= 1 if dtype is None else dtype.itemsize
@@ -447,7 +447,7 @@ def _dynamic_slice(
 def wrapped(indices: Expr, size: Size) -> Expr:
     """The indices, those below zero counted from the end.
 
-    Those that are outside stay as they are, so that errors name the index that was stated.
+    Those out of bounds are unchanged, so that errors name the index that was stated.
     """
     if isinstance(size, int):
         length: Expr = scalar(size, indices)

@@ -130,7 +130,7 @@ def group_normalization(
 
 
 def _fits(parameter: Expr | None, sizes: Sequence[Size]) -> bool:
-    """Whether a parameter has the shape of the axes that are normalised."""
+    """True if a parameter has the shape of the axes that are normalised."""
     return parameter is None or are_equal(shape_of(parameter), sizes)
 
 
@@ -150,7 +150,7 @@ def layer_normalization(
     axes = _behind(rank, first)
     sizes = shape_of(x)[first:]
     wanted = [k for k, name in enumerate(cx.node.outputs) if name]
-    # What is computed in float64 is rounded to the type of statistics at the end.
+    # Results in float64 are rounded to the datatype of the statistics at the end.
     wide_type = "float64" if dtype == "float64" else stash
     as_operator = dtype == wide_type or (dtype == "float16" and stash == "float32")
     simple = as_operator and _fits(scale, sizes) and _fits(bias, sizes)

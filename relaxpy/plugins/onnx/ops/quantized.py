@@ -28,7 +28,7 @@ from relaxpy.plugins.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
 
 
 def _integer_range(code: int) -> tuple[int, int]:
-    """The least and the greatest integer of an element type of ONNX."""
+    """The minimum and maximum of an integer element type of ONNX."""
     dtype = dtype_of_code(code)
     bits = NARROW[code][0] if code in NARROW else np.dtype(dtype).itemsize * 8
     if dtype.startswith("u"):

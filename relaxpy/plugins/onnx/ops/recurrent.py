@@ -1,4 +1,4 @@
-"""Recurrent layers: the products with the inputs at once, then one kernel that walks the states."""
+"""Recurrent layers: one matmul with all inputs, then one kernel that loops over the states."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _layer(
     linear_before_reset: bool = False,
     product: Callable[[Expr, int], Expr] | None = None,
 ) -> list[Expr]:
-    """The outputs of a layer: `kernel` walks one direction from what was computed of its inputs.
+    """The outputs of a layer: `kernel` loops in one direction over precomputed input products.
 
     `product` is that of all inputs with the weights of a direction, if it is another one.
     """

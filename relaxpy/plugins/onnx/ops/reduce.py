@@ -151,7 +151,7 @@ def _at_run_time(
 
 
 def _rank_of_result(cx: Context, rank: int, axes: Expr) -> int:
-    """The rank of a reduction that keeps no axes of size 1, by their number, or as it is declared.
+    """The rank of a reduction with keepdims=0, from the number of axes or from its declaration.
 
     Errors:
         UnsupportedError: neither is known.

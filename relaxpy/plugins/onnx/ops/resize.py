@@ -60,7 +60,7 @@ class _Scaled(Axis):
 
     scale: PrimExpr
     bounds: tuple[PrimExpr, PrimExpr]
-    #: Whether filters are as wide as the distance between elements of the result.
+    #: True if filters are as wide as the distance between elements of the result (antialias).
     antialias: bool
     #: The scale where it is known.
     ratio: float | None
@@ -185,7 +185,7 @@ class _Scaled(Axis):
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is resized: axes, their sizes, and the scales and regions as far as they are known."""
+    """The arguments of a resize: axes, their sizes, and the scales and regions that are known."""
 
     axes: tuple[int, ...]
     sizes: tuple[Size, ...]
@@ -196,7 +196,7 @@ class _Plan:
     antialias: bool
 
     def changed(self, x: Expr) -> _Plan:
-        """The plan without the axes that stay as they are."""
+        """The plan without the axes that do not change."""
         if isinstance(self.scales, Expr) or self.sampling.mode == CROP:
             return self
         old = shape_of(x)
@@ -211,7 +211,7 @@ class _Plan:
         return _Plan(axes, sizes, scales, None, self.sampling, self.antialias)
 
     def has_ratios(self, x: Expr) -> bool:
-        """Whether the coordinates are known to follow from the sizes, in any rounding."""
+        """True if the coordinates are known to follow from the sizes, in any rounding."""
         old = shape_of(x)
         if self.sampling.mode == "align_corners":
             return True
@@ -351,7 +351,7 @@ def _fitted(
 
 
 def _given(cx: Context, value: Value) -> bool:
-    """Whether an operand is there and not empty."""
+    """True if an operand is present and not empty."""
     return value is not None and shape_of(cx.tensor(value))[:1] != [0]
 
 

@@ -1,4 +1,4 @@
-"""Fourier transforms as products with matrices, short-time ones, and mel scales."""
+"""Fourier transforms as matmuls, short-time transforms, and mel scales."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def tree_ensemble_classifier(
     forest = _forest(attributes, "class", 1 if single else classes, dtype)
     votes = forest.votes(cx, rows_of(cx, x, dtype))
     scores = _scores(cx, cx.emit(R.sum(votes, axis=[1])), attributes)
-    # One score is the sum of shares, of which none is negative, or of margins.
+    # One score is the sum of shares, none of them negative, or of margins.
     margins = bool(np.any(_numbers(attributes, "class_weights", dtype) < 0))
     bound = 0.5 if single and not margins else 0
     label, found = labels(cx, names, cx.emit(scores), post_transform, margins=margins, bound=bound)

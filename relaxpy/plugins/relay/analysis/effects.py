@@ -1,4 +1,4 @@
-"""Which expressions may create, read or write reference cells (RLY-1, RLY-108)."""
+"""The expressions that may create, read or write reference cells (RLY-1, RLY-108)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Effects:
                 effectful += users.get(id(node), ())
 
     def _evaluated(self, node: Node) -> list[Node] | None:
-        """Return what the evaluation of an expression evaluates; None if it may touch a cell."""
+        """Return the subexpressions that are evaluated with a node; None if it may touch a cell."""
         if isinstance(node, (rl.RefCreate, rl.RefRead, rl.RefWrite)):
             return None
         if isinstance(node, rl.Function):
@@ -80,7 +80,7 @@ class Effects:
         return bodies + [c for c in children(node) if not isinstance(c, (Type, rl.Constructor))]
 
     def bodies_called(self, callee: rl.RelayExpr) -> list[Node] | None:
-        """Return what a call evaluates besides its operands; None if that is not known."""
+        """Return the bodies that a call evaluates besides its operands; None if not known."""
         match callee:
             case Op() | rl.Constructor():
                 return []

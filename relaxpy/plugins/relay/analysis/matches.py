@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from relaxpy.plugins.relay.module import RelayModule
 
 _Row: TypeAlias = dict[int, PatternConstructor | PatternTuple]
-"""What a clause demands: its patterns other than wildcards and variables, by their places."""
+"""A row of the match matrix: a clause's refutable patterns by position."""
 _Choices: TypeAlias = "tuple[int, Constructor | None, list[int], _Choices] | None"
 """The places that were decided, the last one first: each with its constructor and its fields."""
 _MAX_VISITED: Final = 2_000_000
@@ -34,7 +34,7 @@ _MAX_VISITED: Final = 2_000_000
 
 
 class Case:
-    """A pattern that no clause fits; its text is what a message shows."""
+    """A pattern that no clause fits; its text is shown in messages."""
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
@@ -133,7 +133,7 @@ class _Completeness:
     def _decided(
         self, rows: list[_Row], place: int, choices: _Choices
     ) -> list[tuple[list[_Row], _Choices]]:
-        """Return what is left of rows for the values that may be at a place."""
+        """Return the rows specialised to the values that may be at a place."""
         heads = [row[place] for row in rows if place in row]
         if isinstance(heads[0], PatternTuple):
             return [self._chosen(rows, place, None, len(heads[0].patterns), choices)]
@@ -154,7 +154,7 @@ class _Completeness:
         count: int,
         choices: _Choices,
     ) -> tuple[list[_Row], _Choices]:
-        """Return what is left of rows for instances of a constructor, or a tuple, at a place."""
+        """Return the rows specialised to a constructor, or a tuple, at a place."""
         fields = [self.places.setdefault((place, i), len(self.places) + 1) for i in range(count)]
         left: list[_Row] = []
         self.visited += len(rows)

@@ -73,7 +73,7 @@ class ExprInference:
         self.diagnostics.append(Diagnostic(message, rule, span, hint or None, notes))
 
     def text(self, ty: object) -> str:
-        """Return the text of a type as far as it is known; open literals have their defaults."""
+        """Return the text of a partially inferred type; open literals have their defaults."""
         completed = self.solver.complete(ty)
         open_ = {hole: default_dtype(n) for hole, n in self.solver.literals.items()}
         if not isinstance(completed, Type) or open_.keys().isdisjoint(self.solver.holes(completed)):

@@ -345,7 +345,7 @@ class Rebuild:
         return self._changed(node, changes)
 
     def _changed(self, node: Node, changes: dict[str, object]) -> Node:
-        """Return a node with these changes, and with its components as they are done."""
+        """Return a node with these changes, and with its finished components."""
         for name in node._fields:
             if name not in changes:
                 old = getattr(node, name)

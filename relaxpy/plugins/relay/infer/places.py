@@ -14,7 +14,7 @@ def place(expr: rl.RelayExpr, user: rl.RelayExpr | rl.Clause) -> Span | None:
 
 
 def callee_text(callee: rl.RelayExpr) -> str:
-    """Return what a message calls a callee."""
+    """Return the name of a callee in messages."""
     match callee:
         case rl.GlobalVar(name_hint=name):
             return f"@{name}"

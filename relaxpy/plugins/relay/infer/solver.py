@@ -103,7 +103,7 @@ class Solver:
         return hole
 
     def resolve(self, value: Component) -> Component:
-        """Return a type or component with its outermost hole filled, as far as it is known."""
+        """Return a type or component with its outermost hole filled if it is known."""
         path = []
         while isinstance(value, IncompleteType):
             known = self.filled.get(value)

@@ -128,13 +128,13 @@ def logsumexp(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
 
 @public("nn.dropout")
 def dropout(data: Expr, rate: float = 0.5) -> TupleGetItem:
-    """Return the data, of which training would drop some."""
+    """Return the data unchanged, as dropout does at inference."""
     return TupleGetItem(build("nn.dropout", data, rate=rate), 0)
 
 
 @public("nn.pad")
 def pad(data: Expr, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
-    """Return the data with more elements around it; `pad_value` is a number or an expression."""
+    """Return the data padded at its borders; `pad_value` is a number or an expression."""
     value = pad_value if isinstance(pad_value, RelayExpr) else const(pad_value)
     return build("nn.pad", data, value, pad_width=pad_width, pad_mode=pad_mode)
 

@@ -111,7 +111,7 @@ def _described(make: Maker, name: str, signature: inspect.Signature, record: OpR
 
 
 def public_name(module: str, name: str) -> Maker | Makers:
-    """Return what a module of Relay has under a name that is not listed: `maker` of its path.
+    """Return the member of a module of Relay with a name that is not listed: `maker` of its path.
 
     Errors:
         UnknownAttributeError (also AttributeError): there is no such operator.

@@ -1,4 +1,4 @@
-"""Operators of neural networks: products, convolutions, pooling, norms, activations, losses."""
+"""Operators of neural networks: matmul, convolutions, pooling, norms, activations, losses."""
 
 from __future__ import annotations
 

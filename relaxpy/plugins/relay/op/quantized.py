@@ -1,6 +1,6 @@
 """Quantised operators, `qnn`: scales and zero points are operands, results are integers.
 
-Each is the operator for numbers between `dequantize` and `quantize`; products are of integers.
+Each is the operator for numbers between `dequantize` and `quantize`; integers are multiplied.
 """
 
 from __future__ import annotations

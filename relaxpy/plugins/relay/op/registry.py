@@ -42,7 +42,7 @@ REQUIRED: Final = Missing.REQUIRED
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpRecord:
-    """What is known of an operator; records are equal only to themselves.
+    """The record of an operator, compared by identity.
 
     `attributes` are the defaults of the text (RLY-71), `maker_defaults` those of the Python
     function where they differ. Without a `relation`, the type follows from the struct info of the

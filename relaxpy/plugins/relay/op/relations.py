@@ -24,14 +24,14 @@ class RelationError(Exception):
 
 
 class ProjectionError(RelationError):
-    """A value is no tuple, or has no such field (RLY-41)."""
+    """A value is not a tuple, or has no such field (RLY-41)."""
 
 
 class Solver(Protocol):
-    """What a relation may do to the types that it relates."""
+    """The operations of a relation on the types that it relates."""
 
     def resolve(self, ty: Type) -> Type:
-        """Return a type with its outermost holes filled, as far as they are known."""
+        """Return a type with its outermost holes filled if they are known."""
 
     def unify(self, one: Type, other: Type) -> None:
         """Make two types equal; raise RelationError if they cannot be."""

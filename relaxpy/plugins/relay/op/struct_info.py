@@ -25,7 +25,7 @@ from relaxpy.plugins.relay.ty import (
 )
 
 _UNKNOWN = DataType("")
-#: What Python raises in a translation of operands and attributes that it does not fit.
+#: Exceptions of a translation whose operands or attributes do not fit.
 _UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 

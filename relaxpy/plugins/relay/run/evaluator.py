@@ -79,7 +79,7 @@ class _TailCall(NamedTuple):
 
 
 class Evaluator:
-    """An evaluator of the functions of a typed module, of which some are `compiled`."""
+    """An evaluator of the functions of a typed module; some may be `compiled`."""
 
     def __init__(
         self, module: RelayModule, compiled: Mapping[str, FunctionValue] | None = None
@@ -321,7 +321,7 @@ class Evaluator:
 
 
 def types_of_variables(pattern: rl.Pattern, ty: Type) -> dict[rl.Var, Type]:
-    """Return the types of what the variables of a pattern meet in a value of a type."""
+    """Return the types of the variables of a pattern for a value of a type."""
     found: dict[rl.Var, Type] = {}
     fields_of = FieldTypes()
     stack: list[tuple[rl.Pattern, Type]] = [(pattern, ty)]
@@ -339,7 +339,7 @@ def types_of_variables(pattern: rl.Pattern, ty: Type) -> dict[rl.Var, Type]:
 
 
 def fitting(pattern: rl.Pattern, value: Any) -> dict[rl.Var, Any] | None:
-    """Return what the variables of a pattern are bound to, or None if it does not fit."""
+    """Return the bindings of a pattern's variables, or None if it does not match."""
     bound: dict[rl.Var, Any] = {}
     stack: list[tuple[rl.Pattern, Any]] = [(pattern, value)]
     while stack:

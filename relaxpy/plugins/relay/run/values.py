@@ -29,7 +29,7 @@ from relaxpy.support.dataclass import dataclass
 
 _MAX_SHOWN = 1_000
 TypeArgs: TypeAlias = dict[TypeVar, Any]
-"""What type parameters stand for: a datatype, shape or size; or a value of the type."""
+"""Type parameters with their arguments: a datatype, shape or size; or a value of the type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -127,7 +127,7 @@ def _listed(values: Sequence[Any]) -> list[Any]:
 
 
 def mismatch(value: Any, ty: Type, type_args: TypeArgs | None = None) -> str | None:
-    """Return what is wrong with a value of a type, or None; sizes of `?` are free (RLY-88).
+    """Return why a value is not of a type, or None; sizes of `?` are free (RLY-88).
 
     The fields of instances and the contents of cells are checked too, shared ones once. Parameters
     of the type are those of `type_args`, which receives those that it does not have.

@@ -24,7 +24,7 @@ class Scope:
     def __init__(self) -> None:
         self.data_types: dict[str, ty.GlobalTypeVar] = {}
         self.arities: dict[str, int] = {}
-        #: What the name of a data type alone stands for among its own constructors (RLY-77).
+        #: The type that the bare name of a data type means in its own constructors (RLY-77).
         self.declared: ty.TypeCall | None = None
         self.constructors: dict[str, rl.Constructor] = {}
         self.globals: dict[str, rl.GlobalVar] = {}

@@ -54,7 +54,7 @@ class Exprs:
         self.types = types
         self.literals = Literals(cursor, scope, types)
         self.in_line = False
-        """Whether a line end may end the expression: that of a graph binding (RLY-79)."""
+        """True if a line end may end the expression: that of a graph binding (RLY-79)."""
 
     def sequence(self) -> Task[rl.RelayExpr]:
         """Read bindings and the expression after them, up to where neither continues."""

@@ -49,7 +49,7 @@ def text(
 ) -> str:
     """Return the text of a module, an expression or a pattern.
 
-    `annotate` returns the comment after an expression in place of its type.
+    `annotate` returns the comment after an expression instead of its type.
 
     Errors:
         MisuseError: the program contains a TempExpr, or a type too large to be printed.

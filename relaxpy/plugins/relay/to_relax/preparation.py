@@ -66,8 +66,8 @@ def _specialised(function: rl.Function) -> rl.RelayExpr:
 class _Specialisation:
     """The instances of the polymorphic functions that lets bind in a function.
 
-    Each has a let of its own in place of that of the polymorphic function. Its body is a copy, in
-    which calls demand instances of other functions.
+    Each has its own let, instead of that of the polymorphic function. Its body is a copy, in which
+    calls demand instances of other functions.
     """
 
     def __init__(self, function: rl.Function) -> None:

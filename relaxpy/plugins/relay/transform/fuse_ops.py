@@ -1,4 +1,4 @@
-"""Groups calls of operators that are computed together as functions, and takes them apart again."""
+"""FuseOps groups calls that are computed together as functions; DefuseOps inlines them."""
 
 from __future__ import annotations
 

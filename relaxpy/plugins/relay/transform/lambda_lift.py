@@ -66,7 +66,7 @@ class _Lifter:
     def lifted(self, owner: str, function: Node, variable: rl.Var | None) -> rl.RelayExpr:
         """Add a function to the module, and return what stands for it in its place.
 
-        `variable` is what a let binds the function to, by which it may call itself.
+        A let binds the function to `variable`, by which it may recurse.
         """
         assert isinstance(function, rl.Function)
         name = self.unique(f"{owner}_{variable.name_hint if variable is not None else 'lambda'}")

@@ -62,7 +62,7 @@ def replace_lets(
     """Return an expression without the lets that do not stay; shared nodes stay shared.
 
     `stays` receives a let and its new value. `rule` is applied once to each other expression,
-    children first, after the variables in it were replaced; None leaves it as it is.
+    children first, after the variables in it were replaced; None leaves it unchanged.
     """
     done: dict[int, Any] = {}
     replaced: set[rl.Var] = set()

@@ -114,7 +114,7 @@ class _Lets:
         self.count = 0
 
     def atom(self, expr: rl.RelayExpr) -> rl.RelayExpr:
-        """Return an atom, the variable that an expression is bound to, or what it became."""
+        """Return an atom: the variable that an expression is bound to, or its replacement."""
         return expr if is_atom(expr) else self.names[id(expr)]
 
     def scope(self, scope: Scope) -> Task[rl.RelayExpr]:

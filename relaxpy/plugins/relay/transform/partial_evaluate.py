@@ -1,4 +1,4 @@
-"""Evaluates what a program determines before it runs: calls, branches, matches and projections."""
+"""Partial evaluation: calls, branches, matches and projections."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class PartialEvaluate(RelayPass):
     """Evaluate what is known before the program runs (RLY-1).
 
     Known callees are replaced by their bodies, and branches, matches, projections and the contents
-    of cells by what they are known to be. A recursive function is replaced while an argument is
-    known, up to a limit. Cells are created, read and written as before (RLY-108). The result is in
-    A-normal form; DeadCodeElimination removes the lets that are no longer used.
+    of cells by their known values. A recursive function is replaced while an argument is known, up
+    to a limit. Cells are created, read and written as before (RLY-108). The result is in A-normal
+    form; DeadCodeElimination removes the lets that are no longer used.
     """
 
     @override
@@ -352,7 +352,7 @@ class _Evaluation:
     def _entered(
         self, closure: _Closure, call: rl.Call, args: Sequence[_Value], frame: _Frame
     ) -> Task[_Value]:
-        """Evaluate the body of a callee in place of a call."""
+        """Inline a call: evaluate the body of its callee."""
         self.calls_left -= 1
         function = closure.function
         types: dict[TypeVar, Any] = {**closure.types, **dict.fromkeys(function.type_params)}
@@ -466,7 +466,7 @@ def _folded(expr: rl.RelayExpr, frame: _Frame) -> _Value:
 
 
 def _size(value: _Value) -> int:
-    """Return a measure of how large a value is, as far as it is known; -1 if nothing is."""
+    """Return a measure of the size of the known part of a value; -1 if nothing is known."""
     match value.known:
         case np.ndarray() as data:
             return abs(int(data.reshape(()))) if data.size == 1 and data.dtype.kind in "iu" else 0

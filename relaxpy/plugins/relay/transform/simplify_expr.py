@@ -27,9 +27,8 @@ from relaxpy.support.dataclass import dataclass
 class SimplifyExpr(RelayPass):
     """Merge reshapes, transposes, casts and layouts, and remove those without effect.
 
-    `reshape(reshape(x, a), b)` becomes `reshape(x, b)`. Products and quotients by one and
-    differences with zero are their operand, and sums of integers with zero. Results are the same
-    bit by bit.
+    `reshape(reshape(x, a), b)` becomes `reshape(x, b)`. `x * 1`, `x / 1` and `x - 0`
+    become `x`, and so does `x + 0` of integers. Results are bitwise equal.
     """
 
     @override

@@ -118,7 +118,7 @@ def _instance_norm(norm: _Norm) -> rl.RelayExpr:
 def _group_norm(norm: _Norm) -> rl.RelayExpr:
     # The channels of a group become an axis behind that of the groups.
     axis, groups = norm.axis(), int(norm.attrs["num_groups"])
-    # 0 copies an axis, and -4 splits one into two sizes, of which -1 is found.
+    # 0 copies an axis; -4 splits one into two sizes, and a size of -1 is inferred.
     split = [*(0 for _ in range(axis)), -4, groups, -1, *(0 for _ in norm.shape[axis + 1 :])]
     data = _op("reshape", norm.data, newshape=split)
     axes = [i for i in range(1, len(norm.shape) + 1) if i != axis]

@@ -131,7 +131,7 @@ def eye(cx: Context, rows: Size, columns: Size | None = None, *, dtype: Value = 
 
 
 def real_of(value: Any) -> bool:
-    """Whether an operand has no imaginary part."""
+    """True if an operand has no imaginary part."""
     return not isinstance(value, (Complex, complex))
 
 
@@ -248,7 +248,7 @@ def sgn(cx: Context, z: Complex) -> Complex:
 
 
 def truth(value: Any) -> Expr:
-    """Whether elements are not zero."""
+    """A boolean tensor: true where elements are not zero."""
     if not isinstance(value, Complex):
         return value if dtype_of(value) == "bool" else R.not_equal(value, scalar(0, value))
     zero = scalar(0.0, value.re)

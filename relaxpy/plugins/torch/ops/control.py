@@ -34,7 +34,7 @@ from relaxpy.plugins.torch.complexes import Complex, as_tensor, from_pair, has_c
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import Value
 
-#: A loop of at most so many iterations is written out.
+#: A loop of at most this number of iterations is unrolled.
 _UNROLLED = 64
 
 
@@ -64,7 +64,7 @@ def _scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
 
 
 def _closed(cx: Context, body: Callable[[], Sequence[Any]]) -> SeqExpr:
-    """What a function emits, as a sequence of its own whose result is a tuple."""
+    """The bindings that a function emits, as a SeqExpr whose result is a tuple."""
     with _scope(cx):
         exprs = tuple(cx.builder.normalize(as_tensor(cx, value)) for value in body())
         return cx.builder.end_scope(Tuple(exprs))

@@ -1,4 +1,4 @@
-"""What is counted: histograms, distinct elements, places of elements, repetitions."""
+"""Operators that count: histograms, unique elements, nonzero positions, repetitions."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _OF_FLOATS = {
 
 
 def _sign(x: Expr) -> Expr:
-    """The signs of numbers, of NaN 0."""
+    """The signs of numbers; that of NaN is 0."""
     if not is_float(x):
         return R.sign(x)
     zero, dtype = scalar(0, x), dtype_of(x)
@@ -57,7 +57,7 @@ _SAME = {
     "silu": R.nn.silu,
     **dict.fromkeys(_NOTHING, lambda x: x),
 }
-#: Functions that leave integers as they are.
+#: Functions that are the identity on integers.
 _OF_FRACTIONS = {name: getattr(R, name) for name in ("ceil", "floor", "trunc")}
 #: Questions about floats, which no integer answers with yes.
 _QUESTIONS = {name: getattr(R, name) for name in ("isinf", "isnan")}
@@ -117,7 +117,7 @@ def operands(cx: Context, x: Value, y: Value) -> tuple[Expr, Expr]:
 
 
 def _factors(cx: Context, x: Value, y: Value) -> tuple[Expr, Expr]:
-    """Two operands in one datatype; PyTorch rounds no number, or tensor of rank 0, to 16 bits."""
+    """Two operands in one datatype; PyTorch rounds neither numbers nor 0-d tensors to 16 bits."""
     dtype = cx.promoted(0, 1)
     if dtype in NARROW and not all(_is_exact(value, dtype) for value in (x, y)):
         dtype = "float32"
@@ -125,7 +125,7 @@ def _factors(cx: Context, x: Value, y: Value) -> tuple[Expr, Expr]:
 
 
 def _is_exact(value: Value, dtype: str) -> bool:
-    """Whether a factor is a tensor with axes or of this datatype, or a number that it has."""
+    """True if a factor is a tensor with axes or of this datatype, or a number that it has."""
     if isinstance(value, Expr):
         return bool(rank_of(value)) or dtype_of(value) == dtype
     kind = getattr(torch, dtype)
@@ -155,14 +155,14 @@ def _scaled(op: Any) -> Callable[..., Expr]:
 
 
 def truth(cx: Context, x: Value) -> Expr:
-    """Whether elements are not zero."""
+    """A boolean tensor: true where elements are not zero."""
     tensor = cx.tensor(x)
     return tensor if dtype_of(tensor) == "bool" else R.not_equal(tensor, scalar(0, tensor))
 
 
 def _shift(op: Any) -> Callable[..., Expr]:
     def convert(cx: Context, x: Value, y: Value) -> Expr:
-        """By as many bits as there are, or by less than none, nothing but the sign is left."""
+        """A count outside [0, bits) yields 0, or only sign bits for signed right shifts."""
         a, b = operands(cx, x, y)
         if not isinstance(y, int):
             return op(a, b)

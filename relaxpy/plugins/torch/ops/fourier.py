@@ -18,7 +18,7 @@ _NONE, _ROOT, _WHOLE = range(3)
 
 
 def _scaled(cx: Context, x: Expr, count: Size, normalization: int, *, inverse: bool) -> Expr:
-    """`x`, of which an inverse transform is divided by the number of points."""
+    """`x` scaled for a mode of normalisation; "backward" divides inverse transforms by `count`."""
     wanted = {_NONE: 0.0, _ROOT: -0.5, _WHOLE: -1.0}[normalization] + (1.0 if inverse else 0.0)
     if not wanted:
         return x

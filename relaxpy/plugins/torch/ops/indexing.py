@@ -359,7 +359,7 @@ def item(cx: Context, x: Expr) -> Any:
 
 @converter("embedding_renorm", wide=True)
 def embedding_renorm(cx: Context, weight: Expr, indices: Expr, most: float, order: float) -> Expr:
-    """The rows that are looked up shortened to the greatest norm."""
+    """The embedding rows that are looked up, renormalised to the maximum norm."""
     dtype = dtype_of(weight)
     rows, _ = shape_of(weight)
     flat = reshaped(indices, [product(shape_of(indices))])

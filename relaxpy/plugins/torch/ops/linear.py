@@ -1,4 +1,4 @@
-"""Products of matrices, linear layers, convolutions."""
+"""Matrix multiplication, linear layers, convolutions."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def convolution(
     # A bias is added before the sum is rounded to 16 bits.
     wide = {"out_dtype": "float32"} if bias is not None and dtype_of(x) in NARROW else {}
     if transposed:
-        # What is added behind is less cropped there, and zero beyond all windows.
+        # Output padding first undoes the cropping at the end, then adds zeros.
         more = each(output_padding, count)
         behind = [max(pad - extra, 0) for pad, extra in zip(pads, more, strict=True)]
         zeros = [max(extra - pad, 0) for pad, extra in zip(pads, more, strict=True)]
@@ -196,7 +196,7 @@ def scaled_matmul(
     dtype: Any = None,
     fast: bool = False,
 ) -> Expr:
-    """The product of matrices that have one scale each, or one for each row and column."""
+    """Matmul of matrices that have one scale each, or one for each row and column."""
     if any(rank_of(scale) > 1 and 1 not in shape_of(scale) for scale in (scale_a, scale_b)):
         raise UnsupportedError("a scale for each block of a matrix")
     product = R.matmul(cx.tensor(a, "float32"), cx.tensor(b, "float32"))
@@ -216,7 +216,7 @@ def grouped_matmul(
     bias: Expr | None = None,
     dtype: Any = None,
 ) -> Expr:
-    """The products of groups: of rows, of columns, or of what is summed, up to their ends."""
+    """Grouped matmul: groups of rows, of columns, or of the reduction axis, given by their ends."""
     if ends is None and rank_of(x) == rank_of(matrices) == 3:
         return R.matmul(x, matrices)
     if ends is None:

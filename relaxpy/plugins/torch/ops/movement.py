@@ -161,7 +161,7 @@ def bounds(cx: Context, size: Size, start: Any, end: Any) -> tuple[Size, Size]:
 
 
 def _counts_from_end(cx: Context, value: Any) -> bool | None:
-    """Whether an operand that depends on sizes is negative, which PyTorch decides by its example.
+    """True if an operand that depends on sizes is negative for the example inputs, as PyTorch does.
 
     None is for numbers that depend on data.
     """

@@ -47,7 +47,7 @@ def _moments(x: Expr, axes: Sequence[int]) -> tuple[Expr, Expr]:
 def _affine(
     x: Expr, sizes: Sequence[Size], weight: Expr | None, bias: Expr | None
 ) -> tuple[Expr, Expr, dict[str, bool]]:
-    """What normalised elements are multiplied by, what is added, and whether each is given."""
+    """Scale and bias of a normalisation, by default 1 and 0, and whether each is given."""
     gamma = weight if weight is not None else R.ones(tuple(sizes), dtype_of(x))
     beta = bias if bias is not None else R.zeros(tuple(sizes), dtype_of(x))
     return gamma, beta, {"center": bias is not None, "scale": weight is not None}

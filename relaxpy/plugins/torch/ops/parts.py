@@ -1,4 +1,4 @@
-"""Operators that are a few others: parts along axes, more axes, products of tensors of axes."""
+"""Composite operators: slices along axes, more axes, tensor contractions."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def max_pool(
     dilation: Ints = 1,
     ceil: bool = False,
 ) -> Expr | tuple[Expr, Expr]:
-    """The greatest elements of windows, and their numbers in each channel."""
+    """Max pooling, with indices into each channel if the operator returns them."""
     count = _spatial(cx)
     data = _batched(x, count)
     windows = _windows(data, count, kernel, stride, padding, dilation)

@@ -88,7 +88,7 @@ def convert_element_type(cx: Context, x: Expr, dtype: Any) -> Expr:
 
 
 def is_negative(cx: Context, x: Expr) -> Expr:
-    """Whether the sign bit of elements is set."""
+    """A boolean tensor: true where the sign bit of elements is set."""
     if not is_float(x):
         return R.less(x, scalar(0, x)) if dtype_of(x) != "bool" else R.logical_xor(x, x)
     wide = wide_dtype(x)

@@ -31,7 +31,7 @@ from relaxpy.plugins.torch.registry import Value, converter, is_converted
 from relaxpy.plugins.torch.symbols import is_symbolic
 
 PACKED = "relaxpy.torch.draw"
-#: Operators that draw, of which only these are called by a program that is run.
+#: The operators that draw; a program may call only these at run time.
 _OPERATORS = (
     *("rand", "rand_like", "randn", "randn_like", "randint", "randint.low", "randint_like"),
     *("randint_like.low_dtype", "randperm", "bernoulli", "bernoulli.p", "multinomial"),
@@ -44,7 +44,7 @@ _OPERATORS = (
 
 
 def draws(node: Any) -> bool:
-    """Whether a node draws random numbers."""
+    """True if a node draws random numbers."""
     if not is_overload(node.target) or node.target.namespace != "aten":
         return False
     target = twin_of(node.target) or node.target
@@ -66,14 +66,14 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
     """The numbers that an operator draws.
 
     `spec` is JSON with the name of the operator, its arguments, and its keyword arguments; in them,
-    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors`, of which
-    `"order"` has the axes in the order of PyTorch's memory, in which numbers are drawn,
+    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors` (its
+    `"order"` lists the axes in the order of PyTorch's memory, in which numbers are drawn),
     `{"complex": k}` for that whose last axis has the parts of complex numbers, and
     `{"generator": k}` for that which is a generator.
 
     Errors:
         ValueError: it names an operator that draws nothing.
-        TypeError: what is passed as a generator is none.
+        TypeError: a generator is expected and the argument is not one.
     """
     plan = json.loads(spec)
     packet, _, overload = plan["op"].partition(".")

@@ -1,4 +1,4 @@
-"""Recurrent layers: the products with the inputs at once, then one kernel that walks the states."""
+"""Recurrent layers: one matmul with all inputs, then one kernel that loops over the states."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _walked(
 
 
 def _ordered(weights: Expr, order: Sequence[int], hidden: Size) -> Expr:
-    """The rows of weights or biases, of which each gate has as many as there are hidden units."""
+    """The rows of weights or biases with the gates reordered; a gate has `hidden` rows."""
     shape = shape_of(weights)
     gates = reshaped(weights, [len(order), hidden, *shape[1:]])
     return reshaped(R.take(gates, const(order, "int64"), 0), shape)

@@ -1,4 +1,4 @@
-"""Reductions along axes: sums, extremes, moments, norms, running sums."""
+"""Reductions along axes: sum, max, min, moments, norms, cumulative sums."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ converter("prod", "prod.dim_int")(_reduction(R.prod))
 
 
 def _extreme(op: Any, among: Callable[[Context, Expr], Expr]) -> Callable[..., Expr]:
-    """A converter of the greatest or the least of the values that `among` makes of an operand."""
+    """A converter for the max or min of the values that `among` makes of an operand."""
 
     def convert(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
         y = among(cx, x)
@@ -42,7 +42,7 @@ def _extreme(op: Any, among: Callable[[Context, Expr], Expr]) -> Callable[..., E
         if dtype_of(y) != "bool":
             result: Expr = op(y, cx.written_axes(axes), keepdim)
             return result
-        # The greatest of no elements is negative, the least of them positive.
+        # The maximum of no elements is negative, the minimum positive.
         return R.greater(op(R.astype(y, "int8"), cx.written_axes(axes), keepdim), const(0, "int8"))
 
     return convert

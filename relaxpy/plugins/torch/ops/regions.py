@@ -33,7 +33,7 @@ def roi_align(
 
 
 def _channels(cx: Context) -> Expr:
-    """Which channel of the image each element of a result is made of."""
+    """The index of the input channel for each element of a result."""
     shape = cx.result_shape(1)
     bins = R.arange(0, cx.simplify(shape[1] * shape[2] * shape[3]), 1, "int32")
     return R.broadcast_to(reshaped(bins, [1, *shape[1:]]), tuple(shape))

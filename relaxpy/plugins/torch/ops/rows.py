@@ -85,7 +85,7 @@ def logcumsumexp(cx: Context, x: Expr, axis: int) -> Expr:
 
 @complex_converter("logcumsumexp")
 def complex_logcumsumexp(cx: Context, z: Complex, axis: int) -> Complex:
-    """Sums one after the other, of which the angle is that of the greater part and a difference."""
+    """log(cumsum(exp(z))) in float64; each step factors out the operand of greater real part."""
     if not rank_of(z.re):
         return z
     at = cx.axis(axis, z.re)
@@ -169,7 +169,7 @@ _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean"
 
 
 def _least(cx: Context, x: Expr, reduction: str) -> Expr:
-    """What a reduction begins with, as a tensor like `x`."""
+    """The initial value of a reduction, as a tensor like `x`."""
     dtype = dtype_of(x)
     if reduction in ("sum", "mean", "prod"):
         return R.full_like(x, cx.tensor(1 if reduction == "prod" else 0, dtype))
@@ -182,7 +182,7 @@ def _least(cx: Context, x: Expr, reduction: str) -> Expr:
 def reduced_into(
     cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str, own: bool
 ) -> Expr:
-    """`x` with elements of the source reduced into places, with or without what is there."""
+    """`x` with the source scattered into it by a reduction, including the old elements or not."""
     name = "add" if reduction == "mean" else _REDUCTIONS[reduction]
     begin = x if own else cx.emit(_least(cx, x, reduction))
     found = cx.emit(scattered(cx, begin, axis, indices, source, name))

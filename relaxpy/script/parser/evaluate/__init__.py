@@ -1,1 +1,1 @@
-"""The values of expressions in a program text, and the only module that calls what a text names."""
+"""The values of expressions in a program text. Only `user_calls.py` calls functions it names."""

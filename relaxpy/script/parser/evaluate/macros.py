@@ -41,7 +41,7 @@ class Macro(FromText):
 
     @property
     def hygienic(self) -> bool:
-        """Whether names of the macro are those where it is written, not where it is used."""
+        """True if the macro is hygienic: names refer to the scope of its definition."""
         return self.options.hygienic
 
     def __get__(self, owner: object, kind: type | None = None) -> Macro:

@@ -137,7 +137,7 @@ class GraphState:
     def evaluate(self, expr: rx.Expr, *, shared: bool) -> rx.Expr:
         """Bind `expr` once, before values that are evaluated later, and return its variable.
 
-        Calls on variables of another function, which Python code may build, stay as they are.
+        Calls on variables of another function, which Python code may build, are left unchanged.
         """
         expr = self.with_global_vars(expr)
         if not isinstance(expr, (rx.Call, rx.TupleGetItem)) or expr in self._foreign:

@@ -367,7 +367,7 @@ class KernelReader(KernelBuilder):
 
     @staticmethod
     def without_names(size: PrimExpr, lets: dict[Var, PrimExpr]) -> PrimExpr:
-        """`size` with the values of named ones; one that mentions none stays as it is written."""
+        """`size` with named sizes replaced by their values; unchanged if it mentions none."""
         found = size
         for var in reversed(lets):
             if mentions(found, {var}):
@@ -576,5 +576,5 @@ class KernelReader(KernelBuilder):
 
 
 def _calls_kernel(node: Node) -> bool:
-    """Whether this is a call of a function of the module, which may have effects."""
+    """True if this is a call of a function of the module, which may have effects."""
     return isinstance(node, tir.Call) and isinstance(node.op, GlobalVar)

@@ -77,7 +77,7 @@ class KernelEvaluator(Evaluator):
         return result
 
     def _scalar_hint(self, node: ast.Call) -> str:
-        """What to write for an operator of tensors."""
+        """The hint for a tensor operator in a kernel: the scalar function to use instead."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         name = {"maximum": "max", "minimum": "min", "power": "pow"}.get(name, name)
         if name in getattr(self.scope.find("T"), "__all__", ()):

@@ -41,7 +41,7 @@ _KINDS = bytes(
     ord("w") if b > 127 or chr(b).isalnum() or b == 0x5F else b if b in b" \t\r\f" else ord("p")
     for b in range(256)
 )
-#: What IPython calls cells that begin with %%time and %%timeit.
+#: IPython's file names for cells that begin with %%time and %%timeit.
 _TIMED = ("<timed exec>", "<magic-timeit>")
 
 
