@@ -132,7 +132,7 @@ class _Outcome:
     failed: bool
 
     def is_comparable(self, other: rx.FuncStructInfo) -> bool:
-        """Whether a function with these parameters can be compared with this result."""
+        """Return whether a function with these parameters can be compared with this result."""
         return not self.failed and self.params == other
 
 

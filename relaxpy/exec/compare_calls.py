@@ -60,7 +60,7 @@ class LibCompareVMInstrument:
     def skip_instrument(
         self, func: object, name: str, before_run: bool, ret_val: object, *args: object
     ) -> bool:
-        """Whether a call is not compared."""
+        """Return whether a call is not compared."""
         return False
 
     def __call__(

@@ -41,7 +41,7 @@ _PICKLE: Final = "the pickle"
 
 
 def is_container(start: bytes) -> bool:
-    """Whether a file that begins so is a container, maybe of an older format."""
+    """Return whether a file that begins so is a container, maybe of an older format."""
     return start.startswith((_MAGIC, _OLDER))
 
 

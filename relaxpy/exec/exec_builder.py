@@ -42,7 +42,7 @@ from relaxpy.support.entry import user_facing
 
 
 class VMFuncKind(IntEnum):
-    """Whether a function is a packed one or has instructions."""
+    """The kind of a function: a packed function, or one with instructions."""
 
     PACKED_FUNC = 0
     VM_FUNC = 1
@@ -66,7 +66,7 @@ class ExecBuilder:
 
     @property
     def has_functions(self) -> bool:
-        """Whether a function has been described."""
+        """True if a function has been described."""
         return bool(self._functions)
 
     def r(self, idx: int) -> Arg:

@@ -81,7 +81,7 @@ def key_of_program(module: IRModule, *, has_passes: bool) -> str:
 
 
 def is_default() -> bool:
-    """Whether nothing in this process decides how programs are compiled, and native code runs."""
+    """Return whether the process has only default compilation settings, and native code runs."""
     is_usual = PassContext.current().is_default and not Op.user_changes and all(FAST_PATHS)
     return is_usual and fits_interpreter()
 

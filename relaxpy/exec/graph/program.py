@@ -249,7 +249,7 @@ class Graph:
 
     @property
     def is_small(self) -> bool:
-        """Whether it takes so little time that other threads of Python may wait."""
+        """True if it takes so little time that other threads of Python may wait."""
         count = 0
         steps = [*self.region.all_steps()]
         if any(isinstance(step, Loop) for step in steps):

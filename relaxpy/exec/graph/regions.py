@@ -47,7 +47,7 @@ def constants_name(symbol: str) -> str:
 
 
 def conjunction(conditions: Iterable[Value]) -> Value | None:
-    """Whether all conditions hold; None if there is none."""
+    """Return whether all conditions hold; None if there is none."""
     result: Value | None = None
     for condition in conditions:
         result = (

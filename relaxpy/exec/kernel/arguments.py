@@ -67,7 +67,7 @@ def check_layout(title: str, array: Array, strides: tuple[int, ...], offset: int
 
 
 def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
-    """Whether the kernel must run in the order of the text because of `target`, which is written.
+    """Return whether the kernel must run in source order because of `target`, which is written.
 
     That is if `target` is read-only, contains an element twice, or shares memory with another
     array. The last `same` of these may be the identical array.
@@ -102,7 +102,7 @@ def strided_view(array: Array, shape: tuple[int, ...], strides: Iterable[int]) -
 
 
 def self_overlaps(array: Array) -> bool:
-    """Whether two elements of `array` may be at one address."""
+    """Return whether two elements of `array` may be at one address."""
     reach = array.itemsize
     for step, size in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
         if size > 1 and step < reach:
@@ -199,7 +199,7 @@ def scalar(name: str, param: str, value: Any, kind: type[Any], span: Span | None
 
 
 def _is_number(value: Any) -> bool:
-    """Whether `value` is a real number. The small datatypes have the kind V."""
+    """Return whether `value` is a real number. The small datatypes have the kind V."""
     if isinstance(value, np.generic):
         return value.dtype.kind in "biufV" and not isinstance(value, np.void)
     return isinstance(value, (bool, int, float))

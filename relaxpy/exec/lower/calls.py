@@ -237,7 +237,7 @@ class CallLowering(ABC):
         return rx.TensorStructInfo(rx.ShapeExpr(after), tensor.dtype) if same else None
 
     def _is_own(self, value: rx.Expr | Op) -> bool:
-        """Whether a call allocates a tensor in memory that nothing else uses."""
+        """Return whether a call allocates a tensor in memory that nothing else uses."""
         allocation = allocation_of(value)
         if allocation is None or allocation.storage:
             return False
@@ -453,7 +453,7 @@ class CallLowering(ABC):
         return _result(call, outputs)
 
     def _is_reshape(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """Whether a call of a kernel only reshapes a tensor, and its arguments certainly match."""
+        """Return whether a call of a kernel only reshapes a tensor, and its arguments match."""
         inputs = call.args[1]
         if not isinstance(inputs, rx.Tuple) or len(inputs.fields) != 1 or len(call.args) > 2:
             return False
@@ -491,11 +491,11 @@ class CallLowering(ABC):
         return passed if self._are_bound(passed.values()) else None
 
     def _are_bound(self, exprs: Iterable[tir.PrimExpr]) -> bool:
-        """Whether the shape variables in these expressions have values here."""
+        """Return whether the shape variables in these expressions have values here."""
         return all(v in self._scope.sizes for expr in exprs for v in variables_of(expr))
 
     def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """Whether the kernel may write tensors that are not new."""
+        """Return whether the kernel may write tensors that are not new."""
         outputs = len(output_sinfos(call))
         first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
         return "inplace_indices" in call.attrs or any(i < first for i in callee.written)

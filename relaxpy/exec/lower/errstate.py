@@ -52,7 +52,7 @@ def _closed(run: list[ast.stmt], may_warn: Collection[int]) -> list[ast.stmt]:
 
 
 def is_allocation(stmt: ast.stmt, *modules: str) -> bool:
-    """Whether a statement only creates a tensor, by the function `empty` of these modules.
+    """Return whether a statement only creates a tensor, by the function `empty` of these modules.
 
     Without modules, it may also be the tensor of another name.
     """

@@ -79,7 +79,7 @@ def _with_deletions(
 
 
 def _only_returns(stmt: ast.stmt) -> bool:
-    """Whether `stmt` returns names or a constant."""
+    """Return whether `stmt` returns names or a constant."""
     match stmt:
         case ast.Return(value=ast.Name() | ast.Constant() | None):
             return True

@@ -198,7 +198,7 @@ class ModuleLowering:
         return frozenset() if callee.kernel.is_native else callee.kernel.overwritable
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
-        """Whether a kernel only copies its input to its output in row-major order."""
+        """Return whether a kernel only copies its input to its output in row-major order."""
         if not VIEWS:
             return False
         if callee.name not in self._reshapes:
@@ -395,7 +395,7 @@ class LoweredModule:
 
     @property
     def is_native(self) -> bool:
-        """Whether native code takes the place of all functions and kernels."""
+        """True if native code takes the place of all functions and kernels."""
         functions = self._lowering.program.functions
         return not self.problem and len(self._native) + len(self.kernels) == len(functions)
 

@@ -12,7 +12,7 @@ from relaxpy.ir.tir import expr as tir
 
 
 def certainly_succeeds(call: rx.Call, known: Callable[[rx.Expr], rx.StructInfo]) -> bool:
-    """Whether a call is of a check of the runtime that the `known` struct info implies.
+    """Return whether a call is of a check of the runtime that the `known` struct info implies.
 
     Such a check stores no dimensions.
     """

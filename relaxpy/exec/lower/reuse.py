@@ -90,7 +90,7 @@ class KernelCalls:
                         self._allocations.pop(name, None)
 
     def _is_free(self, name: str, totals: Mapping[str, int]) -> bool:
-        """Whether a name has memory of its own, and only kernels and reshapes use it."""
+        """Return whether a name has memory of its own, and only kernels and reshapes use it."""
         return name in self._allocations and self._uses[name] == totals[name]
 
     def _reuse_in_call(

@@ -66,7 +66,7 @@ class ModuleContext(Protocol):
         """The pairs of an input and an output of a kernel that may be the same tensor."""
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
-        """Whether a kernel only copies its input to its output in row-major order."""
+        """Return whether a kernel only copies its input to its output in row-major order."""
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
         """The function that a GlobalVar refers to, as a value."""

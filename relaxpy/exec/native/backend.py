@@ -312,7 +312,7 @@ def check_price(program: KernelProgram) -> None:
 
 
 def _is_remainder(run: Run, decoded: Container[Buffer]) -> bool:
-    """Whether a product has the weights of a last group of packed ones that is not whole.
+    """Return whether a product has the weights of a last group of packed ones that is not whole.
 
     These are few, and the others are the sum that it adds to, one of those in `decoded`.
     """
@@ -356,7 +356,7 @@ def check_length(functions: Iterable[Function]) -> None:
 
 
 def _is_power(run: Run) -> bool:
-    """Whether a run computes powers of single precision from memory, and nothing else."""
+    """Return whether a run computes powers of single precision from memory, and nothing else."""
     match run.store:
         case Assignment(value=Call(op=Op(name="tir.pow"), args=args) as value):
             return str(value.dtype) == "float32" and all(isinstance(a, BufferLoad) for a in args)
@@ -365,5 +365,5 @@ def _is_power(run: Run) -> bool:
 
 
 def _reuses(product: Contraction, axes: Sequence[Axis]) -> bool:
-    """Whether several elements of the target need the same element of a factor."""
+    """Return whether several elements of the target need the same element of a factor."""
     return any(not mentions(f, {a.var}) for f in product.factors for a in axes)

@@ -125,12 +125,12 @@ class KernelEmitter:
         return result
 
     def _is_long(self) -> bool:
-        """Whether the loops outside of tasks may take so long that they listen to signals."""
+        """Return whether the loops outside of tasks may take so long that they poll signals."""
         times = [time_of(tree, self.plan, ()).constant for tree in self.program.trees]
         return any(time is None or time > LONG for time in times)
 
     def _overflows(self, size: IndexPoly) -> Value:
-        """Whether the terms of a size are so large that no memory has it, or 64 bits overflow."""
+        """Return whether the terms of a size are too large for any memory, or overflow 64 bits."""
         f = self.function
         total: Value = f.const(F64, 0)
         for monomial, factor in size.terms.items():

@@ -51,14 +51,14 @@ def with_checked_counts(func: PrimFunc) -> PrimFunc:
 
 
 def _may_overflow(sizes: tuple[tir.PrimExpr, ...]) -> bool:
-    """Whether this is a product, or a sum of variables."""
+    """Return whether this is a product, or a sum of variables."""
     nodes = [node for size in sizes for node in walk(size)]
     products = any(isinstance(node, tir.Mul) for node in nodes)
     return products or sum(isinstance(node, tir.Var) for node in nodes) > 1
 
 
 def _fits(sizes: tuple[tir.PrimExpr, ...]) -> tir.PrimExpr:
-    """Whether int64 has the count, or there is no iteration, not even with what wrapped around.
+    """Return whether int64 holds the count, or the loop is empty even if the count wrapped around.
 
     What wraps around differs from the count by 2**64 or more, and float64 by far less.
     """

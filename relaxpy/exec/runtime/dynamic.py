@@ -44,7 +44,7 @@ def operator_name(call: rx.Call) -> str:
 
 
 def is_dynamic(call: rx.Call) -> bool:
-    """Whether the call is lowered at run time: its operator has a legalisation only."""
+    """Return whether the call is lowered at run time: its operator has a legalisation only."""
     if not isinstance(call.op, Op):
         return False
     record = call.op.record
@@ -235,7 +235,7 @@ def _run_spread(run: Callable[..., Value], *values: Value) -> Value:
 
 
 def _agrees(general: rx.StructInfo, actual: rx.StructInfo, bound: Mapping[tir.Var, Value]) -> bool:
-    """Whether a general result has the actual datatype and shape under the bindings."""
+    """Return whether a general result has the actual datatype and shape under the bindings."""
     if not is_known(actual):
         return True
     match general, actual:

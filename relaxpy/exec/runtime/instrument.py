@@ -78,7 +78,7 @@ class Profiler:
 
     @property
     def is_running(self) -> bool:
-        """Whether a call has begun and not ended."""
+        """True if a call has begun and not ended."""
         return bool(self._open)
 
     def times(self) -> dict[str, list[float]]:

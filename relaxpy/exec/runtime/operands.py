@@ -34,7 +34,7 @@ class OperatorCall:
 
     @property
     def has_arrays(self) -> bool:
-        """Whether the key keeps constants alive that are more than scalars."""
+        """True if the key keeps constants alive that are more than scalars."""
         return any(isinstance(a, rx.Constant) and a.data.ndim for a in _operands(self.call.args))
 
     def filled(self, operands: Iterable[rx.Expr]) -> rx.Call:

@@ -147,7 +147,7 @@ def _found(name: object) -> Callable[..., Any] | None:
 
 
 def is_registered_pure(name: str) -> bool:
-    """Whether the function under `name` was registered as pure."""
+    """Return whether the function under `name` was registered as pure."""
     if name not in _functions:
         get_global_func(name, allow_missing=True)  # which may register it
     return name in _pure_names

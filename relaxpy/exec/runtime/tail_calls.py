@@ -33,7 +33,7 @@ def split_result(seq: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
 
 
 def _is_plain(binding: rx.Binding) -> bool:
-    """Whether a binding has no check, and its variable is visible after its block."""
+    """Return whether a binding has no check, and its variable is visible after its block."""
     return isinstance(binding, rx.VarBinding) and not isinstance(binding.var, rx.DataflowVar)
 
 

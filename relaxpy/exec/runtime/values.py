@@ -176,7 +176,7 @@ class PrimFuncValue(FunctionValue):
 
 @cache
 def holds_numbers(dtype: np.dtype[Any]) -> bool:
-    """Whether a datatype is one of fixed-width integers, floats or Booleans (VAL-1)."""
+    """Return whether a datatype is one of fixed-width integers, floats or Booleans (VAL-1)."""
     if dtype.kind in "biuf":
         return dtype.itemsize <= 8
     return type(dtype.type(0)).__module__ == "ml_dtypes" if dtype.kind == "V" else False
@@ -206,7 +206,7 @@ def category_of(value: Value) -> Category:
 
 
 def _is_expression(value: object) -> TypeIs[rx.Expr]:
-    """Whether `value` is an expression of a program, which is callable, but not a function."""
+    """Return whether `value` is an expression of a program: callable, but not a function."""
     return isinstance(value, rx.Expr) and not isinstance(value, rx.BaseFunc)
 
 
@@ -352,7 +352,7 @@ def _read_fields(value: tuple[object, ...], sinfos: Iterable[rx.StructInfo | Non
 
 
 def is_scalar(value: object) -> TypeIs[bool | int | float | np.generic]:
-    """Whether `value` is a Python or NumPy number or truth value."""
+    """Return whether `value` is a Python or NumPy number or truth value."""
     if isinstance(value, (int, float)):
         return True
     return isinstance(value, np.generic) and holds_numbers(value.dtype)

@@ -72,7 +72,7 @@ class Entry:
 
 
 def reads_sizes_only(plan: Plan) -> bool:
-    """Whether no strides, no offsets, and no scalars but integers of 64 bits are read.
+    """Return whether no strides, no offsets, and no scalars but integers of 64 bits are read.
 
     Sizes have 32 bits at least.
     """
@@ -94,5 +94,5 @@ def _scalars(plan: Plan) -> list[Var]:
 
 
 def _has_layout(buffer: Buffer) -> bool:
-    """Whether `buffer` declares strides or an offset."""
+    """Return whether `buffer` declares strides or an offset."""
     return bool(buffer.strides) or getattr(buffer.elem_offset, "value", None) != 0

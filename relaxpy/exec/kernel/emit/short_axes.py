@@ -65,7 +65,7 @@ def _looped(tree: Tree, plan: Plan, outer: tuple[Axis, ...]) -> Tree:
 
 
 def _is_simple(statement: Assignment, plan: Plan) -> bool:
-    """Whether a store without guards copies or does one operation, and reads other memory."""
+    """Return whether an unguarded store copies or does one operation, and reads other memory."""
     if statement.guards or statement.target in plan.reshaped:
         return False
     target = plan.root(statement.target)
@@ -114,7 +114,7 @@ def _short_axis(statement: Assignment, axes: Sequence[Axis]) -> Axis | None:
 
 
 def _is_short(axis: Axis) -> bool:
-    """Whether a loop over the axis has few iterations, and not one alone."""
+    """Return whether a loop over the axis has few iterations, and not one alone."""
     count = axis.extent.constant
     return count is not None and 1 < count <= _SHORT
 
@@ -143,7 +143,7 @@ def _innermost_last(maps: _Maps) -> list[tir.Var] | None:
 
 
 def _is_joined(operands: Sequence[tuple[Buffer, _Maps]], inner: Axis) -> bool:
-    """Whether the axis is contiguous with the same next one in all operands."""
+    """Return whether the axis is contiguous with the same next one in all operands."""
     nexts = {_next(buffer, maps, inner) for buffer, maps in operands}
     return len(nexts) == 1 and None not in nexts
 

@@ -38,7 +38,7 @@ class Axis:
         return as_poly(self.stop) - as_poly(self.start)
 
     def has_bounds_of(self, other: Axis) -> bool:
-        """Whether both axes provably have the same start and stop."""
+        """Return whether both axes provably have the same start and stop."""
         start, stop = as_poly(other.start), as_poly(other.stop)
         return as_poly(self.start).same(start) and as_poly(self.stop).same(stop)
 
@@ -291,7 +291,7 @@ def external_calls(expr: Node) -> Iterator[Call]:
 
 
 def is_external(call: Call) -> bool:
-    """Whether `call` calls a registered function or a function of the module."""
+    """Return whether `call` calls a registered function or a function of the module."""
     return call.op in EXTERNAL_CALLS or not isinstance(call.op, Op)
 
 

@@ -100,7 +100,7 @@ class _Reader:
         self.shape_vars = shape_vars
         self.may_alias = may_alias
         self.assumes_no_alias = False
-        """Whether the result is correct only if arguments share no memory."""
+        """True if the result is correct only if arguments share no memory."""
         self.buffers = BufferTable(func)
         self.axes: list[nest.Axis] = []
         self.kinds: dict[Var, ForKind] = {}
@@ -355,7 +355,7 @@ class _Reader:
         yield nest.Loop(axis, stores)
 
     def _lanes_conflict(self, store: BufferStore) -> bool:
-        """Whether a lane may read an element that another lane writes."""
+        """Return whether a lane may read an element that another lane writes."""
         operands = [store.value, *store.indices]
         if store.predicate is not None:
             operands.append(store.predicate)
@@ -376,7 +376,7 @@ class _Reader:
         return not (aliases and distinct and aligned)
 
     def _may_overlap(self, written: Set[Buffer], read: Set[Buffer]) -> bool:
-        """Whether a buffer in `written` may share memory with another one in `read`."""
+        """Return whether a buffer in `written` may share memory with another one in `read`."""
         both = all(any(map(self.buffers.is_argument, side)) for side in (written, read))
         self.assumes_no_alias |= both and not self.may_alias
         return both and self.may_alias
@@ -407,7 +407,7 @@ class _Reader:
         return substitute(body, {var: vector_of(lanes)})
 
     def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
-        """Whether `value` must be evaluated here, and not where `body` uses `var`."""
+        """Return whether `value` must be evaluated here, and not where `body` uses `var`."""
         written = set(map(self.buffers.root, written_buffers(body)))
         called = any(True for _ in nest.external_calls(value))
         reads = {self.buffers.root(load.buffer) for load in nest.loads(value)}

@@ -131,7 +131,7 @@ def meets_itself(
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> bool:
-    """Whether iterations of which one writes what the other accesses are the same one of `axes`.
+    """Return whether two iterations that conflict (one writes) are the same iteration of `axes`.
 
     Both statements are in these loops, and in the same iteration of those that enclose them.
     """
@@ -154,7 +154,7 @@ def may_run_at_once(
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> bool:
-    """Whether iterations of `axis`, a loop around all `statements`, run in any order.
+    """Return whether iterations of `axis`, a loop around all `statements`, run in any order.
 
     None of them writes what another one accesses.
     """
@@ -325,7 +325,7 @@ def _by_range(ends: Ends, shape_vars: Container[Var]) -> set[Direction]:
 
 
 def _is_less(a: IndexPoly, b: IndexPoly, shape_vars: Container[Var]) -> bool:
-    """Whether `a` is provably less than `b`."""
+    """Return whether `a` is provably less than `b`."""
     return b.exceeds(a, 1, shape_vars)
 
 
@@ -388,7 +388,7 @@ def _same_digits(
 
 
 def _is_nonzero_stride(factor: IndexPoly, size: PrimExpr, shape_vars: Container[Var]) -> bool:
-    """Whether `factor` is never 0, unless the dimension has no element."""
+    """Return whether `factor` is never 0, unless the dimension has no element."""
     zero = as_poly(0)
     if _is_less(zero, factor, shape_vars) or _is_less(factor, zero, shape_vars):
         return True

@@ -90,7 +90,7 @@ def _element_count(shape: Iterable[PrimExpr]) -> int:
 
 
 def _is_fixed(entry: Local) -> bool:
-    """Whether the loop bounds and the shape are known before the loops, and evaluated at no risk.
+    """Return whether the loop bounds and the shape can be hoisted out of the loops safely.
 
     They depend neither on these loops nor on loads, and divide by nothing that may be zero: a loop
     inside one without iterations does not evaluate its bounds.

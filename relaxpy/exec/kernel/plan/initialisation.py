@@ -195,7 +195,7 @@ class _Initialiser:
                 yield ops.any_of(ops.all_of(has_none, *others), at_start)
 
     def _is_movable(self, init: _Init, loop: Loop) -> bool:
-        """Whether no item of `loop` notices that `init` runs before it."""
+        """Return whether no item of `loop` notices that `init` runs before it."""
         branch, loops = init.branch, init.loops(loop.axis)
         own, every = [*walk_items(branch.body)], [*walk_items((loop,))]
         if self.may_alias or len(loops) < len(branch.init_loops) or not all(map(_is_plain, every)):
@@ -235,7 +235,7 @@ class _Initialiser:
         around: Sequence[Axis],
         reduced: Container[Var],
     ) -> bool:
-        """Whether no access is of what other iterations of the loops `around` store."""
+        """Return whether no access is of what other iterations of the loops `around` store."""
         if buffer is not store.buffer:
             return False
         variables = {axis.var for axis in around}
@@ -284,7 +284,7 @@ def _is_start(axis: Axis) -> PrimExpr:
 
 
 def _is_plain(item: Item) -> bool:
-    """Whether an item neither jumps nor has effects on memory that are not stores."""
+    """Return whether an item neither jumps nor has effects on memory that are not stores."""
     called = any(True for e in expressions(item) for _ in (*external_calls(e), *passed_memory(e)))
     return not called and isinstance(item, Loop | Branch | WhileLoop | Store | Bind | Check)
 

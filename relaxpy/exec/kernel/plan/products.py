@@ -13,7 +13,7 @@ from relaxpy.ir.tir.substitution import mentions
 
 
 def is_product(run: Run) -> bool:
-    """Whether a run is a product with a matrix that several rows of the other factor use.
+    """Return whether a run is a product with a matrix that several rows of the other factor use.
 
     Products of which all factors mention all axes are those of vectors, each with its own.
     """
@@ -25,7 +25,7 @@ def is_product(run: Run) -> bool:
 
 
 def keeps_negative_zero(run: Run) -> bool:
-    """Whether -0.0 remains if no product is added to it; NumPy's sum of no products is 0.0."""
+    """Return whether -0.0 remains if no product is added; NumPy's sum of no products is 0.0."""
     if not isinstance(run.idiom, Contraction) or run.accumulation is None:
         return False
     match run.accumulation.initial:
@@ -64,7 +64,7 @@ def divided_axes(run: Run) -> Sequence[Axis]:
 
 
 def _slides(factor: PrimExpr, axis: Axis, over: Sequence[Axis]) -> bool:
-    """Whether an index of `factor` is the sum of `axis` and an axis of the sum."""
+    """Return whether an index of `factor` is the sum of `axis` and an axis of the sum."""
     summed = {a.var for a in over}
     return any(
         mentions(index, {axis.var}) and mentions(index, summed)

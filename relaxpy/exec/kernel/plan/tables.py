@@ -51,7 +51,7 @@ def fill_tables_first(nest: Nest) -> Nest:
 
 
 def _is_literal(store: Store) -> bool:
-    """Whether a literal is stored to an element that the buffer has."""
+    """Return whether a literal is stored to an element that the buffer has."""
     pairs = zip(store.indices, store.buffer.shape, strict=True)
     return isinstance(store.value, (IntImm, FloatImm)) and all(
         isinstance(i, IntImm) and isinstance(size, IntImm) and 0 <= i.value < size.value

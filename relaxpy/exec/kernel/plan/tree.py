@@ -56,7 +56,7 @@ class Search:
 
     @property
     def is_maximum(self) -> bool:
-        """Whether the extreme is the maximum."""
+        """True if the extreme is the maximum."""
         return self.extreme.update is not None and self.extreme.update.combine == "max"
 
 
@@ -116,13 +116,13 @@ class Run(Tree):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it runs element by element: in order, with checks, or a compound statement."""
+        """True if it runs element by element: in order, with checks, or a compound statement."""
         has_compound = any(isinstance(s, Compound) for s in self.statements)
         return bool(self.ordered) or self.checked or has_compound
 
     @property
     def is_serial(self) -> bool:
-        """Whether some of its loops run in the order of the text."""
+        """True if some of its loops run in the order of the text."""
         return bool(self.ordered) or any(a.var not in self.independent for a in self.axes)
 
     @property
@@ -217,7 +217,7 @@ class Plan:
 
     @property
     def calls_functions(self) -> bool:
-        """Whether the kernel calls external functions."""
+        """True if the kernel calls external functions."""
         sources = (e for item in walk_items(self.nest.items) for e in expressions(item))
         return any(True for source in sources for _ in external_calls(source))
 

@@ -312,7 +312,7 @@ def make_kernel_entry(
 def is_static(
     params: Sequence[Param], results: Sequence[tuple[str, Sequence[object]]] = ()
 ) -> bool:
-    """Whether the common entry takes these parameters and results."""
+    """Return whether the common entry takes these parameters and results."""
     arrays = [(p.dtype, p.shape) for p in params if isinstance(p, Array) and p.strides is None]
     return (
         bool(STATIC_ENTRY)

@@ -209,7 +209,7 @@ def _converted_once(operand: Operand, contraction: Gemm) -> str:
 
 
 def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
-    """Whether tiles take rows in place that fill them only if they are folded, or copy few."""
+    """Return whether tiles read rows in place that fill them only if folded, or copy few."""
     contraction = emitter.contraction
     if emitter.dots is not None or converts(contraction.a, contraction):
         return fold.width < ROWS and _is_one(contraction.over[-1].a)
@@ -217,7 +217,7 @@ def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
 
 
 def _is_faster_packed(emitter: Emitter) -> bool:
-    """Whether tiles with a packed operand take less time than what reads it in place."""
+    """Return whether tiles with a packed operand take less time than what reads it in place."""
     contraction = emitter.contraction
     if isinstance(emitter, TileEmitter):
         axes = (*contraction.over, contraction.column)
@@ -232,7 +232,7 @@ def _is_faster_packed(emitter: Emitter) -> bool:
 
 
 def _can_be_packed(emitter: TileEmitter) -> bool:
-    """Whether packed elements are those of memory, or joined in stretches of equal length."""
+    """Return whether packed elements are unchanged, or joined in stretches of equal length."""
     if emitter.dots is None:
         return not converts(emitter.contraction.b, emitter.contraction)
     # Joined rows are those of one stretch, which have the same number in each.
@@ -403,7 +403,7 @@ def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emit
 
 
 def _suits_more_rows(dots: DotEmitter) -> bool:
-    """Whether more rows than a few are read along the sum, which is long."""
+    """Return whether more rows than a few are read along the sum, which is long."""
     contraction, inner = dots.contraction, dots.over[-1].extent
     if dots.dots is not None:
         return math.prod(extents(contraction.over)) >= _DEEP_BYTES
@@ -413,12 +413,12 @@ def _suits_more_rows(dots: DotEmitter) -> bool:
 
 
 def _has_dots(module: Module, contraction: Gemm) -> bool:
-    """Whether instructions add several products of the operands."""
+    """Return whether instructions add several products of the operands."""
     return dots_of(module, contraction.accumulator, contraction.a, contraction.b) is not None
 
 
 def _is_window(column: GemmAxis, inner: GemmAxis) -> bool:
-    """Whether the columns are adjacent too, as those of windows are, and more than their sums."""
+    """Return whether the columns are adjacent too, as in pooling, and more than their sums."""
     if isinstance(column.extent, Value) or isinstance(inner.extent, Value):
         return False
     return _is_one(column.b) and column.extent > inner.extent

@@ -142,7 +142,7 @@ class DotEmitter(FewRows):
             self.group = 1
 
     def _is_large(self) -> bool:
-        """Whether the caches hardly have the second operand from an earlier call."""
+        """Return whether the caches hardly have the second operand from an earlier call."""
         sizes = [self.columns, *(axis.extent for axis in self.over)]
         known = [size for size in sizes if isinstance(size, int)]
         return len(known) == len(sizes) and prod(known) > _STREAMED_ELEMENTS

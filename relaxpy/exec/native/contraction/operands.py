@@ -332,7 +332,7 @@ def extents(axes: Sequence[GemmAxis]) -> list[float]:
 
 
 def converts(memory: Matrix, contraction: Gemm) -> bool:
-    """Whether loaded elements are not yet of the type of the accumulator."""
+    """Return whether loaded elements are not yet of the type of the accumulator."""
     return memory.convert is not None or memory.type != contraction.accumulator
 
 

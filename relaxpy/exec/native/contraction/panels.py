@@ -180,7 +180,7 @@ def transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
 
 
 def is_packed(f: Function, memory: Matrix) -> Value:
-    """Whether the address of `memory`, which may be packed, is that of such a copy."""
+    """Return whether the address of `memory`, which may be packed, is that of such a copy."""
     return f.compare("uge", f.cast("ptrtoint", memory.pointer, "i64"), MARK)
 
 
@@ -200,7 +200,7 @@ def copied_unless_packed(
 
 
 def _is_low(source: Block, lanes: int) -> bool:
-    """Whether strided loads of the rows take less time than squares of `lanes` rows.
+    """Return whether strided loads of the rows take less time than squares of `lanes` rows.
 
     The rows of a window are few, and their columns are near each other.
     """

@@ -93,7 +93,7 @@ class Function(Instructions):
 
     @property
     def is_optimised(self) -> bool:
-        """Whether the time that the function takes matters."""
+        """True if the time that the function takes matters."""
         return self.optimised or self._has_loops
 
     def __len__(self) -> int:
@@ -308,7 +308,7 @@ class Function(Instructions):
 
     @property
     def is_attempted(self) -> bool:
-        """Whether the current block is in an attempt, which it may leave."""
+        """True if the current block is in an attempt, which it may leave."""
         return bool(self._exits)
 
     def leave(self, condition: Value, before: Callable[[], None] | None = None) -> None:

@@ -24,7 +24,7 @@ class Type:
 
     @property
     def is_float(self) -> bool:
-        """Whether the elements are floating-point numbers."""
+        """True if the elements are floating-point numbers."""
         return self.element in FLOATS
 
     @property

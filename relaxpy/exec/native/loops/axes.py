@@ -40,9 +40,9 @@ class Loops:
         self.function: Function = frame.function
         self.proofs: dict[PrimExpr, Axis] = {}
         self.in_task = False
-        """Whether the function is that of a task."""
+        """True if the function is that of a task."""
         self.tested = False
-        """Whether it is that of a task that tests obligations, so that another one may fail."""
+        """True if it is that of a task that tests obligations, so that another one may fail."""
         self.interrupt: Interrupt | None = None
         """What ends loops that may take long if a signal of Python arrives."""
         self._inside = 1
@@ -166,7 +166,7 @@ class Loops:
             self.loop(obligation.axes[depth], partial(self.require, [obligation], depth + 1))
 
     def _outside(self, obligation: Obligation, axes: Sequence[Axis]) -> Value | None:
-        """Whether an index is outside in an iteration of `axes`, by its least and greatest value.
+        """Return whether an index is out of bounds in an iteration of `axes`, by its min and max.
 
         It is None where these do not decide that, or where integers of 128 bits may not hold them.
         """
@@ -400,6 +400,6 @@ class Loops:
 
 
 def _is_small(value: IndexPoly) -> bool:
-    """Whether 128 bits hold a value whose atoms have 64 bits, and each part of it."""
+    """Return whether 128 bits hold a value whose atoms have 64 bits, and each part of it."""
     factors = value.terms.items()
     return len(factors) < 1 << 10 and all(len(m) < 2 and abs(n) < 1 << 50 for m, n in factors)

@@ -306,7 +306,7 @@ class DigitPanels(_Panels):
 
 
 def has_panels(run: Run, repeated: RepeatedLoads) -> bool:
-    """Whether the sums of many rows can be computed in panels."""
+    """Return whether the sums of many rows can be computed in panels."""
     [member], axes = run.assignments, (*repeated.outer, *repeated.inner)
     columns = repeated.columns
     if repeated.rows is None or columns is None or repeated.own is None or not repeated.outer:

@@ -130,7 +130,7 @@ class Items:
             self.loops.loop(axis, lambda: self.items(body))
 
     def _has_lanes(self, axis: nest.Axis, body: Sequence[nest.Item]) -> bool:
-        """Whether a vectorised loop stores elements of local buffers that are its iterations' own.
+        """Return whether a vectorised loop stores elements of local buffers private to each iteration.
 
         What it computes is valid in each iteration, so that nothing is tested in between.
         """

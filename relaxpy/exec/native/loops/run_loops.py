@@ -115,7 +115,7 @@ class RunLoops(Loops):
         return self.frame.variable(self.masked.first), self.frame.variable(self.masked.last)
 
     def _has_whole_rows(self, buffer: Buffer) -> bool:
-        """Whether the strides of a buffer are those declared, also in a block of rows."""
+        """Return whether the strides of a buffer are those declared, also in a block of rows."""
         strides, _ = self.frame.blocks.get(buffer, (None, None))
         declared = map(as_poly, strides_of(buffer))
         return strides is None or all(a.same(b) for a, b in zip(strides, declared, strict=True))
@@ -198,7 +198,7 @@ class RunLoops(Loops):
         return found[::-1]
 
     def _repeats(self, run: Run) -> bool:
-        """Whether an iteration that runs again stores the same values."""
+        """Return whether an iteration that runs again stores the same values."""
         members = run.stores
         elided = self.program.elided
         read = {
@@ -586,5 +586,5 @@ class RunLoops(Loops):
 
 
 def _is_gathered(position: IndexPoly, var: Var) -> bool:
-    """Whether what is read for consecutive values of a variable is at positions from memory."""
+    """Return whether consecutive values of a variable read at positions loaded from memory."""
     return any(mentions(x, {var}) for atom in position.atoms() for x in loads(atom))

@@ -262,7 +262,7 @@ class TreeLoops(RunLoops):
                 return self._flag(run)
 
         def hidden(low: Value, high: Value) -> Value:
-            """Whether a panel has no element that is seen; False if it is empty."""
+            """Return whether a panel has no element that is seen; False if it is empty."""
 
             def panel() -> list[Value]:
                 end = f.intrinsic("smin", high, stop)
@@ -285,7 +285,7 @@ class TreeLoops(RunLoops):
         return [f.select(needs_all, zero, first), f.select(needs_all, stop, last)]
 
     def _flag(self, run: Run) -> Value:
-        """Whether a run that tests something stores another value than 0."""
+        """Return whether a run that tests something stores another value than 0."""
         f, target = self.function, run.assignments[0].target
         self.run(run)
         self.frame.forget()

@@ -153,7 +153,7 @@ def directory() -> str | None:
 
 
 def keeps_programs() -> bool:
-    """Whether whole programs are kept on disk, too.
+    """Return whether whole programs are kept on disk, too.
 
     Errors:
         MisuseError: RELAXPY_CACHE is not 0, 1 or code.

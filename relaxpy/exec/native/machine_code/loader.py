@@ -187,7 +187,7 @@ class LoadedObject:
 
 
 def is_loadable(code: bytes) -> bool:
-    """Whether all of `code` is relocatable objects of ELF for x86-64, one after the other."""
+    """Return whether `code` is a sequence of relocatable ELF objects for x86-64."""
     start = 0
     while len(code) - start >= _ELF_HEADER:
         is_elf = code[start : start + 6] == b"\x7fELF\x02\x01"
@@ -208,7 +208,7 @@ def _end(code: bytes, start: int) -> int:
 
 
 def _is_far(relocation: _Relocation) -> bool:
-    """Whether a symbol is reached through a slot, since its address may be out of 32 bits."""
+    """Return whether a symbol is reached through a slot, as its address may exceed 32 bits."""
     return relocation.type in _TABLE or (relocation.type == _CALL and not relocation.symbol.section)
 
 

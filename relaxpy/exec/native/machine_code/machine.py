@@ -39,7 +39,7 @@ class Machine:
 
     @property
     def has_loader(self) -> bool:
-        """Whether `loader` loads objects for it. LLVM, which loads others, takes one at a time."""
+        """True if `loader` loads objects for it. LLVM, which loads others, takes one at a time."""
         return self.triple.startswith("x86_64") and "linux" in self.triple
 
     def lanes(self, bits: int) -> int:
@@ -47,7 +47,7 @@ class Machine:
         return self.vector_bits // bits
 
     def has(self, feature: str) -> bool:
-        """Whether the processor has a feature of LLVM, such as `avx512vnni`."""
+        """Return whether the processor has a feature of LLVM, such as `avx512vnni`."""
         return f"+{feature}" in self.features.split(",")
 
     def module(self) -> Module:

@@ -86,7 +86,7 @@ def invoke(f: Function, name: str, result: Type, *args: Value, params: str = "")
 
 
 def exchanged(f: Function, name: str, old: Value, new: Value, order: str) -> Value:
-    """Whether a variable was `old`, and is `new` now."""
+    """Return whether a variable was `old`, and is `new` now."""
     pair = f.new(old.type, f"cmpxchg {at(f, name)}, {old}, {new} {order} monotonic")
     return f.new(BOOL, f"extractvalue {{ {old.type}, i1 }} {pair.name}, 1")
 

@@ -63,7 +63,7 @@ def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
 
 
 def has_long_tasks(tree: Tree) -> bool:
-    """Whether a task in `tree` may take so long that it listens to signals."""
+    """Return whether a task in `tree` may take so long that it listens to signals."""
     match tree:
         case For(body=body):
             return any(map(has_long_tasks, body))
@@ -79,7 +79,7 @@ def has_long_tasks(tree: Tree) -> bool:
 
 
 def _repeats(run: Run) -> bool:
-    """Whether a run may have many more iterations than any array that it accesses has elements."""
+    """Return whether a run may have many more iterations than its largest array has elements."""
     if product_of(run) is not None:
         return False  # its blocks are tasks that take the same short time
     axes = {a.var for a in run.loops if a.extent.constant is None}

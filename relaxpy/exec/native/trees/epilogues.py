@@ -71,13 +71,13 @@ class _Joiner:
         return both
 
     def _overwrites(self, product: Product) -> bool:
-        """Whether the last store is to memory that the product or its epilogue reads."""
+        """Return whether the last store is to memory that the product or its epilogue reads."""
         root = self.program.plan.root
         target, *others = (root(operand.buffer) for operand in product.operands)
         return target in others
 
     def _is_elementwise(self, run: Run) -> bool:
-        """Whether an iteration of the epilogue only needs the sum of its element."""
+        """Return whether an iteration of the epilogue only needs the sum of its element."""
         [member], after = run.assignments, run.after
         axes = {a.var for a in run.axes}
         sources = [member, *after]
@@ -106,7 +106,7 @@ class _Joiner:
         return True
 
     def _inside(self, run: Run, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
-        """Whether all elements that the iterations access are in their buffer."""
+        """Return whether all elements that the iterations access are in their buffer."""
         return not unproved(buffer, indices, run.axes, self.program.plan.shape_vars)
 
 

@@ -53,7 +53,7 @@ class _Users:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no statement is known yet."""
+        """True if no statement is known yet."""
         return not self._used
 
     def enter(self, statements: Iterable[Assignment], over: Sequence[Axis]) -> None:
@@ -85,14 +85,14 @@ class _Users:
         return found
 
     def some_iterations_share(self, other: Assignment) -> bool:
-        """Whether `other` or the run uses what the other one only stores in some iterations."""
+        """Return whether one of `other` and the run uses what the other only stores sometimes."""
         root = self.plan.root
         if other.guards and root(other.target) in self._used:
             return True
         return any(root(buffer) in self.guarded for buffer, _ in other.elements())
 
     def reads_a_sum(self, other: Assignment, loops: Set[Var]) -> bool:
-        """Whether `other` uses what the run accumulates, which a loop stores at its end.
+        """Return whether `other` uses what the run accumulates, which a loop stores at its end.
 
         That is so also for a loop of one iteration, which shares nothing with others.
         """
@@ -209,12 +209,12 @@ def _in_order_of(second: Run, first: Run) -> Run:
 
 
 def _has_functions(run: Run) -> bool:
-    """Whether an iteration computes functions of many instructions."""
+    """Return whether an iteration computes functions of many instructions."""
     calls = (n for m in run.assignments for n in occurrences(m.value, Call))
     return any(isinstance(n.op, Op) and n.op.name.removeprefix("tir.") in LONG for n in calls)
 
 
 def _shares(run: Run) -> bool:
-    """Whether iterations are computed together, as they read the same elements."""
+    """Return whether iterations are computed together, as they read the same elements."""
     along = lane_axis(run)
     return along is not None and shared_axis(run, along) is not None

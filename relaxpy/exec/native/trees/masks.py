@@ -115,7 +115,7 @@ class _Reader:
         """What holds in a row where they are neutral."""
 
     def is_masked(self, rows: Axis) -> bool:
-        """Whether there is a mask, and hidden columns have known values."""
+        """Return whether there is a mask, and hidden columns have known values."""
         if not all(_is_in_tiles(product_of(run), rows) for run in (self.one, self.two)):
             return False
         for run in (self.one, *cast("tuple[Run, ...]", self.inner.body)):
@@ -134,13 +134,13 @@ class _Reader:
         return next((a for a in axes if a is not None and a.has_bounds_of(self.columns)), None)
 
     def _is_wide(self, buffer: Buffer) -> bool:
-        """Whether a buffer of the chain has elements for columns."""
+        """Return whether a buffer of the chain has elements for columns."""
         if buffer not in self.buffers or buffer.ndim != self.scores.ndim:
             return False
         return as_poly(buffer.shape[-1]).same(as_poly(self.columns.stop))
 
     def _follows(self, member: Assignment, axis: Axis | None) -> bool:
-        """Whether a statement has a known effect in hidden columns, which is noted."""
+        """Return whether a statement has a known effect in hidden columns, which is noted."""
         variables = set[Var]() if axis is None else {axis.var}
         for buffer, indices in member.elements():
             if buffer not in self.buffers:
@@ -192,7 +192,7 @@ class _Reader:
         return None if mentions(result, {column}) else result
 
     def _is_mask(self, test: PrimExpr, column: Var, yes: PrimExpr, no: PrimExpr) -> bool:
-        """Whether a condition is that of the mask, which is the first one that hides elements."""
+        """Return whether a condition is that of the mask, the first one that hides elements."""
         if self.mask is not None:
             mask = substitute(self.mask, {self.column: column})
             return structural_equal(mask, test)
@@ -206,7 +206,7 @@ class _Reader:
         return True
 
     def _adds_zeros(self) -> bool:
-        """Whether the last contraction adds products with zeros for hidden columns."""
+        """Return whether the last contraction adds products with zeros for hidden columns."""
         [member], over = self.two.assignments, self.two.over
         if len(over) != 1 or not over[0].has_bounds_of(self.columns) or member.guards:
             return False
@@ -277,14 +277,14 @@ class _Reader:
 
 
 def _is_in_tiles(product: Product | None, rows: Axis) -> bool:
-    """Whether a contraction computes all rows of a block from consecutive columns."""
+    """Return whether a contraction computes all rows of a block from consecutive columns."""
     if product is None or product.row is None or not product.row.extent.same(rows.extent):
         return False
     return product.column.strides[TARGET].constant == 1
 
 
 def _is_zero(value: PrimExpr | None) -> bool:
-    """Whether a value is a zero that is not negative."""
+    """Return whether a value is a zero that is not negative."""
     match value:
         case IntImm(value=0):
             return True

@@ -53,7 +53,7 @@ class Dimension:
     strides: tuple[IndexPoly, ...]
 
     def has(self, operand: int) -> bool:
-        """Whether the elements of that operand differ along the axis."""
+        """Return whether the elements of that operand differ along the axis."""
         return self.strides[operand].constant != 0
 
 
@@ -171,7 +171,7 @@ def _factors(member: Assignment) -> tuple[Operand, Operand] | None:
 
 
 def is_factor(expr: PrimExpr) -> bool:
-    """Whether a factor of a product may be such an expression."""
+    """Return whether a factor of a product may be such an expression."""
     return _factor(expr) is not None
 
 
@@ -249,7 +249,7 @@ def with_column(product: Product, column: Dimension) -> Product:
 
 
 def _are_bytes(product: Product) -> bool:
-    """Whether both factors are."""
+    """Return whether both factors are."""
     return all(product.operands[n].buffer.dtype.bits == _BYTE for n in (A, B))
 
 
@@ -308,7 +308,7 @@ def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:
 
 
 def joins(product: Product) -> bool:
-    """Whether the stores after a sum are faster with it than as a loop of their own.
+    """Return whether the stores after a sum are faster with it than as a loop of their own.
 
     A long epilogue loads the sums again, which takes long if they are not adjacent.
     """
@@ -316,7 +316,7 @@ def joins(product: Product) -> bool:
 
 
 def is_costly(product: Product) -> bool:
-    """Whether an epilogue is longer than a few instructions, and its result is of the same type."""
+    """Return whether an epilogue is longer than a few instructions, with a result of its type."""
     if product.after[-1].target.dtype != product.member.target.dtype:
         return False
     nodes = [n for m in product.after for n in walk(m.value) if isinstance(n, PrimExpr)]

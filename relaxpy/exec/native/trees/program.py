@@ -190,7 +190,7 @@ class _Reader:
 
 
 def may_fail(tree: Tree) -> bool:
-    """Whether a tree of a program tests obligations."""
+    """Return whether a tree of a program tests obligations."""
     match tree:
         case ObligationTests():
             return True
@@ -231,7 +231,7 @@ def whole_runs(tree: Tree) -> Iterator[Run]:
 
 
 def _has_lanes_of(run: Run, tile: Tile) -> bool:
-    """Whether the consecutive elements of a run are those of the rows."""
+    """Return whether the consecutive elements of a run are those of the rows."""
     along = None if run.is_scalar else lane_axis(run)
     return along is not None and along.start is tile.low
 

@@ -288,7 +288,7 @@ def _offsets(value: PrimExpr, inner: Sequence[Axis]) -> dict[BufferLoad, tuple[i
 
 
 def _is_converted(value: PrimExpr) -> bool:
-    """Whether a value is an element of memory, in another datatype at most."""
+    """Return whether a value is an element of memory, in another datatype at most."""
     while isinstance(value, Cast):
         value = value.value
     return isinstance(value, BufferLoad)
@@ -422,7 +422,7 @@ def _digit(
 
 
 def _is_rounded(value: PrimExpr) -> bool:
-    """Whether products are rounded to float16, which takes longer than to select an entry.
+    """Return whether products are rounded to float16, which takes longer than to select an entry.
 
     With several rows, LLVM moves other products behind the instruction that selects entries.
     """
@@ -457,7 +457,7 @@ def _number(value: PrimExpr, bits: PrimExpr, number: int) -> int | None:
 
 
 def _is_packed(offsets: tuple[int, ...]) -> bool:
-    """Whether iterations of a block share elements, and all of them do not."""
+    """Return whether iterations of a block share elements, and all of them do not."""
     return 1 < len(set(offsets)) < len(offsets)
 
 
@@ -500,7 +500,7 @@ def _with_numbers(
 
 
 def mentions_outside_loads(value: PrimExpr, variables: set[Var]) -> bool:
-    """Whether an expression needs the value of a variable other than for the indices of loads."""
+    """Return whether an expression uses a variable outside of the indices of loads."""
     return any(isinstance(node, Var) and node in variables for node in outside_indices(value))
 
 

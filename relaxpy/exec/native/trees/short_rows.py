@@ -111,7 +111,7 @@ def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[Axis, ...], Axis]]:
 
 
 def _is_suited(run: Run) -> bool:
-    """Whether a run only has loops in any order, accumulations, and statements without guards."""
+    """Return whether a run only has parallel loops, accumulations, and unguarded statements."""
     own = {a.var for a in run.loops}
     return (
         not (run.after or run.tests or run.is_serial)
@@ -161,7 +161,7 @@ class _Finder:
         self.longest = 1
         self.has_functions = self.accumulates = False
         self.has_rows = False
-        """Whether vectors with an element of each row are not consecutive in memory."""
+        """True if vectors with an element of each row are not consecutive in memory."""
 
     def add(self, run: Run) -> bool:
         """Add the steps of a run; False if it is not suited."""
