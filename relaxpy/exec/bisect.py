@@ -43,7 +43,7 @@ class Bisection:
     found: Value = None
 
     def diff(self) -> str:
-        """What the pass changed, as unified diffs of the texts of functions."""
+        """Return unified diffs of the functions that the pass changed."""
         return "" if self.after is None else module_diff(self.before, self.after, self.name)
 
     @override
@@ -123,7 +123,7 @@ class ValuesDifferError(TransformError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Outcome:
-    """What the reference evaluator computes for a function: a value, or an error."""
+    """The result of the reference evaluator for a function: a value, or an error."""
 
     params: rx.FuncStructInfo
     args: tuple[Value, ...]
@@ -219,7 +219,7 @@ class ValueCheck(PassInstrument):
         self._last = after, found
 
     def _outcomes(self, mod: IRModule, earlier: Mapping[str, _Outcome]) -> dict[str, _Outcome]:
-        """What the public functions return, for the arguments of before if these fit."""
+        """The results of the public functions, for the earlier arguments if these fit."""
         if not isinstance(mod, IRModule):
             return {}
         with PassContext():  # operators are legalised at run time, without checks of this context

@@ -82,7 +82,7 @@ class _Limit:
     def leave(self) -> None:
         """After the last caller BLAS uses as many threads as before."""
         with self.lock:
-            # A number that somebody has set meanwhile is left as it is.
+            # A number that somebody has set meanwhile is left unchanged.
             is_last = self.callers == 1
             if is_last and self.before != 1 and _openblas("get_num_threads")() == 1:
                 _openblas("set_num_threads")(self.before)
@@ -109,7 +109,7 @@ def has_thread_limit() -> bool:
 
 
 OPENMP: Final = 2
-"""What `get_parallel` of an OpenBLAS returns that runs on threads of OpenMP."""
+"""The result of `get_parallel` of an OpenBLAS that runs on OpenMP threads."""
 
 
 @contextmanager

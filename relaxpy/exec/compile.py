@@ -121,7 +121,7 @@ def compile(
 
 
 def _check_as_written(target: str, reason: str) -> None:
-    """Check that a target can run schedules as they are written.
+    """Check that a target runs loops as scheduled.
 
     Errors:
         MisuseError: it cannot.
@@ -327,7 +327,7 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
 
 
 def _transformed(module: IRModule, pipeline: object) -> IRModule:
-    """The module after the passes, well-formed before and after them; without passes as it is.
+    """The module after the passes, well-formed before and after; unchanged without passes.
 
     Errors:
         MisuseError: `pipeline` is not a pass, or does not return a module.
@@ -428,7 +428,7 @@ _BACKENDS: Final[Mapping[str, Callable[[], Backend]]] = {
 
 
 def _new_backend(target: str, schedules: str | None) -> Callable[[], Backend]:
-    """What creates the back end of a target, whose kernels may run as they are written."""
+    """The factory of a target's back end, which may run kernels with their schedules."""
     if target == "native" and schedules is not None:
         return partial(GraphBackend, as_written=True)
     return _BACKENDS.get(target) or plugin.backend(target)
@@ -556,7 +556,7 @@ def _entry_point(signature: Signature, run: Callable[..., Value], program: Progr
 
 
 def _dynamic_rows(module: IRModule, program: IRModule) -> tuple[ReportRow, ...]:
-    """What is lowered at run time, in the module or in what is compiled in place of it."""
+    """The calls lowered at run time, in the module or in the one compiled instead."""
     always = {name for name, _ in dynamic_calls(program)}
     rows = []
     for name, call in dynamic_calls(module):

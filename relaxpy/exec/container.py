@@ -168,7 +168,7 @@ class Container:
         write_whole(path, self.chunks())
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """What `write` writes, in parts."""
+        """The bytes that `write` writes, in chunks."""
         table = self.table.encode()
         yield _HEADER.pack(_MAGIC, VERSION, len(table), hashlib.sha256(table).digest())
         yield table

@@ -1,4 +1,4 @@
-"""What decides how fast programs run here: processor, libraries, threads, the cache, targets."""
+"""Diagnoses how fast programs run here: CPU, libraries, threads, cache, targets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Diagnosis(ShownAsTable):
 
 @user_facing
 def doctor() -> Diagnosis:
-    """What decides how fast programs run here, to read and to attach to reports of problems.
+    """Return the settings and hardware that determine performance, to attach to bug reports.
 
     The topics are versions, processor, vectors, BLAS, llvmlite, threads, calls, cache and targets.
     A setting with an invalid value is a finding too, and not an error.

@@ -51,7 +51,7 @@ class VMFuncKind(IntEnum):
 class ExecBuilder:
     """Describes functions of an executable by instructions.
 
-    A function has registers, of which the first ones are its arguments. `with
+    A function has registers; the first ones are its arguments. `with
     builder.function(...)` is the scope of its instructions, and `get` returns the executable.
 
     Errors:

@@ -370,7 +370,7 @@ class Executable(CopiedByReference, StatefulCalls):
         The function is `main`, or the only one, unless `function` names another. It is called
         `repeat` times, and once before; the quickest call counts. The kernels run one by one for
         this, with an instrument. Each call gets copies of caches and of all else that the function
-        may change, so that arguments stay as they are. If one of them cannot be copied, there is
+        may change, so that arguments stay unchanged. If one of them cannot be copied, there is
         one call only, which changes it.
 
         The time line is written to the file `trace` for Chrome or Perfetto; if a call fails, up to
@@ -480,7 +480,7 @@ class Executable(CopiedByReference, StatefulCalls):
 
     @property
     def imports(self) -> list[Executable]:
-        """The modules of kernels, of which there are none: kernels belong to the executable."""
+        """The modules of kernels: always empty, as kernels belong to the executable."""
         return []
 
     def jit(self) -> Executable:

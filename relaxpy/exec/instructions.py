@@ -16,7 +16,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 
 class ArgKind(Enum):
-    """What an argument of an instruction is; the value is the prefix in texts."""
+    """The kind of an argument of an instruction; the value is its prefix in text form."""
 
     REGISTER = "%"
     IMMEDIATE = "i"

@@ -31,7 +31,7 @@ BETWEEN_KERNELS: Final = "between kernels"
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """What all calls of a kernel, or of another function, took and did.
+    """The time and work of all calls of a kernel, or of another function.
 
     The calls that it makes itself have their own rows: the row of a Relax function is the time
     between its kernels, with that of the checks, and of measuring.

@@ -220,7 +220,7 @@ class ProgramProfiler:
 
 
 def copied(args: Sequence[object], *, arrays: bool) -> list[Any] | None:
-    """Arguments for a call that leaves `args` as they are: copies of caches and other objects.
+    """Arguments for a call that leaves `args` unchanged: copies of caches and other objects.
 
     Arrays are copied too if `arrays` is set. The result is None if an object cannot be copied.
     """

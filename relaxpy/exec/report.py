@@ -1,4 +1,4 @@
-"""What became of each kernel, as a table to read and as data."""
+"""The compilation report: how each kernel runs, as a table and as data."""
 
 from __future__ import annotations
 

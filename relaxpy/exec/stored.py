@@ -133,7 +133,7 @@ NOT_A_PROGRAM: Final = (
     *(RelaxpyError, LookupError, AttributeError, TypeError, ValueError),
     *(OverflowError, struct.error),  # numbers that do not fit
 )
-"""What is raised where a table of a program is read that is not one."""
+"""The errors of reading a table that is not one of a program."""
 
 
 def store_program(
@@ -196,7 +196,7 @@ def _literals(module: IRModule) -> list[rx.Constant]:
 
 
 def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
-    """What two arrays have in common that are the same elements in memory."""
+    """A key that two arrays share if they are the same elements in memory."""
     return data.ctypes.data, data.shape, data.strides, data.dtype
 
 
@@ -211,7 +211,7 @@ def _packing(saved: Any) -> Packing | None:
 
 @cache
 def _surroundings() -> str:
-    """What decides how this process compiles any program; empty if that is not known."""
+    """A fingerprint of all that affects compilation in this process; empty if unknown."""
     parts = processor(), generator(), _own_text()
     if not all(parts):
         return ""

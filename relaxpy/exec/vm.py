@@ -156,7 +156,7 @@ class VirtualMachine(StatefulCalls):
 
     @property
     def module(self) -> Executable:
-        """The executable, of which the functions are those of the machine."""
+        """The executable whose functions the machine runs."""
         return _MachineModule(self, self._executable)
 
     @user_facing
@@ -184,7 +184,7 @@ class VirtualMachine(StatefulCalls):
     def profile(self, func_name: str, *args: object) -> Profile:
         """The time of a call of the function `func_name`, by the functions that it calls.
 
-        The function is called once before, as a warm-up; arguments stay as they are, as for
+        The function is called once before, as a warm-up; arguments stay unchanged, as for
         `Executable.profile`. Without arguments, it is called with the inputs that were set. Calls
         in other threads are not counted.
 

@@ -150,7 +150,7 @@ def link_graph(
 ) -> Callable[..., Any]:
     """The function of a library that runs a Relax function, and calls `fallback` if it cannot.
 
-    It writes the parameters at the positions `written`, of which there are no copies therefore.
+    It writes the parameters at the positions `written`, which are therefore not copied.
     Large constants are packed when it is first called: a program that is compiled to be saved needs
     no copy of them.
     """

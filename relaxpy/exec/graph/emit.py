@@ -109,7 +109,7 @@ class GraphEmitter:
         return found | {p.name: value for p, value in pairs if isinstance(p, Integer)}
 
     def frame(self, f: Function, sizes: Mapping[str, Value]) -> Values:
-        """What computes sizes at this position of `f`."""
+        """An environment that computes sizes at this position of `f`."""
         variables = {var: sizes[name] for var, name in self.graph.variables.items()}
         return Values(f, {}, variables, (), frozenset(variables))
 

@@ -1,4 +1,4 @@
-"""What kernels write in place, and when they may run once more."""
+"""The parameters that kernels write in place, and when a kernel may run again."""
 
 from __future__ import annotations
 

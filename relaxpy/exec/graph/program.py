@@ -95,7 +95,7 @@ class Filling:
 
     @property
     def outputs(self) -> Sequence[Tensor]:
-        """What is written."""
+        """The tensors that are written."""
         return (self.output,)
 
     def reads(self) -> Iterator[Tensor]:
@@ -173,12 +173,12 @@ class Loop:
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """What runs inside."""
+        """The nested regions."""
         return (self.iteration,)
 
     @property
     def outputs(self) -> Sequence[Tensor]:
-        """What is written, each memory once."""
+        """The tensors that are written, each memory once."""
         following = (tensor for tensor in self.following if tensor is not None)
         written = (*self.states, *following, *self.results)
         return [*{tensor.memory: tensor for tensor in written}.values()]
@@ -200,7 +200,7 @@ class Region:
     results: Sequence[Tensor]
 
     def new_tensors(self) -> Iterator[Tensor]:
-        """What the steps write, without what is new inside their regions."""
+        """The outputs of the steps, without those inside their regions."""
         return (output for step in self.steps for output in step.outputs)
 
     def taken(self) -> Iterator[Tensor]:

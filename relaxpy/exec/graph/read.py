@@ -44,7 +44,7 @@ from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
 
 _LIMITS = (1 << 31, 1 << 20, 1 << 15)
-"""What shape variables may be limited to, so that no computed size overflows."""
+"""Upper bounds to try for shape variables, so that no computed size overflows."""
 
 
 _ANY = rx.ObjectStructInfo()
@@ -79,11 +79,11 @@ class GraphReader:
         self._steps = self._outermost
         """Those of the innermost region."""
         self._written: set[Memory] = set()
-        """What kernels write in place."""
+        """The memory that kernels write in place."""
         self._passed: set[Memory] = set()
-        """What a branch returns as it was before, so that two names may be one tensor."""
+        """The memory that a branch returns unchanged, so that two names may be one tensor."""
         self._originals: dict[Tensor, Tensor] = {}
-        """What casts gave another shape."""
+        """The tensors before casts that gave them another shape."""
         self._known: dict[tir.Var, tir.PrimExpr] = {}
         """The values of shape variables that casts define."""
         self._sizes: set[tir.PrimExpr] = set()
@@ -185,7 +185,7 @@ class GraphReader:
                 return name
 
     def _variables_limit(self) -> int:
-        """What the absolute values of shape variables have to be less than.
+        """The exclusive upper bound of the absolute values of shape variables.
 
         Errors:
             RefusedError: a size may overflow or divide by 0, or a variable is unknown.
@@ -364,7 +364,7 @@ class GraphReader:
         return value, region
 
     def _joined(self, first: Value, second: Value, outputs: list[Tensor]) -> Value:
-        """What is one of two values, with new tensors, which are added to the outputs."""
+        """The merge (phi) of two values, with new tensors, which are added to the outputs."""
         if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
             return tuple(self._joined(a, b, outputs) for a, b in zip(first, second, strict=True))
         if isinstance(first, Tensor) and isinstance(second, Tensor):
@@ -413,7 +413,7 @@ class GraphReader:
         return value
 
     def _state(self, param: rx.Var, value: Tensor) -> Tensor:
-        """What an iteration is given for a parameter, whose first value is that of an argument."""
+        """The state of a loop for a parameter, whose first value is `value`."""
         sinfo = param.struct_info
         same = isinstance(sinfo, rx.TensorStructInfo) and sinfo.dtype == value.sinfo.dtype
         if not same or not isinstance(sinfo.shape, rx.ShapeExpr):  # type: ignore[union-attr]

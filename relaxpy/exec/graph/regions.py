@@ -36,7 +36,7 @@ _STACK_BYTES = 1 << 14
 _AGAIN = 2
 """The status of an iteration after which there is another."""
 _TURNS = 1 << 6
-"""What an iteration, in which kernels run, counts for looking at signals."""
+"""The weight of an iteration that runs kernels, in the count for polling signals."""
 _MOST_BYTES = float(1 << 56)
 """No tensor of a possible size is larger."""
 

@@ -296,7 +296,7 @@ def _end(starts: Iterator[int]) -> None:
 
 
 def _run(block: _Rows, starts: Iterator[int], stop: int, step: int) -> None:
-    """Run the blocks from `starts`, of which other threads may take some."""
+    """Run the blocks from `starts`; other threads may take some of them."""
     try:
         scratch = _scratch.pop()
     except IndexError:

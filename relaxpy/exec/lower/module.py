@@ -45,7 +45,7 @@ class Backend(Protocol):
     """Compiles the PrimFuncs of one module."""
 
     def program(self, module: IRModule) -> IRModule:
-        """What is compiled in place of a module; the functions in both are called alike."""
+        """The module to compile instead of this one; the functions of both are called alike."""
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
@@ -118,7 +118,7 @@ class ModuleLowering:
         self.is_instrumented = is_instrumented
         self.module = module
         self.program = program = backend.program(module)
-        """What is compiled, with more kernels than the text calls."""
+        """The module to compile, with more kernels than the source calls."""
 
         self._backend = backend
         self.programs = programs
@@ -401,7 +401,7 @@ class LoweredModule:
 
     @property
     def program(self) -> IRModule:
-        """What is compiled in place of the module."""
+        """The module to compile instead of the original one."""
         return self._lowering.program
 
     @property

@@ -135,7 +135,7 @@ class KernelCalls:
 
 
 def _view(copy: ast.expr) -> ast.expr:
-    """The view of an array in place of `rx.reshaped(array, shape)`, which copies it."""
+    """The view of an array instead of `rx.reshaped(array, shape)`, which copies it."""
     assert isinstance(copy, ast.Call)
     array, shape = copy.args
     return py.call(py.attribute(array, "reshape"), shape)

@@ -39,7 +39,7 @@ class GlobalCallee:
 
 
 class ModuleContext(Protocol):
-    """What the lowering of a function needs of its module."""
+    """The state of a module that the lowering of its functions shares."""
 
     names: Names
     is_instrumented: bool

@@ -189,7 +189,7 @@ class NativeBackend:
         return self.attempt(lambda: self._link(namespace)) if self.claimed else ""
 
     def attempt(self, link: Callable[[], None]) -> str:
-        """Link native code; the reason if that fails, of which there is a warning."""
+        """Link native code; if that fails, warn and return the reason."""
         try:
             link()
         except RelaxpyError:

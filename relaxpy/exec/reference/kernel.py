@@ -374,7 +374,7 @@ class KernelRun(ScalarEvaluator):
                 self.execute(inner.init)
 
     def _would_begin(self, value: tir.PrimExpr, first: Scalar, reduced: set[object]) -> bool:
-        """Return whether `value` is `first`; with an empty loop in it, whether all others are at a start.
+        """Return whether `value` is `first`; with an empty loop in it, whether all others begin.
 
         What mentions a loop without iterations is not evaluated.
         """

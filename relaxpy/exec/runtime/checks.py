@@ -297,7 +297,7 @@ class Matcher:
 
 
 def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
-    """What to pass instead of a common Python object, or None."""
+    """A hint to pass another object than this common Python one, or None."""
     if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, (list, tuple)):
         dtype = "" if sinfo.dtype.is_void else f', "{sinfo.dtype}"'
         return f"convert it to an array: numpy.asarray(...{dtype})"

@@ -2,7 +2,7 @@
 
 A result is a view of memory with room after it. A call that takes it writes what it appends into
 this room, if nothing has been written there yet; otherwise it takes a copy, so that results stay
-as they are, however often and in whichever order a caller passes them.
+unchanged, however often and in whichever order a caller passes them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from relaxpy.ir.core.tensor import Tensor
 
 
 class AttentionKVCache:
-    """Memory for rows, of which the first `count` have been added.
+    """Memory for rows; the first `count` have been added.
 
     In a cache that is a window, `next_row` is where the next row is stored.
     """

@@ -25,7 +25,7 @@ def length(sequence: Any) -> Any:
 
 
 def _place(position: Any, count: int, places: int) -> int:
-    """The place that a position means, of which negative ones count from the end of `count`."""
+    """The index of a position; negative ones count from the end of `count`."""
     number = int(np.asarray(position).item())
     place = number + count if number < 0 else number
     if not 0 <= place < places:

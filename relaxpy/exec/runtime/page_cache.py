@@ -22,7 +22,7 @@ _FLOAT32: np.dtype[Any] = np.dtype("float32")
 
 
 class _Work:
-    """What the running call does with a sequence; `rows` are those of its tokens in the call.
+    """The work of the running call on a sequence; `rows` are those of its tokens in the call.
 
     Lists of slots are of the tokens that are seen, those of the call last: of all layers, and of
     those whose attention slides. So are masks, which say which of the last tokens each row sees;
@@ -430,9 +430,9 @@ def _attend(
     scale: float,
     out: Array,
 ) -> Array:
-    """Write what the rows of a sequence get from `parts`, of which the last keys may be their own.
+    """Write the attention of the rows of a sequence to `parts`.
 
-    None are if `sliding` is None; otherwise it says which masks hold. The result is log2 of the
+    The last keys may be their own; none are if `sliding` is None; otherwise it says which masks hold. The result is log2 of the
     sums of the weights.
     """
     own = q[work.rows]
@@ -449,7 +449,7 @@ def _attend(
 
 
 def _direct(function: Callable[..., object] | None) -> Callable[..., object] | None:
-    """What runs a function of the module: called with values, it has no argument to convert."""
+    """The function that runs a PrimFunc of the module on values, without conversions."""
     return function.run if isinstance(function, PrimFuncValue) else function
 
 

@@ -26,7 +26,7 @@ class Sequence:
     window: int | None = None
     sinks: int = 0
     tree: list[int] | None = None
-    """The parents of the last tokens, of which not all are accepted yet."""
+    """The parents of the last tokens; not all of these are accepted yet."""
 
     def copy(self) -> Sequence:
         """A sequence with the same tokens."""

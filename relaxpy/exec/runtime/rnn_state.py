@@ -120,7 +120,7 @@ class RNNState(SequenceState):
         return [s.number for s in slots], [(s.place + step) % self.history for s in slots]
 
     def checked(self, layer: int, index: int, x: Array) -> Array:
-        """The states of a kind of a layer, of which `x` has one for each running sequence."""
+        """The states of a kind of a layer; `x` has one for each running sequence."""
         tensor, count = self.tensor(layer, index), len(self.require_running())
         check_tensor("the tensor of states", x, (count, *tensor.shape[2:]), tensor.dtype)
         return tensor

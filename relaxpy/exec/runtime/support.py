@@ -81,7 +81,7 @@ def fields(value: Value) -> tuple[Value, ...]:
 
 
 def reshaped(value: Array, shape: tuple[int, ...]) -> Array:
-    """A new tensor of another shape with the elements of `value`, of which there are as many."""
+    """A new tensor of another shape with the same number of elements, those of `value`."""
     return np.array(value.reshape(shape), order="C")
 
 
@@ -133,7 +133,7 @@ def with_context(function: Value, sinfos: tuple[StructInfo, ...], *args: Value) 
 
 
 def call_tir_dyn(kernel: Value, args: tuple[Value, ...]) -> tuple[()]:
-    """Call a kernel with `args`, of which the last is a shape of scalars; return unit."""
+    """Call a kernel with `args`, the last one a shape of scalars; return unit."""
     invoke(kernel, *args[:-1], *args[-1])
     return ()
 

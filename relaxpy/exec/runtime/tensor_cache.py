@@ -224,7 +224,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any] | None:
 
 
 class _Shards:
-    """The files of a folder, of which the last is written when it is full."""
+    """The files of a folder; the last is written when it is full."""
 
     def __init__(self, folder: Path, records: Records, capacity: int) -> None:
         self.folder, self.records, self.capacity = folder, records, capacity

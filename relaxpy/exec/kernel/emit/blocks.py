@@ -54,7 +54,7 @@ def block_rows(scope: KernelScope, buffer: Buffer, rows: Rows, empty: str | None
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a block accumulates: lines `before` and `after` all blocks, and for the `memory`."""
+    """A partial accumulation of a block: lines `before` and `after` all blocks, and its `memory`."""
 
     before: ast.stmt
     memory: tuple[ast.stmt, ...]

@@ -123,9 +123,9 @@ def unproved(
 def obliged(
     node: Node, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> Iterator[tuple[PrimExpr, int]]:
-    """What `node` itself, and not its operands, needs to have a value, and is not proved.
+    """The unproved obligations of `node` itself, without those of its operands.
 
-    That are indices of a load with their dimensions, or a divisor, which is not zero.
+    They are the indices of a load with their dimensions, or a divisor, which must not be zero.
     """
     if isinstance(node, BufferLoad):
         for dimension, index in unproved(node.buffer, node.indices, axes, shape_vars).items():

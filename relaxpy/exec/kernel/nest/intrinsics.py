@@ -1,4 +1,4 @@
-"""What kernels are refused for, and in which datatype intrinsics compute."""
+"""The reasons to refuse kernels, and the datatypes in which intrinsics compute."""
 
 from __future__ import annotations
 

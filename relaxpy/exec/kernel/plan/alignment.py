@@ -19,8 +19,8 @@ def aligned_axes(
     """The values of `axes` in the iteration of `other_axes` that accesses the same element.
 
     None unless each iteration has exactly one counterpart, which the axes decide one by one, or one
-    of `axes` for several others, of which it numbers the iterations. An axis of one iteration needs
-    no counterpart. Variables that are the same in both are left out.
+    of `axes` for several others, whose iterations it numbers. An axis of one iteration needs no
+    counterpart. Variables that are the same in both are left out.
     """
     own, others = {a.var: a for a in axes}, {a.var: a for a in other_axes}
     pairs: set[tuple[Var, Var]] = set()

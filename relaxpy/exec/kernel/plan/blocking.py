@@ -68,9 +68,9 @@ def in_tiles(
     """`plan` with consecutive elementwise runs over a common axis fused into blocks of rows.
 
     Blocks are not worth their overhead for the `fast` statements alone. If they are `for_threads`,
-    they may have products of matrices, of which they divide the batch or the windows of a
-    convolution, and are also worth it for few passes that are much work. They may also divide the
-    loops of accumulations, of which each block has a part that starts from the initial value.
+    they may contain matmuls, whose batch (or the windows of a convolution) they divide, and also
+    pay for a few passes with much work. They may also split the loops of accumulations; the part of
+    each block then starts from the initial value.
     They are divided again `within_batches` of unknown sizes, which are most likely one, unless that
     leaves gaps.
     """
@@ -81,9 +81,9 @@ def in_tiles(
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """What decides about blocks: see `in_tiles`.
+    """The profitability criteria of blocks: see `in_tiles`.
 
-    They may allocate `local` buffers. Whether a block may compute a part of an accumulation.
+    Blocks may allocate `local` buffers. They may split accumulations if it `divides`.
     """
 
     local: Container[Buffer]
@@ -242,7 +242,7 @@ def _is_inside(buffer: Buffer, row: Row, axis: Axis, shape_vars: Container[Var])
 
 
 def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree]:
-    """The members of `rows` in blocks if that is worth the overhead, else as they are."""
+    """The members of `rows` in blocks if that is worth the overhead, else unchanged."""
     members = rows.members
     most = max((_rank(run) for run in members), default=0)
     # Runs over fewer axes, such as those that compute indices, take little time.

@@ -1,4 +1,4 @@
-"""Forwards copies: statements read the original in place of a local buffer that repeats it."""
+"""Forwards copies: statements read the original instead of a local copy of it."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _is_only_copied(source: Assignment, readers: Sequence[Assignment]) -> bool:
 
 
 def _forwarded(source: Assignment, reader: Assignment) -> Assignment:
-    """`reader` with the value of `source` in place of loads of its target."""
+    """`reader` with loads of the target of `source` replaced by its value."""
 
     def rule(node: Node) -> Node | None:
         if not isinstance(node, BufferLoad) or node.buffer is not source.target:

@@ -40,7 +40,7 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
 
 Step: TypeAlias = Loop | Bind | Alloc | PrimExpr
-"""What is around an init, or before it: a loop, a value, memory, or a condition."""
+"""A node that encloses or precedes an init: a loop, a value, memory, or a condition."""
 
 
 def with_initialisation(nest: Nest, shape_vars: Container[Var], *, may_alias: bool = False) -> Nest:
@@ -172,7 +172,7 @@ class _Initialiser:
     def _at_start(
         self, test: PrimExpr, axes: list[Axis], starts: Mapping[Var, PrimExpr], *, is_empty: bool
     ) -> Iterator[PrimExpr]:
-        """What remains of the condition `test` in the first iteration of the axes in `starts`.
+        """The rest of the condition `test` in the first iteration of the axes in `starts`.
 
         If one of the `axes` that it mentions has no iteration, the others are at their starts.
         """

@@ -102,8 +102,8 @@ class _Loops:
     def _peeled(self, loop: Loop, outer: tuple[Axis, ...]) -> tuple[Loop, Loop] | None:
         """A loop as one for each digit and one for the few iterations that follow these.
 
-        A body without remainders has the same elements, or a mask, for long stretches: that is
-        left as it is.
+        A body without remainders has the same elements, or a mask, for long stretches: it stays
+        unchanged.
         """
         axis = loop.axis
         exprs = (expr for item in loop.body for expr in _all_expressions(item))

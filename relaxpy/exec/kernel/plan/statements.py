@@ -110,7 +110,7 @@ class Assignment:
 
     @late_property
     def reads(self) -> tuple[Access, ...]:
-        """What an iteration reads, with the bounds of the loops."""
+        """The accesses that an iteration reads, with the bounds of the loops."""
         found = _reads(expressions_of(self), {a.var for a in self.axes})
         present = () if self.combine is None or self.initial is not None else (self.write,)
         return (*present, *found)

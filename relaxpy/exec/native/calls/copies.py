@@ -15,7 +15,7 @@ class WithCopies:
     """A fallback of native code that first tries it with copies of arrays.
 
     `native()` returns the native function with the fallback `function`. The arguments at the
-    positions `kept` are passed as they are; so are all if one of these may share memory with an
+    positions `kept` are passed unchanged; so are all if one of these may share memory with an
     array that would be copied, since it may be written, or a copy would take much more memory than
     an array whose elements share it. Where a result is a copy, it is replaced by the argument.
     """
@@ -42,7 +42,7 @@ class WithCopies:
         return _replaced(self.prepared(*copies), originals)
 
     def _copies(self, args: tuple[Any, ...]) -> list[Any] | None:
-        """The arguments, of which some are copies; None if none of them is."""
+        """The arguments, with copies of some; None if there is no copy."""
         copied = {
             n: item
             for n, item in enumerate(args)

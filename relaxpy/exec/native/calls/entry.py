@@ -116,7 +116,7 @@ def emit_entry(
 
     If there is a `result`, `result(f, objects, arguments)` calls it in `f`: it returns a new
     reference to the result for the arguments that a kernel would take, or null, which calls the
-    fallback, also in place of an error of a kernel.
+    fallback, also instead of an error of a kernel.
     """
     declare_python(module)
     f = module.function(
@@ -163,9 +163,9 @@ def emit_entry(
 
 
 def fall_back(f: Function, operands: Sequence[Value], is_graph: Value) -> Value:
-    """What the fallback of a builtin returns for its operands, or null where an error is raised.
+    """The result of the fallback of a builtin for its operands, or null if it raises.
 
-    The fallback of a graph is called in place of an error of a kernel, as it knows the position of
+    The fallback of a graph is called instead of an error of a kernel, as it knows the position of
     the call.
     """
     null = Value(f, POINTER, "null")
@@ -188,7 +188,7 @@ def fall_back(f: Function, operands: Sequence[Value], is_graph: Value) -> Value:
 
 
 class _Arguments:
-    """What a kernel takes for objects of the types and ranks of its parameters.
+    """The arguments of a kernel, from objects of the types and ranks of its parameters.
 
     `tests` are the conditions for that: sizes and strides are those of the parameters.
     """
@@ -446,7 +446,7 @@ def _flags_of(param: Array) -> int:
 
 
 def _bits(f: Function, item: Value, param: Number) -> Value:
-    """What the kernel takes for a number."""
+    """The bits that the kernel takes for a number."""
     if param.dtype == "bool":
         is_true = _same(f, item, python(f, "True"))
         is_numpy = _is_scalar(f, item, param)

@@ -189,7 +189,7 @@ def data_of(f: Function, array: Value) -> Value:
 
 
 def kind_of(f: Function, dtype: Value) -> Value:
-    """What datatypes share that are equal, such as those of arrays that were pickled."""
+    """The part that equal datatypes share, such as those of unpickled arrays."""
     return f.arithmetic("and", field_of(f, dtype, KIND, I64), WITHOUT_FLAGS)
 
 

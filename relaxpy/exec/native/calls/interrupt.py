@@ -43,7 +43,7 @@ declare i64 @time(ptr)"""
 
 
 class Interrupt:
-    """What leaves the function `f` if a handler raises.
+    """The exit from the function `f` if a signal handler raises.
 
     It is created in a block of the function that runs before its loops. In tasks, only the thread
     with `slot` 0 asks Python; the others leave if it has stored a negative number at `record`.
@@ -61,7 +61,7 @@ class Interrupt:
         f.store(now, self._second)
 
     def poll(self, iterations: Operand = 1) -> None:
-        """Look for signals, once in many iterations, of which these have been made."""
+        """Poll for signals once in many iterations, after these `iterations`."""
         f = self.function
         count = f.load(I64, self._count) + iterations
         f.store(count, self._count)

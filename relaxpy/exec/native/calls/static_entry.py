@@ -236,7 +236,7 @@ class _Enter:
         return [self.null]
 
     def _refused(self) -> list[Value]:
-        """What the fallback returns, which knows the position of the call of a kernel that failed.
+        """The result of the fallback, which knows the position of the call of a failed kernel.
 
         All other errors are raised.
         """
@@ -247,7 +247,7 @@ class _Enter:
 
 @dataclass(frozen=True, slots=True)
 class StaticEntry:
-    """What the entry does for a function: its table.
+    """The table of a function, which the entry interprets.
 
     Fields:
         function: what it runs, on the arrays of parameters and results: a kernel, which returns
@@ -287,7 +287,7 @@ class StaticEntry:
 
 
 def kernel_entry(kernel: str, params: Sequence[Param]) -> StaticEntry | None:
-    """What the entry does for a kernel that Python calls; None if it does not take it."""
+    """The table of a kernel that Python calls; None if the entry does not take it."""
     if not is_static(params):
         return None
     arrays = [p for p in params if isinstance(p, Array)]

@@ -190,7 +190,7 @@ def is_near(axes: Sequence[GemmAxis], size: int) -> bool:
 
 
 def merged_strides(f: Function, axes: Sequence[GemmAxis]) -> list[GemmAxis]:
-    """The axes, of which adjacent ones with proportional strides in `b` become one."""
+    """The axes, with adjacent ones of proportional strides in `b` joined."""
     result: list[GemmAxis] = []
     for axis in axes:
         last = result[-1] if result else None

@@ -69,7 +69,7 @@ _SERIAL = 1 << 18
 
 
 Emitter: TypeAlias = TileEmitter | DotEmitter | RowLanesEmitter | SpanEmitter
-"""What emits the tasks of a contraction."""
+"""The emitter of the tasks of a contraction."""
 
 
 def emit_product(
@@ -122,7 +122,7 @@ def emit_product(
         return run_packed_or_plain()
 
     if isinstance(rows, Value):
-        # A batch of one is as common as it is slow in tiles, unless these need no copies.
+        # A batch of one is common, and slow in tiles unless these need no copies.
         single = replace(plain.row, extent=1)
         run_rows(single, f.compare("eq", rows, 1), lambda: run_few(rows))
     else:
@@ -418,7 +418,7 @@ def _has_dots(module: Module, contraction: Gemm) -> bool:
 
 
 def _is_window(column: GemmAxis, inner: GemmAxis) -> bool:
-    """Return whether the columns are adjacent too, as in pooling, and more than their sums."""
+    """Return whether the columns are adjacent too, as in a convolution, and longer than the sum."""
     if isinstance(column.extent, Value) or isinstance(inner.extent, Value):
         return False
     return _is_one(column.b) and column.extent > inner.extent

@@ -31,7 +31,7 @@ _PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.51
 Read: TypeAlias = Callable[[Value, int, Value | None], Value]
 """The elements of a row in a vector of columns by its number; 0 if a condition does not hold."""
 _MOVED: Final = -128
-"""What exclusive or with each byte moves a value by 128, as an unsigned or a signed one."""
+"""XOR with it offsets a byte by 128, and turns signed bytes into unsigned ones or back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Dots:
 
     @property
     def moved(self) -> int:
-        """What the sums of the second operand are multiplied by where sums of products start."""
+        """The factor of the second operand's sums in the zero-point correction."""
         return (-_MOVED if self.b_is_unsigned else _MOVED) if self.moves else 0
 
     def first(self, a: Matrix) -> Matrix:

@@ -86,7 +86,7 @@ def _is_adjacent(dimension: Dimension, operand: int) -> bool:
 
 
 def folded_rows(f: Function, fold: Fold, first: Size, rows: int, stride: Size) -> list[Size]:
-    """The positions of folded rows, of which `first` is the number of the first one."""
+    """The positions of folded rows; `first` is the number of the first one."""
     places: list[Size] = []
     for number in range(rows):
         there = combine(f, "add", first, number)

@@ -70,7 +70,7 @@ class Initial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Epilogue:
-    """What is computed from a sum before it is stored.
+    """The computation on a sum before it is stored.
 
     Fields:
         operands: further elements for each element of the result; those without memory are not
@@ -257,7 +257,7 @@ def narrow(value: Value, element: str) -> Value:
 
 
 def merged(axes: Sequence[GemmAxis]) -> tuple[GemmAxis, ...]:
-    """The axes of a sum, of which adjacent ones with proportional strides become one."""
+    """The axes of a sum, with adjacent ones of proportional strides joined."""
     result: list[GemmAxis] = []
     for axis in axes:
         if not isinstance(axis.extent, Value) and axis.extent == 1:

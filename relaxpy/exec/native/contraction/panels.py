@@ -136,7 +136,7 @@ def _pack_squares(
     masked_rows: bool,
     masked_columns: bool,
 ) -> None:
-    """Pack a block by squares, of which those at its ends are masked if that is necessary."""
+    """Pack a block by squares; those at its ends are masked if necessary."""
     lanes = type.lanes
 
     def square(row: Value, column: Value) -> None:
@@ -190,7 +190,7 @@ def copied_unless_packed(
     present: Callable[[Value], list[Value]],
     copied: Callable[[], list[Value]],
 ) -> list[Value]:
-    """What is `present` in the copy at an address if `memory` is one, or else what is `copied`."""
+    """The values `present` finds in `memory` if it is a packed copy, or else those of `copied`."""
     if not memory.may_be_packed:
         return copied()
     whole = f.element(memory.pointer, -MARK, I8)

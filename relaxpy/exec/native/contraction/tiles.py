@@ -231,7 +231,7 @@ class TileEmitter:
     def _blocks(
         self, outer: Sequence[Size], strips: Size, start: Size, height: Size, first: Size
     ) -> None:
-        """The blocks of columns of a task, of which `first` is the number of the first one."""
+        """The blocks of columns of a task; `first` is the number of the first one."""
         f = self.f
 
         def each_block(body: Callable[[Size, Columns], None]) -> None:

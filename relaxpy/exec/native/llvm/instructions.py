@@ -200,7 +200,7 @@ class Instructions(ABC):
         return self.compare("slt", numbers, self.splat(count, lanes))
 
     def masked_load(self, type: Type, pointer: Value, mask: Value, other: Operand = 0) -> Value:
-        """The lanes of the mask from memory, and `other` in the rest, of which none is read."""
+        """The lanes of the mask from memory, and `other` in the rest, which are not read."""
         other = other if isinstance(other, Value) else self.const(type, other)
         if type.element == "half":
             # LLVM 22 fails on halves of masked vectors in functions that it does not optimise.
@@ -286,7 +286,7 @@ class Instructions(ABC):
     # ---- vectors
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """A vector with `value` in all lanes; a vector is returned as it is."""
+        """A vector with `value` in all lanes; a vector is returned unchanged."""
         if lanes == 1 or value.type.lanes > 1:
             return value
         type = Type(value.type.element, lanes)

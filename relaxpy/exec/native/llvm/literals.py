@@ -64,7 +64,7 @@ def folded(name: str, a: str, b: str, bits: int) -> str | None:
 
 
 def compared(predicate: str, a: str, b: str) -> bool | None:
-    """What a comparison of integers by `icmp` finds, if both are numbers or the same value."""
+    """The result of an integer `icmp`, if both are numbers or the same value."""
     if a == b and a[0] == "%":
         return {"eq": True, "ne": False, "slt": False, "sgt": False}.get(predicate)
     apply = _ORDER.get(predicate)

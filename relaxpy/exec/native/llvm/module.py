@@ -131,7 +131,7 @@ class Module:
         return part
 
     def parts(self, names: Iterable[str], *, has_variables: bool = True) -> tuple[Module, Module]:
-        """The functions `names` in two parts, of which the first may have the variables.
+        """The functions `names` in two parts; the first may have the variables.
 
         The second has the functions that need not be fast. It has none if they are short: a second
         part takes as long as a function of some length.

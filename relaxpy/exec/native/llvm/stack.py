@@ -1,6 +1,6 @@
 """The memory of a function: its stack, up to a limit, and other memory for what exceeds that.
 
-Threads may have small stacks, of which the functions of a call need some each. LLVM also keeps
+Threads may have small stacks, and each function of a call needs some of it. LLVM also keeps
 there what registers do not hold.
 """
 

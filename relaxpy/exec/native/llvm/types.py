@@ -34,7 +34,7 @@ class Type:
 
     @property
     def alignment(self) -> int:
-        """The bytes of an element, of which its address is a multiple."""
+        """The size of an element in bytes, which is also its alignment."""
         return max(1, self.bits // 8)
 
     @property

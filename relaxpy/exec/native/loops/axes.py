@@ -30,7 +30,7 @@ _TESTED = 8
 class Loops:
     """Emits loops of `program` in the function of `frame`.
 
-    `proofs` has the axes whose bounds are used in proofs in place of those that start with a
+    `proofs` has the axes whose bounds are used in proofs, instead of those that start with a
     variable, the first iteration of a block.
     """
 
@@ -44,7 +44,7 @@ class Loops:
         self.tested = False
         """True if it is that of a task that tests obligations, so that another one may fail."""
         self.interrupt: Interrupt | None = None
-        """What ends loops that may take long if a signal of Python arrives."""
+        """The check that ends long loops if a Python signal arrives."""
         self._inside = 1
         """The iterations of the enclosing loops that signals do not end."""
 

@@ -68,7 +68,7 @@ class _Panels(ABC):
         """The products with a panel, the part of the sum in these iterations of blocks."""
 
     def emit(self, columns: Axis) -> None:
-        """Emit the products with `columns`, of which there are `PANEL` or more.
+        """Emit the products with `columns`, `PANEL` or more of them.
 
         Those of the last panel overlap others if they have to.
         """
@@ -171,7 +171,7 @@ class FloatPanels(_Panels):
 
 
 class DigitPanels(_Panels):
-    """Panels of bytes, of which four successive ones of a column are adjacent, and of scales.
+    """Panels of scales, and of bytes with four successive ones of a column adjacent.
 
     A block of the sum is exact, and multiplied by the scales of its columns.
     """

@@ -48,7 +48,7 @@ class DecodedSums:
         finish: Callable[[Run, Sequence[Value]], None],
     ) -> None:
         if not loops.function.module.has_avx512 and not repeated.tables:
-            # Bytes are extended as they are read, but not more than a register has.
+            # Bytes are extended when read, but not more than a register has.
             repeated = replace(repeated, lanes=min(repeated.lanes, 8))
         self._loops, self._run, self._repeated = loops, run, repeated
         self._frame, self._function = loops.frame, loops.function
@@ -105,7 +105,7 @@ class DecodedSums:
     def _prepare(self, rows: Sequence[Place]) -> None:
         """Convert a single row to floats in the order of the lanes, once for all columns.
 
-        Where no other factor is packed, lanes have the order of memory, and read it as it is.
+        Where no other factor is packed, lanes have the order of memory, and read it unchanged.
         """
         repeated, f, own = self._repeated, self._function, self._repeated.own
         self._prepared, self._decoder.order = None, range(repeated.count)
@@ -285,7 +285,7 @@ class DecodedSums:
         return total + f.shuffle(floats * scale, f.const(floats.type, 0), places)
 
     def _adder(self, digits: Digits, row: Place, size: int) -> DigitSums:
-        """What adds products with the int8 of some blocks of a row."""
+        """The accumulator of int8 products of some blocks of a row."""
         offsets = range(size * self._repeated.count)
         with self._frame.level(row):
             factors = self._frame.load_offsets(digits.factors, offsets, self._repeated.inner)

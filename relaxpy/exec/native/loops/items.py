@@ -60,7 +60,7 @@ class Items:
                 return
 
     def guarded(self, guards: Sequence[PrimExpr], store: nest.Store) -> None:
-        """A store if all guards hold, of which each is computed only if those before it hold."""
+        """A store if all guards hold; each is computed only if those before it hold."""
         if not self.checked:
             self.loops.where(guards, lambda: self.store(store))
             return
@@ -130,7 +130,7 @@ class Items:
             self.loops.loop(axis, lambda: self.items(body))
 
     def _has_lanes(self, axis: nest.Axis, body: Sequence[nest.Item]) -> bool:
-        """Return whether a vectorised loop stores elements of local buffers private to each iteration.
+        """Return whether a vectorised loop stores to local buffers private to its iterations.
 
         What it computes is valid in each iteration, so that nothing is tested in between.
         """

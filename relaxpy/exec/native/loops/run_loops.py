@@ -309,7 +309,7 @@ class RunLoops(Loops):
     def _square(
         self, access: tuple[Buffer, tuple[PrimExpr, ...]], transpose: Transpose
     ) -> list[Value]:
-        """What is read in a square, as vectors along the axis of the targets."""
+        """The elements read in a square, as vectors along the axis of the targets."""
         frame, f = self.frame, self.function
         first, start = (frame.variable(a.var) for a in (transpose.along, transpose.across))
         lanes = Lanes(transpose.across.var, start, transpose.side, None)

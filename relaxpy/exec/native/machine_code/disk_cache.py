@@ -24,7 +24,7 @@ SWITCH: Final = "RELAXPY_CACHE"
 """The environment variable that is 0 where nothing is to be kept on disk, and "code" where machine
 code is to be kept, but not whole programs."""
 DIRECTORY: Final = "RELAXPY_CACHE_DIR"
-"""The environment variable with the directory, in place of `relaxpy` in that of the user."""
+"""The environment variable with the directory, instead of `relaxpy` in that of the user."""
 LIMIT: Final = 1 << 29
 """Bytes of all files. Beyond that, those that were not used for the longest time are removed."""
 _MAGIC: Final = b"relaxpy object 3\n".ljust(32)
@@ -60,7 +60,7 @@ def key_of(*parts: str) -> str:
 
 
 def load(key: str) -> memoryview | None:
-    """What was stored under `key`, if it is there and undamaged; the file is mapped.
+    """The entry stored under `key`, if it exists and is intact; the file is memory-mapped.
 
     Errors:
         MisuseError: RELAXPY_CACHE is not 0, 1 or code.

@@ -99,11 +99,11 @@ def host() -> Machine:
 
 
 _described: Final[dict[str, tuple[str, str, str]]] = {}
-"""What `describe_host` was called with."""
+"""The arguments of `describe_host`."""
 
 
 def describe_host(triple: str, cpu: str, features: str) -> None:
-    """Tell what LLVM calls this processor, so that `host` needs no llvmlite."""
+    """Set LLVM's names of this CPU, so that `host` needs no llvmlite."""
     _described["host"] = triple, cpu, features
 
 
@@ -117,7 +117,7 @@ def _processor(binding: Any) -> tuple[str, str, str]:
 
 
 def _stored_processor() -> tuple[str, str, str] | None:
-    """What `_processor` has stored, if anything."""
+    """The CPU that `_processor` has stored, if any."""
     key = _processor_key()
     stored = disk_cache.load(key) if key else None
     if stored is None:

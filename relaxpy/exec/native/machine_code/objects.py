@@ -72,7 +72,7 @@ _RECORDED: Final[ContextVar[dict[str, bytes] | None]] = ContextVar("recorded", d
 
 
 def trust(key: str, code: bytes) -> TrustedObject:
-    """Use `code` in place of what would be generated for `key`."""
+    """Use `code` instead of generating it for `key`."""
     return _TRUSTED.setdefault(key, TrustedObject(code))
 
 

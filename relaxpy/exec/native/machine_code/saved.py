@@ -68,9 +68,9 @@ def _parts(library: bytes, objects: Mapping[str, bytes]) -> list[str]:
 
 @cache
 def interface() -> str:
-    """What code and the process that links it have to agree on; empty where it is not known.
+    """The ABI fingerprint that code and the process linking it must share; empty if unknown.
 
-    That are the objects of Python and of NumPy, and the tables and the pool of this version.
+    It covers the objects of Python and of NumPy, and the tables and the pool of this version.
     """
     native = Path(__file__).parents[1]
     state = hashlib.sha256(f"{sys.version} {np.__version__}".encode())

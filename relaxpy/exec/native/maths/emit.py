@@ -170,7 +170,7 @@ def _converted(x: Value, instruction: str, element: str) -> Value:
 
 @contextmanager
 def _exactly(function: Function) -> Iterator[None]:
-    """No fast-math flags, so that each operation is rounded as it is written."""
+    """No fast-math flags, so that each operation is rounded as written."""
     flags, function.flags = function.flags, ""
     try:
         yield

@@ -12,7 +12,7 @@ from relaxpy.exec.native.llvm.function import Operand, Type, Value
 from relaxpy.support.dataclass import dataclass
 
 Pair: TypeAlias = tuple[Value, Value]
-"""A number as a sum of two, of which the second is at most a rounding error of the first."""
+"""An unevaluated sum of two numbers: the second is at most a rounding error of the first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -402,7 +402,7 @@ def _run_with(
 
 
 class Pool:
-    """The pool of `threads` threads, of which one is the thread that runs a loop."""
+    """The pool of `threads` threads; the thread that runs a loop is one of them."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads

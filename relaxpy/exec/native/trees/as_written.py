@@ -49,7 +49,7 @@ def _in_tasks(tree: Tree, parallel: Set[Var], tasks: set[Var]) -> Tree:
 
 
 def without_vectors(program: KernelProgram) -> KernelProgram:
-    """`program` with serial loops in place of vectorised ones."""
+    """`program` with serial loops instead of vectorised ones."""
     kinds = {v: k for v, k in program.annotated.items() if k != ForKind.VECTORIZED}
     return replace(program, annotated=kinds)
 

@@ -29,7 +29,7 @@ _REPEATS = (2, 4, 8)
 
 
 def with_flat_axes(program: KernelProgram) -> KernelProgram:
-    """`program` with one axis in place of two where all buffers have both in row-major order.
+    """`program` with one axis instead of two where all buffers have both in row-major order.
 
     The buffers get other shapes for this, in the same memory.
     """
@@ -91,14 +91,14 @@ def _start_at_0(*axes: Axis) -> bool:
 
 
 def _decodes(run: Run, program: KernelProgram) -> bool:
-    """Return whether a run is a matmul with packed weights and rows that have no loop in order."""
+    """Return whether a run is a matmul with packed weights whose row loops are parallel."""
     if not run.over or not _is_plain(replace(run, over=())):
         return False
     return isinstance(strategy_of(run, program), RepeatedLoads)
 
 
 def _joiners(run: Run, program: KernelProgram) -> Iterator[_Joiner]:
-    """What joins two neighbouring axes of a run, inner ones first, and then two of its result."""
+    """The joiners of two neighbouring axes of a run, inner ones first, then those of its result."""
     if not (_is_plain(run) or _decodes(run, program)):
         return
     pairs = (_joiner_of(run, *pair) for pair in pairwise(run.axes[::-1]))

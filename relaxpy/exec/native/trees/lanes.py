@@ -91,9 +91,9 @@ def lane_axis(run: Run, whole: Mapping[PrimExpr, Axis] | None = None) -> Axis | 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What an iteration with an axis as lanes does: the sum of its costs, and their number.
+    """The work of an iteration with an axis as lanes: the sum of its costs, and their number.
 
-    `folds` are the extremes of all lanes that are combined at the end of a loop.
+    `folds` are the max and min over all lanes that are reduced at the end of a loop.
     """
 
     total: float

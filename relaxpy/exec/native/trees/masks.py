@@ -1,8 +1,8 @@
 """Recognises a mask between two contractions, such as a causal one, to skip hidden columns.
 
-An element that a mask hides has a constant in place of the sum of products. What is computed from
-it depends on the row alone, and in most rows it is neutral: it changes no extreme, and adds zeros
-to all sums. A block that only has such rows needs the columns that the mask shows in one of them.
+A masked element is a constant instead of the sum of products. Values computed from it depend on
+the row alone, and in most rows they are neutral: they change no max or min, and add zeros to all
+sums. A block that only has such rows needs the columns that the mask shows in one of them.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Masked(Tile):
 def with_mask(
     tile: Tile, rows: Axis, buffers: Container[Buffer], elided: Container[Buffer]
 ) -> Tile:
-    """The blocks of a chain without hidden columns; as they are if these have unknown values.
+    """The blocks of a chain without hidden columns; unchanged if these have unknown values.
 
-    The chain stores `buffers`, of which those in `elided` have no memory; `rows` are one block.
+    The chain stores `buffers`. Those in `elided` have no memory; `rows` are one block.
     """
     one, *_ = tile.body
     assert isinstance(one, Run)
@@ -112,7 +112,7 @@ class _Reader:
         self.hidden: dict[Buffer, PrimExpr] = {}
         """The values of the elements of hidden columns in a row."""
         self.neutral: list[PrimExpr] = []
-        """What holds in a row where they are neutral."""
+        """The conditions that hold in a row where they are neutral."""
 
     def is_masked(self, rows: Axis) -> bool:
         """Return whether there is a mask, and hidden columns have known values."""

@@ -82,7 +82,7 @@ def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
 
 
 def _once(obligations: Iterable[Obligation]) -> tuple[Obligation, ...]:
-    """The obligations that differ, each as it is first."""
+    """The distinct obligations, each in its first form."""
     found: dict[object, Obligation] = {}
     for o in obligations:
         found.setdefault((_loops(o), o.path, o.index, o.size), o)

@@ -295,7 +295,7 @@ def _suits_rows(dimension: Dimension) -> float:
 
 
 def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:
-    """The axes, of which adjacent ones with proportional strides become one."""
+    """The axes, with adjacent ones of proportional strides joined."""
     result: list[Dimension] = []
     for inner in dimensions:
         if result:

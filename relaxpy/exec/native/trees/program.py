@@ -72,7 +72,7 @@ class KernelProgram:
     Each with the element of the other buffer that its first one is in the first block.
     """
     annotated: Mapping[Var, ForKind] = field(default_factory=dict)
-    """The loops of statements that run as they are written, and not in order."""
+    """The loops of statements that run as scheduled, and not in order."""
 
 
 def program_of(plan: Plan) -> KernelProgram:
@@ -110,7 +110,7 @@ class _Reader:
     late: Mapping[Tree, tuple[Obligation, ...]]
 
     def trees(self, trees: Sequence[Tree], serial: tuple[Axis, ...]) -> Iterator[Tree]:
-        """The trees, of which neighbouring runs are fused."""
+        """The trees, with neighbouring runs fused."""
         read = (inner for tree in trees for inner in self._tree(tree, serial))
         for tree in fused(read, self.plan):
             if not isinstance(tree, Run) or not tree.ordered:

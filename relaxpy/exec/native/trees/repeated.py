@@ -27,7 +27,7 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
 
 _LANES: Final = 16, 8
-"""The lanes of vectors, of which there are some in a block; the first that is possible."""
+"""The candidate vector lengths, in lanes; a block has several vectors of the first that fits."""
 _MOST: Final = 128
 """The most iterations of a block."""
 _PART: Final = 32
@@ -52,8 +52,8 @@ _LARGEST: Final = 256
 class Table:
     """A `value` that in a block only depends on the lowest bits of `index`.
 
-    It is `entry` with these bits, of which there are `count`, as `number`; `digit` is what it
-    computes from a digit of an element of memory, if it does.
+    It is `entry` with these `count` bits as `number`; `digit` is what it computes from a digit of
+    an element of memory, if it does.
     """
 
     value: PrimExpr

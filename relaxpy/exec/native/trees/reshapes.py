@@ -10,7 +10,7 @@ from relaxpy.support.dataclass import replace
 
 
 def without_reshapes(plan: Plan) -> Plan:
-    """`plan` with the memory of parameters in place of copies from and to another shape.
+    """`plan` with reshaping copies of parameters replaced by aliases of their memory.
 
     A parameter that is copied into a local buffer is not written. One that is copied from a local
     buffer is not used otherwise, so that what the buffer holds before may be there; the buffer is

@@ -46,7 +46,7 @@ Place: TypeAlias = tuple[int | Var, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """What `register` becomes: `initial` combined with all values, or else the only value."""
+    """The update of `register`: `initial` combined with all values, or else the only value."""
 
     register: BufferLoad
     combine: Combine | None
@@ -212,7 +212,7 @@ class _Finder:
         return Step(register, member.combine, initial, values)
 
     def _known(self, value: PrimExpr) -> PrimExpr:
-        """A value, with registers in place of elements that the row has stored."""
+        """A value, with registers instead of elements that the row has stored."""
 
         def rule(node: Node) -> Node | None:
             return self._read(node) if isinstance(node, BufferLoad) else None

@@ -83,7 +83,7 @@ Strategy: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Context:
-    """What is known where a run is.
+    """The facts known at a run.
 
     Fields:
         whole: the axes of which others are blocks, by the start of these.

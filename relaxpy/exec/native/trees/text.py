@@ -23,7 +23,7 @@ def tree_text(program: KernelProgram) -> str:
 
     `for` runs in the order of the text, `each` in any order, and `tasks` in parallel, each from
     `lo` to below `hi`. A target with `over` accumulates over these loops. Buffers in registers are
-    not in memory. Loops that run as they are written have the kinds of the text.
+    not in memory. Loops that run as scheduled have the kinds of the source.
     """
     lines = [line for tree in program.trees for line in _tree(tree, program.annotated)]
     if program.elided:

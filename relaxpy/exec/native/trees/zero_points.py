@@ -24,7 +24,7 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 
 _PLAIN: Final = (Add, BufferLoad, Cast, IntImm, Mul, Sub, Var)
-"""What zero points consist of: they can be computed wherever their indices are inside."""
+"""The nodes of zero points, which can be computed wherever their indices are in bounds."""
 
 
 def without_zero_points(plan: Plan) -> Plan:

@@ -11,7 +11,7 @@ from relaxpy.ir.tir.expr import FloorDiv, FloorMod, PrimExpr, Var
 def distances(position: IndexPoly, var: Var, count: int, multiple: int) -> Sequence[int] | None:
     """How far the element of each of `count` lanes is from that of the first one, if that is known.
 
-    The lanes are consecutive values of `var`, of which the first is divisible by `multiple`. None
+    The lanes are consecutive values of `var`; the first is divisible by `multiple`. None
     if a distance is unknown, is not less than `count`, or decreases.
     """
     total = [0] * count

@@ -155,7 +155,7 @@ class Values(Frame):
     # ---- memory's types
 
     def widened(self, value: Value, dtype: DataType) -> Value:
-        """A value of memory's type as it is computed with."""
+        """A value of memory's type, converted to the type of arithmetic."""
         f = self.function
         match str(dtype):
             case "bool":

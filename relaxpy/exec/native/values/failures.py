@@ -146,7 +146,7 @@ class FailureTable:
 
 
 class Failures:
-    """What the function `f` of a kernel, or of its tasks, reports: it is written to `record`."""
+    """The failures that the function `f` of a kernel or of its tasks writes to `record`."""
 
     def __init__(
         self, f: Function, add: Callable[[Obligation], int], record: Value, task: Operand = 0

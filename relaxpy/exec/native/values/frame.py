@@ -421,7 +421,7 @@ class Frame(ABC):
         if linear is None or step is None or not 2 <= step <= LONGEST_STEP:
             return None
         if step > 4 and self.lanes.count * storage_type(buffer.dtype).bits > 512:
-            return None  # vectors of several registers, of which each result needs all
+            return None  # vectors of several registers; each result needs all of them
         start = self.integer("mul", self.lanes.start, self.function.const(I64, step))
         return step, self.integer("add", self.index(linear.offset), start)
 
@@ -434,7 +434,7 @@ class Frame(ABC):
     def _ordered(
         self, load: BufferLoad, order: Sequence[int], mask: Value | None, floor: int
     ) -> Value:
-        """The elements at known distances from that of the first lane, of which each is read once.
+        """The elements at known distances from that of the first lane; each is read once.
 
         Those between the first and the last one are inside, too.
         """
@@ -503,8 +503,8 @@ class Frame(ABC):
     ) -> Value:
         """The elements of memory where the variables of `zero` are 0, and at distances from there.
 
-        One vector is read from memory, of which each distance has a lane. The memory so many bytes
-        `ahead` is fetched.
+        One vector is read from memory; each distance has a lane of it. The memory `ahead` bytes
+        further is prefetched.
         """
         f, buffer = self.function, load.buffer
         position = affine(self.position(buffer, load.indices), {axis.var for axis in zero})

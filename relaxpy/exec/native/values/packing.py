@@ -17,7 +17,7 @@ from relaxpy.support.dataclass import dataclass
 Array: TypeAlias = np.ndarray[Any, Any]
 _ALIGNMENT = 64
 MARK = 1 << 62
-"""What is added to the address of an operand that is packed: no address is as great."""
+"""The tag added to the address of a packed operand: it exceeds every address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Packing:
     dtype: str = ""
 
     def shared(self, data: Array) -> Array:
-        """A packed copy, of which there is one for equal elements, as long as it is used."""
+        """A packed copy, shared by equal elements as long as it is used."""
         key = digest(data), data.dtype.name, data.shape, self
         found = _SHARED.get(key)
         if found is None:
