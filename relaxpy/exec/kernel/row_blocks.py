@@ -34,7 +34,7 @@ WORTH_SCRATCH = 1 << 16
 WORTH_THREADS = 1 << 24
 """The amount of work from which several threads are faster than one.
 
-It is as much as so many products in a product of matrices, about 0.3 milliseconds.
+It is as much as so many products in a matmul, about 0.3 milliseconds.
 """
 
 
@@ -179,7 +179,7 @@ def blocks(
 
     A row has `row_bytes`, and `row_work` that takes as long as so many products in a product of
     matrices; `run_bytes` of a row are contiguous with those of the next, where a block has gaps.
-    `empty` allocates arrays that only that block uses. If rows are products of matrices `of_batch`,
+    `empty` allocates arrays that only that block uses. If rows are matmuls `of_batch`,
     each is computed on one thread; other products are divided `by_blas`, block after block. Rows
     that store to memory that they have read are computed `once`. The number of threads does not
     change `regular` blocks.

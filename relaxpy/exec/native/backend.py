@@ -259,7 +259,7 @@ class NativeBackend:
 
 
 _SMALL_PRODUCT = 1 << 15
-"""Multiplications up to which a product of matrices takes less time than a call of BLAS."""
+"""Multiplications up to which a matmul takes less time than a call of BLAS."""
 
 _SHORT_SUM = 16
 """Products of an element up to which BLAS gains less than what it reads has cost to compute."""

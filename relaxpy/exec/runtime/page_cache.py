@@ -432,8 +432,8 @@ def _attend(
 ) -> Array:
     """Write the attention of the rows of a sequence to `parts`.
 
-    The last keys may be their own; none are if `sliding` is None; otherwise it says which masks hold. The result is log2 of the
-    sums of the weights.
+    The last keys may be their own; none are if `sliding` is None; otherwise it says which masks
+    hold. The result is log2 of the sums of the weights.
     """
     own = q[work.rows]
     if kernel is None:

@@ -54,7 +54,7 @@ def block_rows(scope: KernelScope, buffer: Buffer, rows: Rows, empty: str | None
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A partial accumulation of a block: lines `before` and `after` all blocks, and its `memory`."""
+    """A partial accumulation by blocks: lines `before` and `after` all blocks, and its `memory`."""
 
     before: ast.stmt
     memory: tuple[ast.stmt, ...]

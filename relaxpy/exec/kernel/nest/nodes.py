@@ -113,7 +113,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jump:
-    """Leave the innermost loop, or its present iteration."""
+    """Leave the innermost loop, or its current iteration."""
 
     kind: Literal["break", "continue"]
 

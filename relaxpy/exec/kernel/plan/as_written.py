@@ -19,7 +19,7 @@ REASON = "its loops run as they are written"
 
 
 def plan_as_written(func: PrimFunc, name: str) -> Plan:
-    """The plan of `func` in which loops, and what they store, have the order of the text.
+    """The plan of `func` in which loops, and what they store, have source order.
 
     Inits run before their reduction loops, as after `decompose_reduction`. Parallel loops are loops
     of the tree, and everything else is in statements.

@@ -41,7 +41,7 @@ _LEAST_PASSES = 4
 _LEAST_BYTES = 1 << 16
 """The number of bytes up to which all rows fit in one block, with memory to spare in any cache."""
 _ELEMENT_WORK = 4
-"""The time of an operation on an element, in products of a product of matrices."""
+"""The time of an operation on an element, in products of a matmul."""
 _COSTLY_OPERATIONS = 8
 """The operations that take as long as a costly one."""
 MUCH_WORK = 1 << 24
@@ -423,7 +423,7 @@ def runs_once(tile: Tile, plan: Plan) -> bool:
 
 
 def row_work(tile: Tile) -> IndexPoly:
-    """The work of one iteration, as the number of products in a product of matrices."""
+    """The work of one iteration, as the number of products in a matmul."""
     total = as_poly(0)
     for run in runs(tile.body):
         total = total + _work(run, [a for a in run.loops if a.start is not tile.low])

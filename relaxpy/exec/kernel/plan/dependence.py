@@ -50,9 +50,9 @@ class Edge:
 def edges(
     statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> set[Edge]:
-    """The dependences between `statements`, in the order of the text, that share a loop.
+    """The dependences between `statements`, in source order, that share a loop.
 
-    Statements without a common loop stay in the order of the text.
+    Statements without a common loop stay in source order.
     """
     compare = _Comparison(shape_vars)
     result: set[Edge] = set()

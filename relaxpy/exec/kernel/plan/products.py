@@ -36,14 +36,14 @@ def keeps_negative_zero(run: Run) -> bool:
 
 
 def batch_axes(run: Run) -> list[Axis]:
-    """The axes that a product of matrices has in all factors."""
+    """The axes that a matmul has in all factors."""
     assert isinstance(run.idiom, Contraction)
     factors = run.idiom.factors
     return [a for a in run.axes if all(mentions(f, {a.var}) for f in factors)]
 
 
 def divided_axes(run: Run) -> Sequence[Axis]:
-    """The axes along which to divide a product of matrices into blocks, the best first.
+    """The axes along which to divide a matmul into blocks, the best first.
 
     These are the axes of a batch. In a convolution, whose windows are copied, they are those of
     the images and of their windows, unless the kernels are larger: the copies of a block stay in

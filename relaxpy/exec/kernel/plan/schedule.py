@@ -31,7 +31,7 @@ from relaxpy.ir.tir.substitution import mentions
 def schedule(
     statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> tuple[Tree, ...]:
-    """The trees that execute `statements`, which are in the order of the text.
+    """The trees that execute `statements`, which are in source order.
 
     `roots` maps buffers to the buffers that own their memory.
     """
@@ -170,7 +170,7 @@ class _Scheduler:
 def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]) -> Run:
     """`statement` with `axes` in their roles, where no dependence requires an order of stores.
 
-    Stores at computed indices, or several to one element, are in the order of the text.
+    Stores at computed indices, or several to one element, are in source order.
     """
     variables = {a.var for a in axes}
     update = statement.update
@@ -262,7 +262,7 @@ def _satisfied(edge: Edge, level: int) -> bool:
 
 
 def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]]:
-    """The strongly connected components in topological order, ties in the order of the text."""
+    """The strongly connected components in topological order, ties in source order."""
     after: dict[int, set[int]] = {n: set() for n in sorted(members)}
     for edge in orders:
         if edge.source != edge.sink:

@@ -65,7 +65,7 @@ class Access:
 
 
 _UNKNOWN_MEMORY = Access(decl_buffer((), "uint8", "elsewhere"), (), ())
-"""The effects of external functions, which are called in the order of the text."""
+"""The effects of external functions, which are called in source order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +247,7 @@ def _reads(
 
 
 def statements_of(nest: Nest, shape_vars: Container[Var]) -> list[Statement]:
-    """The statements of `nest` in the order of the text; loops are distributed over them."""
+    """The statements of `nest` in source order; loops are distributed over them."""
     return list(_Collector(nest, shape_vars).collect(nest.items, (), (), frozenset()))
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Contraction:
     """A sum of products of at least two `factors`.
 
-    If the factors are `regrouped`, they are not multiplied in the order of the text. A different
+    If the factors are `regrouped`, they are not multiplied in source order. A different
     product may then overflow.
     """
 
@@ -75,7 +75,7 @@ class Run(Tree):
 
     The iterations of `axes` may run at once, where all loads precede all stores. In each of them,
     those of `over` accumulate into one element, in an order that a back end chooses, or those of
-    `ordered` run in the order of the text. A library may have a function for the `idiom`.
+    `ordered` run in source order. A library may have a function for the `idiom`.
 
     A back end may join several assignments, which then run in turn in each iteration, and let each
     iteration of `axes` end with the stores `after` the only accumulation. It notes the `tests` that
@@ -122,7 +122,7 @@ class Run(Tree):
 
     @property
     def is_serial(self) -> bool:
-        """True if some of its loops run in the order of the text."""
+        """True if some of its loops run in source order."""
         return bool(self.ordered) or any(a.var not in self.independent for a in self.axes)
 
     @property

@@ -61,7 +61,7 @@ _DEEP_BYTES = 256
 _DEEP = 128
 """The products of the innermost axis of a sum from which the same is done with other elements."""
 _NEAREST_BYTES = 16 * 1024
-"""The size up to which an operand is in the nearest cache, in whatever order it is read."""
+"""The size up to which an operand is in the L1 cache, in whatever order it is read."""
 _SPAN_BYTE_ROWS = 1
 """The most rows of bytes that are read along the columns, where tiles copy the second operand."""
 _SERIAL = 1 << 18

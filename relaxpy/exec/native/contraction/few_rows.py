@@ -125,7 +125,7 @@ class DotEmitter(FewRows):
 
     The products of an element are added in as many lanes as a register of 512 bits has, which are
     combined at the end. Rows whose number is known only in a call are computed a few at a time,
-    while the columns that they share are in the nearest cache; what is missing in the last of them
+    while the columns that they share are in the L1 cache; what is missing in the last of them
     repeats the last row, and is not stored.
     """
 
@@ -271,7 +271,7 @@ class DotEmitter(FewRows):
 class SpanEmitter(FewRows):
     """The second operand is contiguous along the columns.
 
-    The sums of a task's columns stay in the nearest cache. Several rows of the operand are added
+    The sums of a task's columns stay in the L1 cache. Several rows of the operand are added
     at a time.
     """
 

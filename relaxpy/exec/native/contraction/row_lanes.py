@@ -28,7 +28,7 @@ from relaxpy.exec.native.llvm.function import Function, Type, Value
 _COLUMNS = 64
 """The columns of a task."""
 _LONGEST = 256
-"""The longest sum, for which the rows and some columns are in the nearest cache."""
+"""The longest sum, for which the rows and some columns are in the L1 cache."""
 _UNROLL = 4
 """The products of a sum that are written one after the other."""
 

@@ -22,7 +22,7 @@ from relaxpy.ir.tir.substitution import mentions
 _STRETCH = 1 << 12
 """The iterations of a loop between which signals may end it."""
 _SHORT = 1 << 10
-"""The most iterations of loops in each other that signals do not end."""
+"""The most iterations of nested loops that signals do not end."""
 _TESTED = 8
 """The iterations in which an obligation is tested at once."""
 

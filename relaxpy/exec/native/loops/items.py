@@ -1,4 +1,4 @@
-"""Emits items of a loop nest in the order of the text, one element at a time."""
+"""Emits items of a loop nest in source order, one element at a time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Items:
         self.loops, self.frame, self.function = loops, loops.frame, loops.function
         self.checked, self.span = checked, span
         self.live: Value | None = None
-        """The address of a byte that is 1 until a jump in the present iteration."""
+        """The address of a byte that is 1 until a jump in the current iteration."""
         self.broken: Value | None = None
         """The address of a byte that is 1 after a break."""
 

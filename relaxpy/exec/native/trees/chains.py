@@ -24,7 +24,7 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass, replace
 
 _BLOCK_BYTES = 1 << 19
-"""The size of the rows of a block in one buffer, half of the second cache."""
+"""The size of the rows of a block in one buffer, half of the L2 cache."""
 _LEAST_ROWS, _MOST_ROWS = 16, 128
 _UNKNOWN_LENGTH = 2048
 """The length of a row if it is not known."""

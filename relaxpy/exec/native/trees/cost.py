@@ -34,7 +34,7 @@ _OPERATION = 10
 _FUNCTION = 150
 _DIVISION = 300
 _PRODUCT = 10
-"""A product of matrices in tiles, for each multiplication."""
+"""A matmul in tiles, for each multiplication."""
 _ITERATION = 1000
 """An iteration of a loop without vectors."""
 _UNKNOWN = 64

@@ -138,7 +138,7 @@ def _constants(element: _Element) -> tuple[_Form, _Constants]:
 
 
 def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
-    """One run of both, or None if that changes a result, or if one is a product of matrices.
+    """One run of both, or None if that changes a result, or if one is a matmul.
 
     `users` are those of `first`, or empty, and then those of both.
     """

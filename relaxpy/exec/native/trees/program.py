@@ -97,7 +97,7 @@ _ROW_ELEMENTS = 64
 """Rows of fewer elements run in blocks of several rows."""
 _BLOCK_ELEMENTS = 1024
 _PRODUCT_ROWS = 64
-"""The rows of a block with a product of matrices, which share one pass over a factor."""
+"""The rows of a block with a matmul, which share one pass over a factor."""
 _COLUMNS = 256
 """The size of blocks whose rows are columns of memory."""
 

@@ -36,7 +36,7 @@ class Recurrence:
 
 
 def recurrence_of(run: Run, root: Callable[[Buffer], Buffer]) -> Recurrence | None:
-    """The recurrence of a run that is executed in the order of the text; None if it has none.
+    """The recurrence of a run that is executed in source order; None if it has none.
 
     `root` is the buffer whose memory a buffer uses.
     """

@@ -324,7 +324,7 @@ class Values(Frame):
     # ---- obligations
 
     def require(self, obligation: Obligation) -> None:
-        """Leave if an obligation does not hold in the present iteration, or in an active lane.
+        """Leave if an obligation does not hold in the current iteration, or in an active lane.
 
         Errors:
             RefusedError: the values that it puts together are too long to compute once more.

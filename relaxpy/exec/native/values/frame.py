@@ -77,7 +77,7 @@ class Frame(ABC):
         self.axes: list[Axis] = []
         self.lanes: Lanes | None = None
         self.stored: dict[tuple[Buffer, tuple[PrimExpr, ...]], Value] = {}
-        """Values that the present iteration stored."""
+        """Values that the current iteration stored."""
         self.blocks: dict[Buffer, tuple[Sequence[IndexPoly], IndexPoly]] = {}
         """The strides of buffers of which only some rows exist, and the position of index 0."""
         self.packable: dict[Buffer, Packing | None] = {}
