@@ -1,4 +1,4 @@
-"""Copies of arrays that are not contiguous, for native code that takes only those that are."""
+"""Copies of non-contiguous arrays, for native code that takes only contiguous ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 _LARGEST: Final = 1 << 30
-"""The bytes of the largest copy of an array that takes less memory itself."""
+"""The most bytes of a copy that is larger than its array, such as a broadcast one."""
 
 
 class WithCopies:

@@ -62,8 +62,8 @@ _MATCHES: Final = "PyErr_GivenExceptionMatches"
 class Array:
     """A parameter that is an array.
 
-    A size with a name is the same wherever the name stands. Without strides, which may have names,
-    too, the array is contiguous.
+    Sizes with the same name are equal. Without strides, which may have names too, the array is
+    contiguous.
 
     Units:
         strides  elements
@@ -77,7 +77,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A parameter that is an integer, known by its name as a size is, passed as an i64."""
+    """An integer parameter, referred to by its name like a size, passed as an i64."""
 
     name: str
     dtype: str = "int64"
@@ -85,7 +85,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A parameter that is a truth value or a float, passed as the bits of a float of 64 bits."""
+    """A parameter that is a bool or a float, passed as the bits of a float64."""
 
     dtype: str
 
@@ -115,8 +115,8 @@ def emit_entry(
     then it has written nothing, or has raised an error.
 
     If there is a `result`, `result(f, objects, arguments)` calls it in `f`: it returns a new
-    reference to the result for the arguments that a kernel would take, or null, which calls the
-    fallback, also instead of an error of a kernel.
+    reference to the result for the arguments of a kernel, or null, which calls the fallback, also
+    instead of an error of a kernel.
     """
     declare_python(module)
     f = module.function(
@@ -236,7 +236,7 @@ class _Arguments:
                 self.tests.append(layout.is_injective())
 
     def _test_size(self, size: int | str, value: Value) -> None:
-        """Test a size; the first of a name decides what it is."""
+        """Test a size; the first one with a name defines it."""
         if isinstance(size, str):
             known = self._sizes.setdefault(size, value)
             if known is not value:
@@ -245,7 +245,7 @@ class _Arguments:
             self.tests.append(_same(self.function, value, size))
 
     def apart(self) -> Iterator[Value]:
-        """The conditions that no array which is written overlaps another one (noalias)."""
+        """The noalias checks: no written array overlaps another one."""
         f = self.function
         for (first, last, also), (start, stop, written) in combinations(self._spans, 2):
             if written or also:
@@ -299,7 +299,7 @@ def builtin_at(
 
 @cache
 def empty_builtin() -> Callable[..., object]:
-    """The function `empty` of the run time as a builtin; large tensors have memory to use again."""
+    """The function `empty` of the run time as a builtin; large tensors reuse freed memory."""
     return builtin_at(memory().library["empty"], "empty", memory().library, empty)
 
 
@@ -386,7 +386,7 @@ _CONTENT_OF: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 
 
 def _types_of(param: Param) -> tuple[str, ...]:
-    """The objects that an argument may be: the types of Python, and that of NumPy."""
+    """The object types of an argument: those of Python, and that of NumPy."""
     match param:
         case Array():
             return ("ndarray",)
@@ -421,7 +421,7 @@ def _is_scalar(f: Function, item: Value, param: Integer | Number) -> Value:
 
 
 def _integer(f: Function, item: Value, param: Integer, overflow: Value) -> tuple[Value, Value]:
-    """An integer argument, and whether it is one of 64 bits."""
+    """An integer argument, and whether it fits into 64 bits."""
     bits = DTYPES[param.dtype].itemsize * 8
 
     def from_numpy() -> list[Value]:

@@ -1,12 +1,12 @@
-"""Lets signals of Python interrupt loops of native code that may take long, or never end.
+"""Lets Python signals interrupt loops of native code that may take long, or never end.
 
 Such are `while` loops, and others that may take long, also in tasks of the thread pool, which
 itself looks for signals between these (`pool.py`). Long loops run in stretches. After some thousand
-iterations of any of the loops, the next one to end a stretch or its body looks at the clock. Once a
-second it lets Python run the handlers of signals that have arrived. If one of them raises, as that
-of Ctrl-C does, all loops end, the kernel reports that it failed, and the entry of the kernel
-returns the exception to Python. Buffers then hold what had been computed. As everywhere in Python,
-handlers run in the main thread alone.
+iterations of any of the loops, the next one to end a stretch or its body reads the clock. Once a
+second it lets Python run the handlers of pending signals. If one of them raises, as that of Ctrl-C
+does, all loops end, the kernel reports that it failed, and the entry of the kernel returns the
+exception to Python. Buffers then hold what had been computed. As everywhere in Python, handlers run
+in the main thread alone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Interrupt:
         self._second, self._count = f.alloca(I64, 1), f.alloca(I64, 1)
         self._slot, self._record = slot, record
         f.store(f.const(I64, 0), self._count)
-        # Tasks are many, and need not ask Python at once.
+        # There are many tasks; they need not ask Python at once.
         now = f.const(I64, 0) if slot is None else f.new(I64, "call i64 @time(ptr null)")
         f.store(now, self._second)
 

@@ -12,7 +12,7 @@ from relaxpy.exec.native.values.packing import MARK
 from relaxpy.support.dataclass import dataclass, replace
 
 _AHEAD = 4
-"""The vectors of a column after the current one up to which memory is asked for."""
+"""The prefetch distance, in vectors of a column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +29,8 @@ class Block:
 def pack(f: Function, memory: Matrix, source: Block, target: Value, pitch: int, type: Type) -> None:
     """Copy `source` to `target`, whose rows begin at multiples of `pitch`.
 
-    `type` is the vector type of the target. Its rows are filled up with zeros to the next multiple
-    of the lanes, which `pitch` has room for; the same holds for the number of rows.
+    `type` is the vector type of the target. Its rows are padded with zeros to the next multiple of
+    the lanes, which `pitch` has room for; so is the number of rows.
     """
     if _is_one(source.column_stride):
         _pack_rows(f, memory, source, target, pitch, type)
@@ -56,7 +56,7 @@ def _pack_rows(
 def _pack_strided(
     f: Function, memory: Matrix, source: Block, target: Value, pitch: int, type: Type
 ) -> None:
-    """Pack a block of any strides: short distances from vectors, others by gathers."""
+    """Pack a block of any strides: short strides by shuffles, others by gathers."""
     stride, lanes = source.column_stride, type.lanes
     steps = f.iota(Type("i64", lanes)) * stride
     step = 0 if isinstance(stride, Value) or lanes == 1 else stride
@@ -147,7 +147,7 @@ def _pack_squares(
             if masked_columns:
                 exists = f.splat(f.compare("slt", current, f.index(source.columns)), lanes)
                 mask = exists if mask is None else f.arithmetic("and", mask, exists)
-                # Loads of no lanes are slow where memory may not be read.
+                # Loads without active lanes are slow where memory may not be read.
                 current = f.intrinsic("smin", current, f.index(source.columns) - 1)
             start = combine(f, "add", combine(f, "mul", current, source.column_stride), row)
             pointer = f.element(source.pointer, start, memory.type)
@@ -180,7 +180,7 @@ def transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
 
 
 def is_packed(f: Function, memory: Matrix) -> Value:
-    """Return whether the address of `memory`, which may be packed, is that of such a copy."""
+    """Return whether the address of `memory` is that of a packed copy."""
     return f.compare("uge", f.cast("ptrtoint", memory.pointer, "i64"), MARK)
 
 
