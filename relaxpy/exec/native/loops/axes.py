@@ -20,11 +20,11 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 _STRETCH = 1 << 12
-"""The iterations of a loop between which signals may end it."""
+"""The iterations of a loop between two polls of signals."""
 _SHORT = 1 << 10
-"""The most iterations of nested loops that signals do not end."""
+"""The most iterations of nested loops without a poll of signals."""
 _TESTED = 8
-"""The iterations in which an obligation is tested at once."""
+"""The iterations whose obligation is tested at a time."""
 
 
 class Loops:
@@ -46,7 +46,7 @@ class Loops:
         self.interrupt: Interrupt | None = None
         """The check that ends long loops if a Python signal arrives."""
         self._inside = 1
-        """The iterations of the enclosing loops that signals do not end."""
+        """The iterations of the enclosing loops that do not poll signals."""
 
     def where(self, tests: Sequence[PrimExpr], body: Callable[[], None]) -> None:
         """`body` if all of `tests` hold."""
@@ -75,7 +75,7 @@ class Loops:
     ) -> list[Value]:
         """`carried = body(*carried)` in each iteration of the axis.
 
-        If it `listens`, signals of Python may end it.
+        If it `listens`, Python signals may end it.
         """
         frame = self.frame
         start, stop = self.bounds(axis)
@@ -97,7 +97,7 @@ class Loops:
         return results
 
     def listen(self, iterations: Operand = 1) -> None:
-        """Leave if a signal of Python has arrived and its handler raises."""
+        """Leave if a Python signal has arrived and its handler raises."""
         if self.interrupt is not None and self.interrupt.function is self.function:
             self.interrupt.poll(iterations)
 
@@ -109,7 +109,7 @@ class Loops:
         carried: Sequence[Value],
         body: Callable[..., Sequence[Value] | None],
     ) -> list[Value]:
-        """A loop of the function in stretches, between which signals may end it if it is long."""
+        """A strip-mined loop of the function, which polls signals between strips if it is long."""
         f = self.function
         if self.interrupt is None or self.interrupt.function is not f:
             return f.loop(start, stop, step, carried, body)
@@ -161,7 +161,7 @@ class Loops:
                 self.loop(axis, partial(self.require, group, depth + 1))
 
     def _first_outside(self, obligation: Obligation, depth: int) -> None:
-        """Find the first iteration in which an index is outside."""
+        """Find the first iteration in which an index is out of bounds."""
         with self.frame.conditionally():
             self.loop(obligation.axes[depth], partial(self.require, [obligation], depth + 1))
 
@@ -260,7 +260,7 @@ class Loops:
     ) -> None:
         """`body` in each iteration of nested loops.
 
-        Signals of Python may end all but the innermost one, and this too if it `listens`.
+        Python signals may end all but the innermost one, and this too if it `listens`.
         """
         if not axes:
             body()
@@ -282,7 +282,7 @@ class Loops:
     ) -> None:
         """`body` with the values of the variable in all iterations, at most so many at once.
 
-        The last ones may begin before the end of those before them if iterations run `twice`.
+        The last group may overlap the one before it if iterations may run `twice`.
         """
         if axis is None:
             return body([{}])
@@ -364,7 +364,7 @@ class Loops:
             frame.forget()
             return values
         low, high = map(f.index, cuts[-2:])
-        # As a loop, it would add to an index that may be close to the greatest number.
+        # As a loop, it would add to an index that may be close to the maximum.
         values = f.branch(f.compare("slt", low, high), lambda: rest(low, *values), lambda: values)
         frame.pin(values)
         frame.forget()
@@ -375,7 +375,7 @@ class Loops:
     ) -> list[tuple[int, int]] | None:
         """Vectors without masks between the last two cuts, as starts and lanes; None to have masks.
 
-        They may begin before these if iterations run `twice`. AVX-512 has masks at no cost.
+        They may overlap earlier ones if iterations may run `twice`. With AVX-512, masks are free.
         """
         start, low, stop = cuts[0], *cuts[-2:]
         if not (isinstance(start, int) and isinstance(low, int) and isinstance(stop, int)):

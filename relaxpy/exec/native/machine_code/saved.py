@@ -21,10 +21,10 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LoadedCode:
-    """The machine code of a file, which is used as long as its objects are kept.
+    """The machine code of a file, used as long as its objects are kept.
 
     `problem` is the reason why it is not used. If all functions of the program are native,
-    `library` is the code of them, and `program` the table of `saved_code`.
+    `library` is their code, and `program` the table of `saved_code`.
     """
 
     objects: Sequence[TrustedObject] = ()

@@ -1,4 +1,4 @@
-"""The program of a kernel whose loops run as its text has them."""
+"""The program of a kernel whose loops run as scheduled in the source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relaxpy.support.dataclass import replace
 
 
 def program_as_written(plan: Plan) -> tuple[KernelProgram, str]:
-    """The program of a `plan_as_written`, and why annotated loops are serial, if some are.
+    """The program of a `plan_as_written`, and the reason why annotated loops are serial, if any.
 
     Parallel loops are tasks, each of one iteration. Vectorised and unrolled loops are `annotated`.
     """

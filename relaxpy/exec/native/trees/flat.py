@@ -1,7 +1,7 @@
 """Loop coalescing: neighbouring axes of a run become one.
 
-Vectors of elementwise runs are then full, and all rows of a product with packed weights have each
-decoded weight in common.
+This fills vectors of elementwise runs, and lets all rows of a matmul with packed weights share each
+decoded weight.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def with_flat_axes(program: KernelProgram) -> KernelProgram:
 
 
 def decoded_again(run: Run, program: KernelProgram) -> tuple[Axis, ...]:
-    """The axes in each of whose iterations a product with packed weights decodes the same ones.
+    """The axes whose every iteration decodes the same packed weights of a product.
 
     The run is one of a plan.
     """
@@ -74,7 +74,7 @@ def decoded_again(run: Run, program: KernelProgram) -> tuple[Axis, ...]:
 
 
 def _alone(tree: Tree, program: KernelProgram) -> Run | None:
-    """The run that is all of a tree; blocks of rows are of no use to one without memory."""
+    """The only run of a tree; a single run needs no blocks of rows."""
     if isinstance(tree, Tile) and not program.elided.issuperset(tree.local):
         return None
     parts = list(whole_runs(tree))
@@ -82,7 +82,7 @@ def _alone(tree: Tree, program: KernelProgram) -> Run | None:
 
 
 def _is_plain(run: Run) -> bool:
-    """Return whether a run only has loops in any order."""
+    """Return whether a run only has parallel loops."""
     return not (run.over or run.after or run.tests or run.is_serial)
 
 
@@ -177,7 +177,7 @@ class _Joiner:
 
 
 def _with_quotients(run: Run) -> Run | None:
-    """A run that repeats elements along its last, short axis, with this and the one before as one.
+    """A run that repeats elements along its last, short axis, with its last two axes joined.
 
     The indices that have one of the two have a quotient or remainder of the new one.
     """

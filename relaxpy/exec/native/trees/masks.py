@@ -28,13 +28,14 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
 
 PANEL = 128
-"""The columns that are left out together, of each kind of vectors a multiple.
+"""The columns that are skipped together, a multiple of all vector lengths.
 
-The sums of a row do not depend on how many panels are, as the lanes of the others stay the same.
+The sums of a row do not depend on the number of skipped panels, as the lanes of the others stay the
+same.
 """
 _LEAST_COLUMNS = 2 * PANEL
 LEAST_ROWS = 9
-"""The rows of a block from which its contractions run in tiles, which may leave out columns."""
+"""The rows of a block from which its contractions run in tiles, which can skip columns."""
 _FLAG = DataType("int8")
 
 
@@ -45,7 +46,7 @@ class Masked(Tile):
     These are all columns unless two things hold for all others: no element of a `panel` is `seen`,
     and no factor of the last contraction is `infinite`, which makes a NaN of a zero. Then they are
     computed again if a row is `lost`, that is, hidden elements are not neutral in it. Each of these
-    runs stores something else than 0 if that is so.
+    runs stores a non-zero flag if so.
     """
 
     columns: Axis = field(kw_only=True)
@@ -58,7 +59,7 @@ class Masked(Tile):
 
     @property
     def flags(self) -> tuple[Buffer, ...]:
-        """The buffers of one element that the runs of tests store to."""
+        """The one-element buffers of these flags."""
         return tuple(r.assignments[0].target for r in (self.seen, self.infinite, self.lost))
 
 
@@ -92,7 +93,7 @@ def _axis_of(run: Run, index: PrimExpr) -> Axis | None:
 
 
 class _Reader:
-    """Computes what the elements of hidden columns are, from statement to statement."""
+    """Propagates the values of hidden columns through the statements."""
 
     def __init__(
         self, tile: Tile, scores: Buffer, columns: Axis, buffers: Container[Buffer]
@@ -256,7 +257,7 @@ class _Reader:
             return replace(run, axes=axes, over=over)
 
         seen = Select(self.shown, one, zero)
-        # A product with 0 is a NaN if the factor is one, or infinite.
+        # A product with 0 is NaN if the other factor is NaN or infinite.
         nan = Mul(self.factor, ops.const(0, str(self.factor.dtype)))
         others = tuple(a for a in two.axes if mentions(nan, {a.var}))
         lost = Select(ops.all_of(*self.neutral), zero, one)
@@ -284,7 +285,7 @@ def _is_in_tiles(product: Product | None, rows: Axis) -> bool:
 
 
 def _is_zero(value: PrimExpr | None) -> bool:
-    """Return whether a value is a zero that is not negative."""
+    """Return whether a value is +0."""
     match value:
         case IntImm(value=0):
             return True

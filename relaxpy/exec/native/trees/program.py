@@ -1,4 +1,4 @@
-"""The program of a kernel: the trees of its plan, joined, and with tests and tasks."""
+"""The program of a kernel: the fused trees of its plan, with tests and tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObligationTests(Tree):
-    """Tests the obligations of the tree that follows, if all of `tests` are true."""
+    """Tests the obligations of the next tree, if all of `tests` are true."""
 
     obligations: tuple[Obligation, ...]
     tests: tuple[PrimExpr, ...]
@@ -67,12 +67,12 @@ class KernelProgram:
     partial: tuple[Buffer, ...] = ()
     """Further local buffers."""
     rows: Mapping[Buffer, BufferLoad] = field(default_factory=dict)
-    """The buffers that have the rows of one block of others, which need no memory.
+    """The buffers with one block of rows of others, which need no memory themselves.
 
-    Each with the element of the other buffer that its first one is in the first block.
+    Each maps to the element of the other buffer that is its first one in the first block.
     """
     annotated: Mapping[Var, ForKind] = field(default_factory=dict)
-    """The loops of statements that run as scheduled, and not in order."""
+    """The loops of statements that run as scheduled instead of in order."""
 
 
 def program_of(plan: Plan) -> KernelProgram:
@@ -97,7 +97,7 @@ _ROW_ELEMENTS = 64
 """Rows of fewer elements run in blocks of several rows."""
 _BLOCK_ELEMENTS = 1024
 _PRODUCT_ROWS = 64
-"""The rows of a block with a matmul, which share one pass over a factor."""
+"""The rows of a block with a matmul, which share each pass over a factor."""
 _COLUMNS = 256
 """The size of blocks whose rows are columns of memory."""
 
@@ -146,7 +146,7 @@ class _Reader:
             return
         written = {root(w.buffer) for w in statement.writes}
         if run.store and any(root(b) in written for o in late for b in o.reads()):
-            # An iteration needs what those before it store.
+            # There is a loop-carried dependence.
             none = frozenset[Var]()
             yield replace(run, axes=(), ordered=run.loops, checked=True, independent=none)
             return
@@ -214,7 +214,7 @@ def _in_order(axis: Axis, body: Sequence[Tree]) -> Run | None:
 
 
 def whole_runs(tree: Tree) -> Iterator[Run]:
-    """The runs of a tree with whole axes; none if it has others than these."""
+    """The runs of a tree with whole axes; empty if it has other runs."""
     members = tree.body if isinstance(tree, Tile) else (tree,)
     if not all(isinstance(inner, Run) and not inner.is_scalar for inner in members):
         return

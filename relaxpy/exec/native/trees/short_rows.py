@@ -1,7 +1,7 @@
 """Outer-loop vectorisation: short rows are unrolled, and each lane of a vector is a row.
 
-What is computed of a row stays in registers until all of it is known. Elements that follow each
-other in memory are then written together.
+Results of a row stay in registers until it is complete. Adjacent elements of memory are then
+written together.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass
 
 _CHEAP = 6
-"""The elements of a row up to which a run without functions and accumulations is faster so.
+"""The elements of a row up to which this is faster for runs without functions and accumulations.
 
-With functions these are all that are too few for a vector of 256 bits.
+Runs with functions have fewer than a 256-bit vector.
 """
 _LONGEST = 16
-"""The iterations of loops inside a row, which are those of a product with a 4x4 matrix."""
+"""The most iterations of loops inside a row: those of a product with a 4x4 matrix."""
 _LEAST_ROWS = 16
 _FUNCTION = 40
-"""The operations of a function of maths."""
+"""The operations of a mathematical function."""
 _OPERATIONS = 1000
-"""The operations of a row, at most, as the time to compile grows faster than their number."""
+"""The most operations of a row: compile time grows faster than their number."""
 
 Place: TypeAlias = tuple[int | Var, ...]
 """Where an element of a row is: numbers, and the variables of the row and of loops around it."""
@@ -58,9 +58,8 @@ class Step:
 class ShortRows:
     """The steps of each iteration of `axis`, inside `outer`.
 
-    `loads` are elements that are read first, as neighbours which are the memory of a row. `stores`
-    has the registers that are written in the end, each with its element of memory; those that are
-    together are such neighbours.
+    `loads` are groups of adjacent elements of a row that are read first. `stores` are groups of
+    registers that are written at the end, each with its element of memory.
     """
 
     outer: tuple[Axis, ...]
@@ -126,7 +125,7 @@ def _is_short(axis: Axis) -> bool:
 
 
 class _UnsuitedError(Exception):
-    """A statement that rows of few elements cannot have."""
+    """A statement is not supported in short rows."""
 
 
 class _Elements:
@@ -263,7 +262,7 @@ class _Finder:
         self.has_rows = self.has_rows or step > 1
 
     def result(self) -> ShortRows | None:
-        """The steps, and what is stored at the end; None if rows are not worth it."""
+        """The steps, and the stores at the end; None if it does not pay."""
         most = LONGEST_STEP - 1 if self.has_functions else _CHEAP
         if not self.has_rows or (self.longest > most and not self.accumulates):
             return None
@@ -286,7 +285,7 @@ class _Finder:
 
 
 def _neighbours(elements: Sequence[BufferLoad], axis: Axis) -> list[tuple[BufferLoad, ...]]:
-    """The elements in the order of memory if they are all of the memory of a row, or each alone."""
+    """The elements in memory order if they fill the memory of a row, or each alone."""
     if not elements:
         return []
     positions = [position_of(element.buffer, element.indices) for element in elements]

@@ -1,7 +1,7 @@
-"""Moves zero points out of products of bytes, so that the instructions for dot products apply.
+"""Moves zero points out of int8 contractions, so that dot-product instructions apply.
 
 `sum((a - p) * (b - q))` is `sum(a * b) - p * sum(b - q) - q * sum(a)`, exactly, as sums of integers
-are modulo a power of two. What is taken away is a step after the sum, such as other epilogues.
+are modulo a power of two. The correction is a step after the sum, like other epilogues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLAIN: Final = (Add, BufferLoad, Cast, IntImm, Mul, Sub, Var)
 
 
 def without_zero_points(plan: Plan) -> Plan:
-    """`plan` with the zero points of products of bytes taken away after their sums."""
+    """`plan` with the zero points of int8 contractions subtracted after their sums."""
     local: list[Buffer] = []
     trees = tuple(t for tree in plan.trees for t in _expanded(tree, plan, local))
     if not local:
