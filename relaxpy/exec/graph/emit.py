@@ -31,7 +31,7 @@ class GraphEmitter:
         self.function = ""
 
     def emit(self) -> StaticEntry | None:
-        """Emit both functions; none for what is returned, if an entry for fixed shapes fits.
+        """Emit both functions, or without a builtin the entry for fixed shapes, which is returned.
 
         Errors:
             RefusedError: a size has no native form.
@@ -46,7 +46,7 @@ class GraphEmitter:
         return None
 
     def _emit_region(self) -> str:
-        """The function that runs the steps: it takes what a kernel would, and the outputs."""
+        """The function that runs the steps: it takes the arguments of a kernel, and the outputs."""
         params = [
             (I64 if isinstance(p, Integer) else POINTER, f"p{n}")
             for n, p in enumerate(self.graph.params)
@@ -155,7 +155,7 @@ class GraphEmitter:
         return f.branch(valid, outputs, lambda: [null])[0]
 
     def _valid(self, f: Function, frame: Values, sizes: Mapping[str, Value]) -> Value | None:
-        """The condition that the sizes are as declared, and those of tensors possible."""
+        """The condition that the sizes are the declared ones, and those of tensors possible."""
         graph = self.graph
         conditions = []
         for var in graph.variables:

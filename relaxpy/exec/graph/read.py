@@ -54,7 +54,7 @@ _KERNEL_CALLS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 class GraphReader:
     """Reads the function `func`; `signatures` has the native kernels by Python name.
 
-    `packings` says how these may take constants, by the numbers of their parameters.
+    `packings` has the layouts in which they may take constants, by parameter number.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class GraphReader:
         self._constants: dict[tuple[rx.Constant, Packing | None], Memory] = {}
         self._outermost: list[Step] = []
         self._steps = self._outermost
-        """Those of the innermost region."""
+        """The steps of the innermost region."""
         self._written: set[Memory] = set()
         """The memory that kernels write in place."""
         self._passed: set[Memory] = set()

@@ -25,7 +25,7 @@ _DECODES = (
 class BlockReport:
     """How one block runs, and the `reason` if it does not run over whole arrays.
 
-    `threads` is their number, at most, or "BLAS" where that decides.
+    `threads` is their maximum number, or "BLAS" where BLAS decides.
     """
 
     block: str
@@ -71,7 +71,7 @@ def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:
 
 
 def _decodes(run: Run) -> bool:
-    """Return whether a run computes floats from integers of few bits and from their scales."""
+    """Return whether a run dequantises packed integers."""
     if run.store is None or not run.store.value.dtype.is_float:
         return False
     value = run.store.value
@@ -92,7 +92,7 @@ def _has_few_bits(value: PrimExpr) -> bool:
 
 
 def _method(run: Run) -> str:
-    """How the iterations of a run are executed."""
+    """The execution method of a run's iterations."""
     update = run.statement.update if isinstance(run.statement, Assignment) else None
     match run.idiom:
         case Contraction():

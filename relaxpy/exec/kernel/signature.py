@@ -1,4 +1,4 @@
-"""The parameters of a kernel, and the check of the arguments that it is called with."""
+"""The parameters of a kernel, and the check of its arguments."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def suppress_warnings(
 ) -> None:
     """Suppress NumPy's warnings in the statements `may_warn`, or in the `whole` function.
 
-    The whole function is possible if it calls no functions that should see the caller's settings.
+    The whole function is allowed if it calls no functions that must see the caller's settings.
     """
     if not may_warn:
         return

@@ -18,7 +18,7 @@ def delete_after_last_use(
     """`body` with a deletion of each name in `owned` after its last use.
 
     Names that nested functions capture are not deleted, nor are names that are used at the end.
-    Outputs of the `calls` of kernels have the memory of inputs that are not used any more.
+    Outputs of the kernel `calls` reuse the memory of dead inputs.
     """
     captured: set[str] = set()
     mentions = [[*_mentions(stmt, captured)] for stmt in body]

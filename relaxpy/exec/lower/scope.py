@@ -54,13 +54,13 @@ class ModuleContext(Protocol):
         """The callee of `call_py_func`."""
 
     def literal(self, expr: rx.Constant) -> ast.expr:
-        """The array of a literal; a large one is read when the text runs."""
+        """The array of a literal; a large one is loaded at run time."""
 
     def packed_symbol(self, func: rx.ExternFunc) -> str:
         """The symbol of a packed function."""
 
     def unchecked(self, callee: GlobalCallee) -> Unchecked | NativeUnchecked:
-        """The kernel of `callee` without its checks, which is added to the text."""
+        """The kernel of `callee` without its checks, which is added to the source."""
 
     def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
         """The pairs of an input and an output of a kernel that may be the same tensor."""

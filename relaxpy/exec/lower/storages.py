@@ -24,7 +24,7 @@ _KERNEL_CALLS = (CallKind.KERNEL, CallKind.DYNAMIC_KERNEL)
 
 
 def allocation_of(value: rx.Expr | Op) -> Allocation | None:
-    """How a call allocates, if it is of an operator whose implementation is that of relaxpy."""
+    """The kind of allocation of a call, if relaxpy's implementation of the operator is used."""
     if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
         return None
     record = value.op.record
@@ -58,9 +58,9 @@ def is_reshape(value: rx.Expr | Op) -> bool:
 def separate_storages(nodes: Iterable[Node], callee_of: CalleeOf) -> frozenset[rx.Var]:
     """The variables of storage, in the sequences among `nodes`, that need not exist (OPT-10).
 
-    Nothing uses such storage but allocations of tensors, which provably lie in it, in the same
-    sequence. When it gets another tensor, those before are not used any more, and only kernels have
-    had them; a kernel fills the new one first. So each tensor can have memory of its own.
+    Such storage is only used for tensors that are provably inside it, in the same sequence. When
+    another tensor is allocated in it, earlier ones are dead, and only kernels have used them; a
+    kernel first overwrites the new one. So each tensor can have its own memory.
     """
     found: set[rx.Var] = set()
     for node in nodes:

@@ -65,7 +65,7 @@ _INVARIANT = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.
 def _is_invariant(expr: ast.expr, bound: Container[str]) -> bool:
     """Return whether `expr` is invariant in loops over `bound`, and can be evaluated before them.
 
-    Loads may change between iterations, and divisions may fail although there is no iteration.
+    Loads may change between iterations, and hoisted divisions may fail for an empty loop.
     """
     match expr:
         case ast.Call(func=ast.Name(id="range" | "min" | "max"), args=args, keywords=[]):

@@ -1,4 +1,4 @@
-"""Finds products that only a sum reads, so that both become one product of vectors."""
+"""Fuses products that only a sum reads into dot products of vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DATATYPES = (DataType("float32"), DataType("float64"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowProducts:
-    """Sums along rows as `contractions` of the factors of a product that nothing else reads.
+    """Sums along rows as `contractions` of the factors of a product without other readers.
 
     The runs that compute the products are `omitted`, and the buffers in `unused` have no memory.
     """
@@ -30,11 +30,11 @@ class RowProducts:
 
 
 def row_products(plan: Plan) -> RowProducts:
-    """The sums of `plan` that are products of vectors.
+    """The sums of `plan` that are dot products of vectors.
 
     Rule:
-        Only of float32 and float64, in which NumPy has products of vectors from BLAS. Rows are
-        contiguous in both factors, or nearly so: the last index is that of the sum.
+        Only for float32 and float64, whose dot products NumPy gets from BLAS. Rows are contiguous
+        in both factors, or nearly so: the last index is that of the sum.
     """
     visible = {*plan.func.buffer_map.values(), *plan.nest.pointers.values()}
     visible |= {*plan.nest.constants, *plan.views, *plan.views.values()}

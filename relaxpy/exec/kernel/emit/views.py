@@ -39,7 +39,7 @@ def view(
     """The elements of `buffer` at `maps` for all iterations of `layout`, in its order.
 
     `sizes` are the dimensions of the buffer at run time; a `flat` view has one, the number of
-    elements. A `whole` view is an array that can be written to, even if it has no dimension.
+    elements. A `whole` view is a writable array, even if it has no dimension.
     """
     ranges = {a.var: a for a in layout}
     name = path(scope.buffer(buffer))
@@ -102,7 +102,7 @@ def _split(
 def _digits(
     m: Affine, size: IndexPoly, ranges: dict[Var, Axis]
 ) -> list[tuple[IndexPoly, Affine]] | None:
-    """The extent of each axis, largest stride first; None unless they cover the dimension."""
+    """The extent of each axis by decreasing stride; None unless they cover the dimension."""
     remaining = dict(m.coefficients)
     digits: list[tuple[IndexPoly, Affine]] = []
     below = as_poly(1)

@@ -55,10 +55,10 @@ class Loop:
 class Branch:
     """`body` if `condition` holds, else `orelse`.
 
-    The init of a block has the reduction loops as `init_loops` when it is read. If one of these has
-    no iteration, the body still runs, once for all of them, with their variables at the starts.
-    Enclosing conditions on a loop without iterations are then not evaluated. Before anything
-    else, `with_initialisation` says so without `init_loops`.
+    The init of a block has the reduction loops as `init_loops` when it is read. If one of these is
+    empty, the body still runs, once for all of them, with their variables at the starts. Enclosing
+    conditions on an empty loop are then not evaluated. `with_initialisation` runs first and
+    rewrites this without `init_loops`.
     """
 
     condition: PrimExpr
@@ -88,7 +88,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bind:
-    """Assign the present value of `value` to `var`, for all that follows."""
+    """Assign the current value of `value` to `var`, for all subsequent items."""
 
     var: Var
     value: PrimExpr
@@ -162,7 +162,7 @@ class Nest:
 
     `constants` are only read. `pointers` represent arguments that are pointers; their datatype and
     shape have no meaning. Unless the nest `allows_aliasing`, it is only correct for arguments that
-    do not share memory. `kinds` are those of loops that are not serial in the text.
+    do not share memory. `kinds` are those of loops that are not serial in the source.
     """
 
     items: tuple[Item, ...]

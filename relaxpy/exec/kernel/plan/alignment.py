@@ -1,4 +1,4 @@
-"""Which iterations of two statements access one element."""
+"""Finds the iterations of two statements that access the same element."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def aligned_axes(
             number = _number(f, own[x], g, others)
             if number is None or x in numbers:
                 return None
-            # The same expression where possible, so that both read the element by equal indices.
+            # The same expression where possible, so that both accesses have equal indices.
             value = other if isinstance(index, Var) else number.expr()
             numbers[x] = ops.cast_to(value, x.dtype)
             digits += g.coefficients

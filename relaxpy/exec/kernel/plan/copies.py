@@ -19,7 +19,7 @@ from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
 _LONG_RUN = 64
-"""The number of consecutive elements from which reading slices is as fast as reading a copy."""
+"""The number of contiguous elements from which slices are as fast to read as a copy."""
 
 
 def forward_copies(
@@ -65,9 +65,9 @@ class _Forwarding:
         return self.roots.get(buffer, buffer)
 
     def removes(self, buffer: Buffer) -> bool:
-        """Let the readers of `buffer` do without it if that is possible, and return whether it is.
+        """Forward `buffer` to its readers if that is possible, and return whether it is.
 
-        It is not an alias of other memory.
+        The buffer is not an alias of other memory.
         """
         writers, positions = self.writers[buffer], self.readers.get(buffer, [])
         if len(writers) != 1 or not positions or min(positions) <= writers[0]:

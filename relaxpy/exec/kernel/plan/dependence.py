@@ -102,12 +102,11 @@ def independent_axes(
     *,
     reduces: bool,
 ) -> frozenset[Var]:
-    """The variables of loops around `statement` whose iterations may run in any order.
+    """The variables of parallel loops around `statement`.
 
-    Two iterations of which one writes what the other one accesses differ in none of them; with
-    `reduces`, the caller combines accumulations into one element itself. Loops in `serial` enclose
-    all others, so that their variables are the same. `roots` maps buffers to those of the same
-    shape whose memory they use.
+    Conflicting iterations (one writes) differ in none of them; with `reduces`, the caller combines
+    accumulations into one element itself. Loops in `serial` enclose all others, so that their
+    variables are the same. `roots` maps buffers to those of the same shape whose memory they use.
     """
     own = _pairs if reduces else _conflicts
     found = _axes_that_agree(own(statement, statement), statement.axes, serial, shape_vars, roots)
@@ -154,9 +153,9 @@ def may_run_at_once(
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> bool:
-    """Return whether iterations of `axis`, a loop around all `statements`, run in any order.
+    """Return whether `axis`, a loop around all `statements`, is parallel.
 
-    None of them writes what another one accesses.
+    No iteration then writes elements that another one accesses.
     """
     compare = _Comparison(shape_vars)
     for i, j in possible_conflicts(statements, shape_vars, roots):
@@ -177,7 +176,7 @@ def may_run_at_once(
 
 
 def common_indices(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> Set[Var]:
-    """The variables that are the same where both are those of one element.
+    """The variables that are equal if both are indices of the same element.
 
     An access of all elements has no indices.
     """
@@ -191,7 +190,7 @@ def _axes_that_agree(
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> frozenset[Var]:
-    """The variables that are the same whenever both of a pair access one element.
+    """The variables that are equal whenever both accesses of a pair are of the same element.
 
     Those of loops in `serial` are known to be.
     """

@@ -51,7 +51,7 @@ def _initialises_all(
 ) -> bool:
     """Return whether an accumulation initialises all elements, also those for which no guard holds.
 
-    Those of a view may lie outside of its memory, as those at indices that are not proved.
+    Elements of a view, or at unproved indices, may be out of bounds.
     """
     variables = {a.var for a in run.loops}
     return not update.guards or (
@@ -73,7 +73,7 @@ def _initial(
     memory = roots.get(target, target)
     operands = (update.value, *update.guards, *update.indices)
     if any(roots.get(load.buffer, load.buffer) is memory for e in operands for load in loads(e)):
-        return None  # it may read an initial value, which a register need not leave in memory
+        return None  # it may read an initial value, which may only be in a register
     for position, before in reversed([*enumerate(trees)]):
         if all(roots.get(a.buffer, a.buffer) is not memory for a in accesses(before)):
             continue

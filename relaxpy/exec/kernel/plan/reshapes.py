@@ -1,4 +1,4 @@
-"""Finds local buffers that are parameters in another shape, which need no memory of their own."""
+"""Finds local buffers that are reshaped parameters, to alias their memory."""
 
 from __future__ import annotations
 

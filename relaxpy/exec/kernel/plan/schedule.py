@@ -119,7 +119,7 @@ class _Scheduler:
         bounds = [b for p in statements for b in (p.axes[level].start, p.axes[level].stop)]
         if any(mentions(b, outer) for b in bounds):
             return False
-        # A loop inside one without iterations does not evaluate its bounds.
+        # The bounds of a loop inside an empty one are not evaluated.
         if any(may_fail(b, (), self.shape_vars) for b in bounds) and not all(
             a.extent.is_at_least(1, self.shape_vars) for a in before
         ):
@@ -129,7 +129,7 @@ class _Scheduler:
     def _cycle_sizes(
         self, level: int, levels: list[int], component: list[int], inside: set[Edge]
     ) -> int:
-        """How many statements remain in cycles if the loop at `level` is serial."""
+        """The number of statements that remain in cycles if the loop at `level` is serial."""
         unsatisfied = {e for e in inside if not _satisfied(e, level)}
         sccs = components(component, unsatisfied)
         ordering = [e for e in unsatisfied if not e.kept_by_vectorising]
@@ -203,12 +203,12 @@ def _contraction(
 ) -> Contraction | None:
     """The sum of `term` as a contraction, if `term` is a product of several factors.
 
-    Integers of at least 8 bits wrap, so their factors may be regrouped. Factors that are floats are
-    grouped as in the text, unless that needs arrays larger than the operands.
+    Integers of at least 8 bits wrap, so their factors may be regrouped. Float factors are grouped
+    as in the source, unless that needs arrays larger than the operands.
     """
     dtype = statement.target.dtype
     summed = {a.var for a in over}
-    # An axis that no factor mentions repeats the sum, which is not a matrix product.
+    # An axis that no factor mentions repeats the sum, which is not a matmul.
     if not (dtype.is_float or dtype.bits >= 8) or not all(mentions(term, {v}) for v in summed):
         return None
     factors = tuple(_factors(term))

@@ -74,7 +74,7 @@ def decoded_again(run: Run, program: KernelProgram) -> tuple[Axis, ...]:
 
 
 def _alone(tree: Tree, program: KernelProgram) -> Run | None:
-    """The only run of a tree; a single run needs no blocks of rows."""
+    """The only run of a tree; blocks of rows are ignored if their buffers need no memory."""
     if isinstance(tree, Tile) and not program.elided.issuperset(tree.local):
         return None
     parts = list(whole_runs(tree))

@@ -146,7 +146,7 @@ class _Reader:
             return
         written = {root(w.buffer) for w in statement.writes}
         if run.store and any(root(b) in written for o in late for b in o.reads()):
-            # There is a loop-carried dependence.
+            # Obligations of an iteration read what earlier ones store.
             none = frozenset[Var]()
             yield replace(run, axes=(), ordered=run.loops, checked=True, independent=none)
             return
