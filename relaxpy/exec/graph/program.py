@@ -227,7 +227,7 @@ class Graph:
     """A Relax function all of whose kernels are native.
 
     Fields:
-        params: the parameters as its entry checks them; `variables` has the variables of sizes by name.
+        params: the parameters as its entry checks them; `variables` has their size variables.
         variables: the names of the shape variables.
         declared: the names of other dimensions of parameters, and the expressions they must equal.
         limit: the exclusive upper bound of the absolute values of variables.

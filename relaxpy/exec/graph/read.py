@@ -70,7 +70,7 @@ class GraphReader:
         self._packings = packings
         self._values: dict[rx.Var, Value] = {}
         self._functions: dict[rx.Expr, rx.Function] = {}
-        """Local functions by their names, without those that are being read."""
+        """Local functions by name, without those that are being read."""
         self._variables: dict[tir.Var, str] = {}
         self._declared: dict[str, tir.PrimExpr] = {}
         self._literals: dict[Memory, rx.Constant] = {}
@@ -278,12 +278,12 @@ class GraphReader:
         return [substitute(size, self._known) for size in sizes] if self._known else list(sizes)
 
     def _check(self, found: tir.PrimExpr | Element, expected: tir.PrimExpr) -> None:
-        """Go on if these are equal."""
+        """Add a check that both are equal."""
         self._sizes.update(size for size in (found, expected) if isinstance(size, tir.PrimExpr))
         self._steps.append(Check(found, expected))
 
     def _cast(self, value: Value, sinfo: rx.StructInfo) -> Value:
-        """The value with the sizes that a cast says it has, some of which may be variables."""
+        """The value with the sizes that a cast declares, some of which may be variables."""
         match value, sinfo:
             case Tensor(), rx.TensorStructInfo(shape=rx.ShapeExpr(values=expected)):
                 same = value.sinfo.dtype == sinfo.dtype and len(value.shape) == len(expected)
@@ -313,7 +313,7 @@ class GraphReader:
         return cast
 
     def _original(self, value: Value) -> Value:
-        """The value with the tensors that casts were given."""
+        """The value with the tensors before casts."""
         if isinstance(value, tuple):
             return tuple(map(self._original, value))
         return self._originals.get(value, value) if isinstance(value, Tensor) else value
@@ -347,7 +347,7 @@ class GraphReader:
         return condition
 
     def _way(self, body: rx.Expr) -> tuple[Value, Region]:
-        """The value of one way, and its region."""
+        """The value of one arm, and its region."""
         around, self._steps = self._steps, []
         value = self._read(self._body(body))
         results = list(leaves(value))
@@ -378,7 +378,7 @@ class GraphReader:
     # ---- loops
 
     def _loop(self, name: rx.Var, call: rx.Call) -> Value:
-        """The result of a local function that calls itself as the last thing it does."""
+        """The result of a local function with a recursive tail call."""
         func = self._functions.pop(name)
         initial = [self._tensor_of(arg) for arg in call.args]
         states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
@@ -433,7 +433,7 @@ class GraphReader:
     def _again(
         self, tail: tuple[Sequence[rx.Binding], rx.Expr], states: Sequence[Tensor]
     ) -> tuple[list[Tensor | None], Region]:
-        """Where the next states are, if not where the states are; and the region for them."""
+        """The locations of the next states, None if unchanged; and the region that computes them."""
         bindings, call = tail
         assert isinstance(call, rx.Call)
         around, self._steps = self._steps, []
@@ -534,8 +534,8 @@ class GraphReader:
     ) -> Tensor:
         """A tensor that the last step writes.
 
-        If a step after it refuses its data, all run again. A parameter is therefore written only in
-        private functions, to which nothing else gives the same memory, and by what may run twice.
+        If a later step refuses its data, all run again. A parameter is therefore written only in
+        private functions, which own its memory, and by kernels that may run twice.
         """
         operands = [tensor for tensor in tensors if isinstance(tensor, Tensor)]
         value, memory = operands[index], operands[index].memory

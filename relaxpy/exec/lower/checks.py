@@ -22,7 +22,7 @@ _PYTHON_TYPES = {"int64": "int", "float64": "float", "bool": "bool"}
 
 @dataclass(slots=True)
 class QuickCheck:
-    """A quick check: conditions on the structure, bindings of variables, and comparisons with them."""
+    """A quick check: conditions on the structure, then variable bindings, then comparisons."""
 
     structure: list[ast.expr] = field(default_factory=list)
     binds: list[tuple[tir.Var, ast.expr]] = field(default_factory=list)

@@ -493,7 +493,7 @@ class FunctionLowering(CallLowering):
         return py.path(name)
 
     def _common_sinfo(self, first: rx.StructInfo, second: rx.StructInfo) -> rx.StructInfo:
-        """The join of the struct info of both arms of a branch."""
+        """Struct info that covers both arms of a branch."""
         sizes = self._scope.sizes
         for general, special in ((first, second), (second, first)):
             is_visible = all(v in sizes for v in free_shape_vars(general))

@@ -425,7 +425,7 @@ class LoweredModule:
 
     @property
     def _needed_text(self) -> _Text:
-        """The source of the functions that run in Python and their callees, without native kernels."""
+        """The source of functions that run in Python and their callees, without native kernels."""
         with self._lock:
             if self._needed is None:
                 callees, kernels = self._lowering.callees, self.kernels.values()

@@ -39,7 +39,7 @@ def at(sequence: Any, position: Any) -> Any:
 
 
 def insert(sequence: Any, value: Any, position: Any = None) -> tuple[Any, ...]:
-    """The sequence with one value more, at its end by default."""
+    """The sequence with an inserted value, at its end by default."""
     values = list(sequence)
     count = len(values)
     values.insert(count if position is None else _place(position, count, count + 1), value)

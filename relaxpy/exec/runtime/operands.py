@@ -40,7 +40,7 @@ class OperatorCall:
     def filled(self, operands: Iterable[rx.Expr]) -> rx.Call:
         """The call with the open operands replaced in order, without derived struct info.
 
-        It has no span, as calls at several positions share what is made of it.
+        It has no span, as calls at several positions share its program.
         """
         rest = iter(operands)
         call = self.call

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _functions: dict[str, Callable[..., Any]] = {}
 _pure_names: set[str] = set()
 python_functions: dict[str, Callable[..., Any]] = {}
-"""Those that `vm.builtin.register_py_func` enters; packed functions of the same names precede."""
+"""Functions of `vm.builtin.register_py_func`; packed functions of the same name take precedence."""
 _PROVIDERS = (
     "relaxpy.exec.runtime.elements",
     "relaxpy.exec.runtime.growing",

@@ -115,7 +115,7 @@ def output_sinfos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
 
 
 def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
-    """The struct info that a user's function is to return in a call, and its name in messages.
+    """The struct info that a user's function must return in a call, and its name in messages.
 
     It is None if the call declares nothing or allocates its outputs.
     """

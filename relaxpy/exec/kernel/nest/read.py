@@ -229,7 +229,7 @@ class _Reader:
             yield nest.Branch(predicate, tuple(items))
 
     def _region(self, match: MatchBufferRegion) -> Iterator[nest.Item]:
-        """Items that check that a matched region is in bounds and has the right shape, unless proved."""
+        """Checks that a matched region is in bounds and has the right shape, unless proved."""
         buffer, source = match.buffer, match.source
         for dom, size in zip(source.region, source.buffer.shape, strict=True):
             if not is_range_inside(dom, size, self.axes, self.shape_vars):

@@ -234,7 +234,7 @@ class _Initialiser:
         around: Sequence[Axis],
         reduced: Container[Var],
     ) -> bool:
-        """Return whether no access is to elements stored by other iterations of the loops `around`."""
+        """Return whether no access is to elements stored by other iterations of loops `around`."""
         if buffer is not store.buffer:
             return False
         variables = {axis.var for axis in around}
