@@ -1,4 +1,4 @@
-"""The first pass after which a program computes something else, as the reference evaluates it."""
+"""Bisects pipelines: finds the first pass that changes results of the reference evaluator."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def bisect(
     Before the pipeline and after each pass, the reference evaluator calls `function` (`main`, or
     the only one) with copies of `args`. Without arguments, all public functions get random ones. A
     pass that fails or breaks well-formedness is wrong, too. Once a pass changes the parameters of a
-    function, it gets random arguments. Floats may differ by `rtol` times the largest element; by
-    default, by 32 roundings to the narrowest datatype of the program, or by what random errors of
-    4 roundings in each step of the program change.
+    function, it gets new random arguments. Floats may differ by `rtol` times the largest element;
+    by default, by 32 roundings to the narrowest datatype of the program, or by what random errors
+    of 4 roundings in each step of the program change.
 
     Errors:
         MisuseError (also TypeError): `mod` is not a module, or `pipeline` not a pass.
@@ -105,13 +105,13 @@ def bisect(
 
 
 class ValuesDifferError(TransformError):
-    """A pass has changed what a program computes, which `bisection` shows."""
+    """A pass has changed the results of a program; see `bisection`."""
 
     bisection: Bisection
 
     @classmethod
     def of(cls, bisection: Bisection) -> ValuesDifferError:
-        """The error that shows a wrong pass."""
+        """The error for a wrong pass."""
         where = f"function {bisection.function}: " if bisection.function is not None else ""
         error = cls(
             f"pass {bisection.name} changes what the program computes: {where}{bisection.problem}",
@@ -139,12 +139,12 @@ class _Outcome:
 class ValueCheck(PassInstrument):
     """Evaluates public functions after every pass that changes the module.
 
-    `inputs` are arguments by the names of functions. Without them, arguments are random. Runs of
-    passes inside others are compared if they continue what was evaluated before.
+    `inputs` are arguments by the names of functions. Without them, arguments are random. Nested
+    passes are compared if they continue the module evaluated last.
 
     Errors:
-        RelaxpyError: a function fails for its `inputs` before the first pass.
-        ValuesDifferError: a value is not that before the pass, or the module is ill-formed.
+        RelaxpyError: a function fails for its `inputs` before the first pass. ValuesDifferError: a
+        value differs from that before the pass, or the module is ill-formed.
     """
 
     def __init__(

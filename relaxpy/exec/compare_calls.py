@@ -18,7 +18,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 class LibCompareVMInstrument:
     """Compares each kernel that a machine calls with a function of the same name.
 
-    `mod` has these functions: a table, an executable, or a module, whose kernels the reference
+    `mod` has these functions: a dict, an executable, or a module, whose kernels the reference
     evaluator runs. A function gets copies of the arguments; the last one is the output. A subclass
     may override `skip_instrument` and `compare`.
     """

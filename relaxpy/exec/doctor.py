@@ -29,7 +29,7 @@ _CORE_TYPE = "OPENBLAS_CORETYPE"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact of this process, with what is wrong about it or could be changed."""
+    """A fact about this process, with its problem or a possible improvement."""
 
     topic: str
     value: str
@@ -85,7 +85,7 @@ def doctor() -> Diagnosis:
 
 
 def _machine() -> tuple[Machine | None, str]:
-    """The machine that native code is for, or why there is none."""
+    """The machine that native code is for, or the reason why there is none."""
     try:
         return host(), ""
     except (CompileError, MisuseError) as error:

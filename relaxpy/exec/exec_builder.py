@@ -96,7 +96,7 @@ class ExecBuilder:
 
     @user_facing
     def declare_function(self, func_name: str, kind: VMFuncKind = VMFuncKind.PACKED_FUNC) -> None:
-        """Check the name of a function; which kind it is follows from what the builder defines."""
+        """Check the name of a function; its kind follows from the builder's definitions."""
         if not isinstance(func_name, str) or not func_name:
             raise MisuseError(f"the name of a function is a string, found {func_name!r:.60}")
 
@@ -239,7 +239,7 @@ def _register(arg: object) -> Arg:
 
 
 class _Unsaved(Program):
-    """The program of instructions, which has no saved form."""
+    """A program of instructions, which cannot be saved."""
 
     @property
     @override

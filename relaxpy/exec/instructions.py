@@ -1,4 +1,4 @@
-"""Instructions on registers: what `ExecBuilder` describes functions by, its checks and texts."""
+"""Register instructions of `ExecBuilder`: their checks and text form."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Goto:
-    """Continue so many instructions further down."""
+    """Jump `pc_offset` instructions ahead."""
 
     offset: int
 

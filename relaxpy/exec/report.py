@@ -20,7 +20,7 @@ class ReportRow:
     """The method by which one block of a kernel runs, with the reason if it is not a fast one.
 
     For an operator that is lowered at run time, `block` is the function that calls it. The back end
-    is "native" or "numpy". `threads` is their number, at most, or "BLAS" where that decides.
+    is "native" or "numpy". `threads` is their maximum number, or "BLAS" where BLAS decides.
     `source` is where the program calls the kernel, as file:line.
     """
 

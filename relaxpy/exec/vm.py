@@ -1,4 +1,4 @@
-"""VirtualMachine: the interface of TVM to executables, with stored inputs and outputs."""
+"""VirtualMachine: TVM's interface to executables, with stored inputs and outputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SavedFunction:
 
 @dataclass(frozen=True, slots=True)
 class MachineFunction:
-    """A function of a machine. Tensors that it returns have the methods of those of TVM."""
+    """A function of a machine. Returned tensors have the methods of TVM's."""
 
     entry: EntryPoint
 
@@ -69,7 +69,7 @@ class MachineFunction:
 class VirtualMachine(StatefulCalls):
     """Runs functions of an executable with the interface of TVM.
 
-    `device` is the processor, and `memory_cfg` has no effect: Python manages the memory of values.
+    `device` is the CPU, and `memory_cfg` has no effect: Python manages the memory of values.
     """
 
     NAIVE_ALLOCATOR = 1
@@ -83,7 +83,7 @@ class VirtualMachine(StatefulCalls):
         memory_cfg: object = None,
         profile: bool = False,
     ) -> None:
-        """Errors: MisuseError (also TypeError): it is no Executable, or a device no processor."""
+        """Errors: MisuseError (also TypeError): no Executable, or a device that is not a CPU."""
         if not isinstance(rt_mod, Executable):
             raise MisuseError(
                 f"a VirtualMachine runs an Executable, found {type(rt_mod).__name__}",

@@ -433,7 +433,7 @@ class GraphReader:
     def _again(
         self, tail: tuple[Sequence[rx.Binding], rx.Expr], states: Sequence[Tensor]
     ) -> tuple[list[Tensor | None], Region]:
-        """The locations of the next states, None if unchanged; and the region that computes them."""
+        """The locations of the next states, None if unchanged, and the region for them."""
         bindings, call = tail
         assert isinstance(call, rx.Call)
         around, self._steps = self._steps, []

@@ -28,7 +28,7 @@ Shape: TypeAlias = tuple[int, ...] | int | None
 
 
 def shape_of(arg: object) -> Shape:
-    """What `operation_count` has to know of an argument."""
+    """The shape of an argument, for `operation_count`."""
     if isinstance(arg, np.ndarray):
         shape: tuple[int, ...] = arg.shape
         return shape

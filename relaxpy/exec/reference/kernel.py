@@ -112,7 +112,7 @@ def run_prim_func(
     """Run `func` on `args`, whose arrays it writes; return its result or None.
 
     Errors:
-        RuntimeCheckError: an argument does not match, an index is outside its buffer, an assertion
+        RuntimeCheckError: an argument does not match, an index is out of bounds, an assertion
             fails, or an integer is divided by zero.
         CompileError: an intrinsic is not supported.
     """
@@ -134,7 +134,7 @@ class KernelRun(ScalarEvaluator):
         self.arrays: dict[Buffer, Array] = {}
         self.memory: dict[tir.Var, Array] = {}
         self.empty_loops: frozenset[tir.Var] = frozenset()
-        """The variables of the enclosing loops without iterations."""
+        """The variables of the enclosing empty loops."""
         self.starts: dict[tir.Var, Any] = {}
         """The first values of the variables of loops."""
         self.draw_error = _ERRORS.get()
@@ -279,7 +279,7 @@ class KernelRun(ScalarEvaluator):
         self.execute(block.body)
 
     def _allocate(self, var: tir.Var, memory: Array) -> None:
-        """Give `var` new memory, which buffers over its old memory use from now on."""
+        """Give `var` new memory; buffers over its old memory use it from now on."""
         self.memory[var] = memory
         self.arrays = {b: array for b, array in self.arrays.items() if b.data is not var}
 
@@ -302,7 +302,7 @@ class KernelRun(ScalarEvaluator):
             if i.iter_type == tir.IterVarKind.CommReduce and i.dom is not None
         )
 
-    # ---- reductions without iterations, whose result is the init
+    # ---- empty reductions, whose result is the init
 
     def _run_inits(self, stmt: st.Stmt, conditions: Sequence[tir.PrimExpr]) -> None:
         """Run the inits of the blocks in `stmt` for which all empty loops are reductions.
@@ -362,7 +362,7 @@ class KernelRun(ScalarEvaluator):
                 if not self._would_begin(value, first, reduced):
                     return
             else:
-                # The loop has no iteration that evaluates it: only its uses in the init do.
+                # The empty loop does not evaluate it: only its uses in the init do.
                 others[axis.var] = value
         for match in self.enclosing_regions:
             self._match_region(match.buffer, match.source)
@@ -376,7 +376,7 @@ class KernelRun(ScalarEvaluator):
     def _would_begin(self, value: tir.PrimExpr, first: Scalar, reduced: set[object]) -> bool:
         """Return whether `value` is `first`; with an empty loop in it, whether all others begin.
 
-        What mentions a loop without iterations is not evaluated.
+        Expressions that mention an empty loop are not evaluated.
         """
         variables = set(walk(value))
         if self.empty_loops.isdisjoint(variables):
@@ -521,7 +521,7 @@ class KernelRun(ScalarEvaluator):
 
 
 def _uninitialised(shape: tuple[int, ...], dtype: DataType) -> Array:
-    """New memory filled with NaN or the least integer, so that reads before writes are visible."""
+    """New memory filled with NaN or the minimum integer, to expose reads before writes."""
     kind = dtype.numpy()
     shape = tuple(max(size, 0) for size in shape)
     memory = empty(shape, kind)

@@ -195,7 +195,7 @@ def _encoded(name: object, value: object, encode_format: str) -> tuple[dict[str,
 
 
 def _decoded(record: Mapping[str, Any], data: bytes, path: Path) -> Tensor:
-    """The tensor of a record in the bytes of a shard, in memory of its own."""
+    """The tensor of a record in the bytes of a shard, as a copy."""
     name, shape, begin, size = (record[key] for key in ("name", "shape", "byteOffset", "nbytes"))
     dtype = _numpy_dtype("bfloat16" if _is_short(record) else record["dtype"])
     fits = all(type(n) is int and n >= 0 for n in shape)
@@ -283,7 +283,7 @@ def _digest(data: bytes | bytearray) -> str:
 
 
 _loaded: dict[str, Array] = {}
-"""The tensors that programs take by name, until they are removed."""
+"""The tensors that programs load by name, until they are removed."""
 
 
 def _builtin(name: str) -> Callable[[F], F]:

@@ -53,7 +53,7 @@ _SPAN = 4096
 _LEAST_SPAN = 1024
 """The columns that are too few to be divided into two tasks."""
 _SHORT_BYTES = 512
-"""Adjacent rows up to this size are prefetched, as they are read by columns, out of order."""
+"""Adjacent rows up to this size are prefetched, since they are read by columns, out of order."""
 _AHEAD = 1 << 11
 """The prefetch distance in bytes."""
 _LINE = 64

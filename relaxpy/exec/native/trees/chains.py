@@ -306,7 +306,7 @@ class _Builder:
         return max(1, extent) if extent <= most else next(exact, most)
 
     def _in_block(self, run: Run) -> Run:
-        """The run without its leading axes, with the rows of a block in place of the buffers."""
+        """The run without its leading axes, with the rows of a block instead of the buffers."""
         leading = self.chain.leading.values()
         axes = tuple(a for a in run.axes if all(a is not other for other in leading))
         members, after = (

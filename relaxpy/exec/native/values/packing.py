@@ -53,7 +53,7 @@ class Packing:
     dtype: str = ""
 
     def shared(self, data: Array) -> Array:
-        """A packed copy, shared by equal elements as long as it is used."""
+        """A packed copy, shared by equal arrays while it is used."""
         key = digest(data), data.dtype.name, data.shape, self
         found = _SHARED.get(key)
         if found is None:
