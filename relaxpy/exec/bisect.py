@@ -26,7 +26,7 @@ from relaxpy.support.screen import program_html
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bisection:
-    """The first wrong pass: its name, its position among the passes that ran, and what it did.
+    """The first wrong pass: its name, its position among the passes that ran, and its effect.
 
     `function` has the result `expected` before the pass, and `found` after it. If the pass fails or
     breaks well-formedness, `found` is the error, and there is no function.
@@ -74,8 +74,8 @@ def bisect(
     the only one) with copies of `args`. Without arguments, all public functions get random ones. A
     pass that fails or breaks well-formedness is wrong, too. Once a pass changes the parameters of a
     function, it gets new random arguments. Floats may differ by `rtol` times the largest element;
-    by default, by 32 roundings to the narrowest datatype of the program, or by what random errors
-    of 4 roundings in each step of the program change.
+    by default, by 32 roundings to the narrowest datatype of the program, or by the effect of random
+    errors of 4 roundings in each step of the program.
 
     Errors:
         MisuseError (also TypeError): `mod` is not a module, or `pipeline` not a pass.

@@ -61,7 +61,7 @@ def module_diff(before: IRModule, after: IRModule, name: str) -> str:
 class Explanation(ShownAsTable):
     """The runs of passes in the order in which they began; `str` is a table.
 
-    Tables of what workers send to each other follow it, if functions have collective operators.
+    Tables of the communication of workers follow it, if functions have collective operators.
 
     Units:
         milliseconds. Bindings are those of Relax functions.
@@ -180,7 +180,7 @@ def as_pass(pipeline: str | Pass | Sequence[Pass]) -> Pass:
 def explain(
     mod: IRModule | BaseFunc, pipeline: str | Pass | Sequence[Pass] = "default"
 ) -> Explanation:
-    """Run a pipeline, by its name or as passes, and return what each pass did.
+    """Run a pipeline, by its name or as passes, and return a record of each pass.
 
     A function becomes a module with one function. The passes run in the current PassContext,
     without its instruments.

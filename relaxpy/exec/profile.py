@@ -25,7 +25,7 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.screen import ShownAsTable, Table
 
-#: What the row of a Relax function of the module contains.
+#: The kind of the row of a Relax function of the module.
 BETWEEN_KERNELS: Final = "between kernels"
 
 
@@ -69,8 +69,8 @@ class ProfileRow:
 class Profile(ShownAsTable):
     """One call, the fastest of several; the row with the longest time first. `str` is a table.
 
-    `events` are the single calls of functions and kernels, up to a bound, and what workers did of
-    their loops; `dropped_events` is the number of calls beyond.
+    `events` are the single calls of functions and kernels, up to a bound, and the work of workers
+    on their loops; `dropped_events` is the number of calls beyond.
 
     Units:
         seconds
@@ -91,7 +91,7 @@ class Profile(ShownAsTable):
 
         @user_facing
         def __getattr__(self, name):
-            """Errors: UnknownAttributeError (also AttributeError), with what to use instead."""
+            """Errors: UnknownAttributeError (also AttributeError), with a replacement."""
             raise unknown_attribute(self, name, "profile", ())
 
     def table(self) -> str:

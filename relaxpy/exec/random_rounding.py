@@ -25,8 +25,9 @@ class Tolerance:
 
     Floats may differ by `rtol` times the largest element; by default, that is 32 roundings to the
     narrowest datatype of `modules`. Where the default is too small, the first of `modules` is
-    evaluated again by the reference evaluator, with random errors of up to 4 roundings in what its
-    kernels compute: floats, and integers that follow from floats, may differ by what this changes.
+    evaluated again by the reference evaluator, with random errors of up to 4 roundings in the
+    results of its kernels: floats, and integers that follow from floats, may differ by as much as
+    this changes them.
 
     Rule:
         Monte Carlo arithmetic with random rounding (Parker, UCLA CSD-970002, 1997).

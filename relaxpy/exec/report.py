@@ -104,7 +104,7 @@ def source_column(sources: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def kernel_sources(module: IRModule) -> dict[str, str]:
-    """Where the program first calls each kernel, as file:line, where that is known."""
+    """The position of the program's first call of each kernel, as file:line, if known."""
     sources: dict[str, str] = {}
     for func in module.functions.values():
         for call in walk(func):

@@ -1,10 +1,10 @@
 """The disk cache of programs: cached ones run without passes, planning and LLVM.
 
 A file has the machine code of a program all of whose functions are native, and its report. The key
-is a hash of the program and of everything else that decides what it is compiled to: the options and
-the pipeline (only the default ones), the source of relaxpy, the versions of its dependencies, and
-the CPU. Nothing is stored if unhashable objects such as user functions take part. Arguments that
-native code refuses need the rest of the executable, which is then compiled.
+is a hash of the program and of everything else that affects compilation: the options and the
+pipeline (only the default ones), the source of relaxpy, the versions of its dependencies, and the
+CPU. Nothing is stored if unhashable objects such as user functions take part. Arguments that native
+code refuses need the rest of the executable, which is then compiled.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FOLDED: Final = 1 << 27
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredProgram:
-    """A program from the disk: its functions and its report, and what else the table has."""
+    """A program from the disk: its functions, its report, and the rest of the table."""
 
     functions: Mapping[str, Callable[..., Any]]
     rows: tuple[ReportRow, ...]

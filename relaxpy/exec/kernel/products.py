@@ -1,4 +1,4 @@
-"""Matrix products and contractions of kernels."""
+"""Matmuls and contractions of kernels."""
 
 from __future__ import annotations
 

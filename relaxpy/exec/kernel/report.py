@@ -23,7 +23,7 @@ _DECODES = (
 
 @dataclass(frozen=True, slots=True)
 class BlockReport:
-    """How one block runs, and the `reason` if it does not run over whole arrays.
+    """The method by which a block runs, and the `reason` if it is not over whole arrays.
 
     `threads` is their maximum number, or "BLAS" where BLAS decides.
     """

@@ -298,7 +298,7 @@ def store_at(out: Array, positions: Any, axis: int, value: Any) -> None:
     out[tuple(indices)] = value
 
 
-# ---- arg-extremes
+# ---- argmax and argmin
 
 
 def first_true(truths: Array, none: int, out: Array) -> None:

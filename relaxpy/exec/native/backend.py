@@ -69,7 +69,7 @@ class NativeBackend:
         self.claimed: dict[str, tuple[str, EntrySignature]] = {}
         """The functions and parameters of the kernels that run natively, by Python name."""
         self.packings: dict[str, Mapping[int, Packing]] = {}
-        """How the parameters of these kernels may be packed, by their numbers."""
+        """The possible packings of the parameters of these kernels, by number."""
         self.failures = FailureTable()
         """The obligations that kernels report."""
         self.objects: dict[str, bytes] = {}
@@ -269,7 +269,7 @@ _LONGEST_BLOCK = 4000
 
 
 def check_native(plan: Plan) -> None:
-    """Check that a kernel only has what native code may have.
+    """Check that a kernel only has constructs that native code supports.
 
     Errors:
         RefusedError: it has something else.

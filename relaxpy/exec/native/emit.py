@@ -94,7 +94,7 @@ class KernelEmitter:
         return f
 
     def _tested(self) -> list[Value]:
-        """Test what is known first, and run the trees with memory for local buffers."""
+        """Test early obligations, and run the trees with memory for local buffers."""
         f, frame = self.function, self.frame
         for test in self._argument_tests():
             f.leave(test)

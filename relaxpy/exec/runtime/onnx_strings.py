@@ -168,7 +168,7 @@ def tokenize(
 ) -> Array:
     """The tokens of each string, along a new axis that is filled up to the longest row.
 
-    Tokens are what matches the expression, or what is left between separators, a JSON list of
+    Tokens are the matches of the expression, or the text between separators, a JSON list of
     patterns; they have `least` characters or more. An empty separator is between all characters.
     """
     patterns = [pattern_of(text) for text in json.loads(separators)]
@@ -314,7 +314,7 @@ def _number_text(item: Any) -> str:
 
 
 def to_numbers(known: Vocabulary, x: Any, dtype: str) -> Array:
-    """The numbers that texts stand for; integers are rounded towards zero.
+    """The numbers that texts represent; integers are rounded towards zero.
 
     Errors:
         RuntimeCheckError: a text stands for none.

@@ -202,7 +202,7 @@ def shown(value: Value) -> str:
 
 
 def truth(value: Value) -> bool:
-    """The truth of the condition of an If (EV-12).
+    """The value of the condition of an If, as a bool (EV-12).
 
     Errors:
         RuntimeCheckError: it is not a Boolean tensor of rank 0 (RES-24).

@@ -84,7 +84,7 @@ class PagedKVCache(SequenceState):
     ) -> None:
         """`attention` is the kernel for heads of keys, `latent_attention` that for latent rows.
 
-        NumPy attends where there is none.
+        NumPy computes attention where there is none.
         """
         super().__init__()
         self.max_sequences, tokens, self.chunk, page_size, self.sliding, window = limits

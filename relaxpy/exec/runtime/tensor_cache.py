@@ -48,9 +48,9 @@ def dump_tensor_cache(
 ) -> None:
     """Write tensors by name to a folder, in shards of at most `shard_cap_mb` times 2**20 bytes.
 
-    `meta_data` is what JSON can represent, or a function that returns it after all tensors are
-    written. With `update_if_exists`, tensors that the folder has are replaced, and others added.
-    float32 is rounded to bfloat16, unless `encode_format` is "raw"; finite numbers stay finite.
+    `meta_data` is a JSON value, or a function that returns one after all tensors are written. With
+    `update_if_exists`, tensors that the folder has are replaced, and others added. float32 is
+    rounded to bfloat16, unless `encode_format` is "raw"; finite numbers stay finite.
 
     Errors:
         MisuseError (also TypeError, ValueError): a name is not a string or occurs twice, a value is

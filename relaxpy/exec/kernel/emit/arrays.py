@@ -485,7 +485,7 @@ class ArrayEmitter:
             return None
         position = linear_position(load, self._all_axes(), self.variables)
         if position is None or not position.coefficients:
-            return None  # a single element may be missing where the layout has no iteration
+            return None  # a single element may be missing where the layout is empty
         count = as_poly(1)
         for size in load.buffer.shape:
             count = count * as_poly(size)

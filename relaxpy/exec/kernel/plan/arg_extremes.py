@@ -46,7 +46,7 @@ class ArgExtreme:
 
 
 def arg_extreme_of(statement: Compound) -> ArgExtreme | None:
-    """The arg-extreme that `statement` finds along one of its axes, or None."""
+    """The argmax or argmin that `statement` finds along one of its axes, or None."""
     pair = _guarded_pair(statement.items) or _selected_pair(statement.items)
     if pair is None:
         return None

@@ -116,7 +116,7 @@ class _Forwarding:
     def _is_constant(
         self, source: Assignment, position: int, readers: Collection[Assignment]
     ) -> bool:
-        """Return whether no statement changes what `source` reads while or after it runs."""
+        """Return whether no statement changes the operands of `source` while or after it runs."""
         operands = {self._root(read.buffer) for read in source.reads}
         if not operands.isdisjoint(self._root(reader.target) for reader in readers):
             return False

@@ -43,7 +43,7 @@ Step: TypeAlias = Loop | Bind | Alloc | PrimExpr
 
 
 def with_initialisation(nest: Nest, shape_vars: Container[Var], *, may_alias: bool = False) -> Nest:
-    """`nest` with inits that are not tied to loops; unless `may_alias`, they are moved."""
+    """`nest` with inits that are not tied to loops; unless `may_alias`, they are hoisted."""
     if not any(_is_init(item) for item in walk_items(nest.items)):
         return nest
     items = _Initialiser(nest, shape_vars, may_alias=may_alias).items(nest.items)
@@ -160,7 +160,7 @@ class _Initialiser:
     def _all_iterations(
         self, axis: Axis, items: tuple[Item, ...], *, is_reduced: bool
     ) -> tuple[Item, ...]:
-        """`items` in a loop over `axis`, and once at its start if a reduction has no iteration."""
+        """`items` in a loop over `axis`, and once at its start if a reduction is empty."""
         loop = Loop(axis, items)
         has_none = empty_condition(axis, self.shape_vars)
         if not is_reduced or has_none is None:

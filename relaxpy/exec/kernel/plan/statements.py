@@ -331,7 +331,7 @@ class _Collector:
             start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
             peeled = (a for a in box if a.var in first)
             tests = [t for a in peeled if (t := nonempty_condition(a, self.shape_vars)) is not None]
-            # The guards are not evaluated if there is no iteration.
+            # The guards are not evaluated if the loop is empty.
             yield from self.collect(branch.body, tuple(start), (*tests, *guards), ordered)
             return
         is_indivisible = _is_triangular(box) or any(is_empty(a, self.shape_vars) for a in box)

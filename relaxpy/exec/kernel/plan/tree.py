@@ -56,7 +56,7 @@ class Search:
 
     @property
     def is_maximum(self) -> bool:
-        """True if the extreme is the maximum."""
+        """True if it is an argmax, not an argmin."""
         return self.extreme.update is not None and self.extreme.update.combine == "max"
 
 

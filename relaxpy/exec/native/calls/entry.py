@@ -282,10 +282,10 @@ def make_entry(
 ) -> Callable[..., object]:
     """A function that runs a kernel on arrays, and calls `fallback` on all other arguments.
 
-    The library exports `entry_name(kernel)`, and lives as long as the
-    function. It writes to arrays and returns `()`. `fallback` gets arguments of other types,
-    datatypes, ranks and shapes, arrays that are not contiguous, aligned or, where written,
-    writable, written arrays that overlap others, keyword arguments, and what the kernel refuses.
+    The library exports `entry_name(kernel)`, and lives as long as the function. It writes to arrays
+    and returns `()`. `fallback` gets arguments of other types, datatypes, ranks and shapes, arrays
+    that are not contiguous, aligned or, where written, writable, written arrays that overlap
+    others, keyword arguments, and arguments that the kernel refuses.
     """
     return builtin_at(library[entry_name(kernel)], kernel, library, fallback)
 
@@ -293,7 +293,7 @@ def make_entry(
 def builtin_at(
     address: int, name: str, library: Library, fallback: Callable[..., object], table: bytes = b""
 ) -> Callable[..., object]:
-    """The builtin of a function at an address, which finds the `table` in what it is bound to."""
+    """The builtin of a function at an address, bound to an object with the `table`."""
     return _builtin(_Fallback(fallback, library, (name, address), table))
 
 
@@ -309,7 +309,7 @@ CONTENT: Final = bytes.__basicsize__ - 1
 
 @cache
 def table_offset() -> int:
-    """The offset of the reference to the table in what a builtin is bound to; 0 if unknown."""
+    """The offset of the reference to the table in the object that a builtin is bound to; or 0."""
     table = b"\1\2\3\4\5\6\7"
     owner = _Fallback(table_offset, None, ("", 0), table)
     if ctypes.string_at(id(table) + CONTENT, len(table)) != table:

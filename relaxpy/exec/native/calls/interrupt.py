@@ -1,12 +1,12 @@
 """Lets Python signals interrupt loops of native code that may take long, or never end.
 
 Such are `while` loops, and others that may take long, also in tasks of the thread pool, which
-itself looks for signals between these (`pool.py`). Long loops run in stretches. After some thousand
-iterations of any of the loops, the next one to end a stretch or its body reads the clock. Once a
+itself looks for signals between these (`pool.py`). Long loops are strip-mined. After some thousand
+iterations of any of the loops, the next one to end a strip or its body reads the clock. Once a
 second it lets Python run the handlers of pending signals. If one of them raises, as that of Ctrl-C
 does, all loops end, the kernel reports that it failed, and the entry of the kernel returns the
-exception to Python. Buffers then hold what had been computed. As everywhere in Python, handlers run
-in the main thread alone.
+exception to Python. Buffers then hold partial results. As everywhere in Python, handlers run in the
+main thread alone.
 """
 
 from __future__ import annotations

@@ -232,10 +232,10 @@ def _is_faster_packed(emitter: Emitter) -> bool:
 
 
 def _can_be_packed(emitter: TileEmitter) -> bool:
-    """Return whether packed elements are unchanged, or joined in stretches of equal length."""
+    """Return whether packed elements are unchanged, or joined in k-blocks of equal length."""
     if emitter.dots is None:
         return not converts(emitter.contraction.b, emitter.contraction)
-    # Joined rows are those of one stretch, which have the same number in each.
+    # Joined rows are those of one k-block; all k-blocks have the same number.
     axis = emitter.chunked
     return axis is None or (isinstance(axis.extent, int) and axis.extent % emitter.chunk == 0)
 

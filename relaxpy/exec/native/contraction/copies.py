@@ -118,7 +118,7 @@ class Copies:
         return copied_unless_packed(f, self.contraction.b, present, copied)
 
     def _read_rows(self, dots: Dots, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read:
-        """How rows of the second operand are read to be joined: in place, or copied first."""
+        """The reader of rows of the second operand to be joined: in place, or from a copy."""
         f = self.f
         over = merged_strides(f, [GemmAxis(x.extent, 0, x.b) for x in axes])
         column = self.contraction.column.b

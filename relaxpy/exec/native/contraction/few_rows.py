@@ -60,7 +60,7 @@ _LINE = 64
 
 
 _Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
-"""The sums after the products of vectors of rows and of columns are added to them."""
+"""The sums plus the products of vectors of rows and columns."""
 
 
 class FewRows:
@@ -218,7 +218,7 @@ class DotEmitter(FewRows):
     def _folded(
         self, rows: Sequence[Matrix], columns: Sequence[Matrix], count: int, add: _Add
     ) -> list[Value]:
-        """`count` sums to which `add` adds what the rows and columns have in each vector."""
+        """`count` sums, to which `add` adds the products of each vector of rows and columns."""
         f, dots = self.f, self.dots
         step = self.vector.lanes * (1 if dots is None else dots.count)
         *outer, axis = self.over or (GemmAxis(1, 1, 1),)

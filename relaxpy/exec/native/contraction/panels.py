@@ -158,7 +158,7 @@ def _pack_squares(
             f.store(values, f.element(target, at, type))
             at = at + pitch
 
-    # Along the memory of a few columns, which processors read ahead.
+    # Along the memory of a few columns, which hardware prefetches.
     f.loop(
         0,
         source.columns,

@@ -96,7 +96,7 @@ class TileEmitter:
         packs: bool | None = None,
         in_task: bool = False,
     ) -> None:
-        # A long epilogue has a loop of its own.
+        # A long epilogue has a separate loop.
         self.epilogue = contraction.epilogue
         if self.epilogue is not None and self.epilogue.is_costly:
             contraction = replace(contraction, epilogue=None)
@@ -108,8 +108,8 @@ class TileEmitter:
         first = len(over)
         while first and math.prod(extents(over[first - 1 :])) <= DEPTH:
             first -= 1
-        # Of the innermost axes, which `whole` are in each stretch; of the axis before them it has
-        # `chunk` iterations, of the others one.
+        # Each k-block has the `whole` innermost axes, `chunk` iterations of the axis before them,
+        # and one of the others.
         self.whole, self.chunked = over[first:], over[first - 1] if first else None
         self.singles = over[: max(first - 1, 0)]
         inside = int(math.prod(extents(self.whole)))
@@ -551,7 +551,7 @@ class TileEmitter:
     def _row_places(self, first: Size, row: Size, rows: int, stretch: _Stretch) -> list[Size]:
         """The positions of the rows of a tile in the first operand; of the first one if all follow.
 
-        `first` is the number of the first row among all, and `row` among those of the stretch.
+        `first` is the number of the first row among all, and `row` among those of the k-block.
         """
         if self.contraction.row_fold is None or self.packs_a:
             return [combine(self.f, "mul", row, stretch.a_row)]

@@ -176,7 +176,7 @@ class Function(Instructions):
         return Value(self, POINTER, "%memory"), jump, aligned
 
     def release(self, size: Value, jump: Slot, aligned: Slot) -> None:
-        """Free what was reserved; if no byte is needed, nothing is reserved."""
+        """Free reserved memory; for size 0, nothing is reserved."""
         if size.name == "0" and not self.stack.more:
             return
         going_on = str(jump.pop()).rpartition(" ")[2]

@@ -35,7 +35,7 @@ class Module:
 
     @property
     def has_avx512(self) -> bool:
-        """True if the code is for an x86-64 processor with vectors of 512 bits."""
+        """True if the code is for an x86-64 CPU with 512-bit vectors."""
         return self.vector_bits == 512 and self.triple.startswith("x86_64")
 
     def copy(self) -> Module:

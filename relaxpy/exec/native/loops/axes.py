@@ -139,7 +139,7 @@ class Loops:
     def require(self, obligations: Sequence[Obligation], depth: int = 0) -> None:
         """Leave where an obligation does not hold, after the first `depth` of their axes.
 
-        Those with the same axes share loops, as in the text, where each loop may never end unless
+        Those with the same axes share loops, as in the source, where each loop may never end unless
         one of them fails.
         """
         groups: dict[object, list[Obligation]] = {}

@@ -69,7 +69,7 @@ class DigitSums:
         return self._f.shuffle(values, None, range(first, first + self._size))
 
     def _start(self, zero: int, even: Value, odd: Value) -> Value:
-        """The zero-point correction: where dots start, or what is subtracted from pairs."""
+        """The zero-point correction: the start of dots, or the number subtracted from pairs."""
         digit = self._f.const(even.type, zero)
         if not self._f.module.has_byte_dots:
             return pairs(digit, even) + pairs(digit, odd)

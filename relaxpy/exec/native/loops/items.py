@@ -132,7 +132,7 @@ class Items:
     def _has_lanes(self, axis: nest.Axis, body: Sequence[nest.Item]) -> bool:
         """Return whether a vectorised loop stores to local buffers private to its iterations.
 
-        What it computes is valid in each iteration, so that nothing is tested in between.
+        Its values must be valid in each iteration, so that no test is needed in between.
         """
         plan, frame, own = self.loops.program.plan, self.frame, {}
         kind = plan.nest.kinds.get(axis.var)

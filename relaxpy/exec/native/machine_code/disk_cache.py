@@ -1,6 +1,6 @@
 """The disk cache: a directory of files by key, shared by processes.
 
-A file starts with the hash of its key and of what follows, is written under another name and
+A file starts with the hash of its key and of its contents, is written under another name and
 renamed, and can be written by its owner alone. Failures here are not errors: without a trusted
 directory, code is generated again.
 """
@@ -49,7 +49,7 @@ class Usage:
 
 
 def key_of(*parts: str) -> str:
-    """The key of what is computed from `parts` alone."""
+    """The key of a value that depends on `parts` alone."""
     state = hashlib.sha256()
     for part in parts:
         content = part.encode()

@@ -47,7 +47,7 @@ class Machine:
         return self.vector_bits // bits
 
     def has(self, feature: str) -> bool:
-        """Return whether the processor has a feature of LLVM, such as `avx512vnni`."""
+        """Return whether the CPU has an LLVM feature, such as `avx512vnni`."""
         return f"+{feature}" in self.features.split(",")
 
     def module(self) -> Module:

@@ -42,7 +42,7 @@ class Library(Mapping[str, int]):
         self._addresses, self._kept = dict(addresses), [keep]
 
     def keep(self, used: object) -> None:
-        """Keep what the code uses as long as this mapping exists."""
+        """Keep an object that the code uses as long as this mapping exists."""
         self._kept.append(used)
 
     @override

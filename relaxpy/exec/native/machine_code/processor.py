@@ -32,7 +32,7 @@ def processor() -> str:
     try:
         with open(_CPUINFO, encoding="utf-8", errors="replace", buffering=8192) as file:
             for line in file:
-                if line.isspace():  # the next processor
+                if line.isspace():  # the next CPU
                     break
                 name, _, value = line.partition(":")
                 if name.strip() in _FIELDS:

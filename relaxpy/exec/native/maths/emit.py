@@ -134,7 +134,7 @@ def widen(x: Value) -> Value:
 def narrow(x: Value, element: str) -> Value:
     """A value of `float` rounded to `half` or `bfloat`, ties to even.
 
-    The instruction for `bfloat` of some processors loses subnormal numbers.
+    The instruction for `bfloat` of some CPUs flushes subnormal numbers.
     """
     f = x.function
     if element == "half":

@@ -63,7 +63,7 @@ def compare(predicate: str, a: Value, b: Operand) -> Value:
 
 
 def both(a: Value, b: Operand) -> Value:
-    """The bits of both; a conjunction of truths."""
+    """The bitwise `and` of both, or of masks."""
     return a.function.arithmetic("and", a, b)
 
 
@@ -113,8 +113,7 @@ def any_lane(mask: Value) -> Value:
 def polynomial(x: Value, coefficients: Sequence[float], square: Value | None = None) -> Value:
     """The polynomial of `x` whose coefficient of the highest degree is the first.
 
-    With the square of `x`, even and odd powers are summed side by side, in half of the time that
-    passes if nothing else is to be computed.
+    With the square of `x`, even and odd powers are summed side by side, which halves the latency.
     """
     if square is not None:
         even, odd = coefficients[-1::-2][::-1], coefficients[-2::-2][::-1]

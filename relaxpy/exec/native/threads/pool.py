@@ -51,7 +51,7 @@ _CALLS: Final = {
     "aarch64": {"futex": 98, "gettid": 178, "set_affinity": 122, "get_affinity": 123},
 }
 _PAUSE: Final = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
-#: Functions of libc and of Python, and what else is set from here.
+#: Functions of libc and of Python, and other variables set from here.
 _FUNCTIONS: Final = {
     "current": "pthread_self",
     "ensure": "PyGILState_Ensure",

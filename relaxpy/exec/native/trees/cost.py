@@ -106,7 +106,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
 
 
 def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:
-    """The number of iterations of `axes`, apart from those `without`."""
+    """The number of iterations of `axes`, except those `without`."""
     axes = list(axes)
     variables = {a.var for a in axes}
     total = as_poly(1)

@@ -111,7 +111,7 @@ class _Work:
 
 @lru_cache(maxsize=1 << 6)
 def _works(run: Run) -> tuple[tuple[Axis, _Work], ...]:
-    """The axes whose iterations may be lanes, and what an iteration then does."""
+    """The axes whose iterations may be lanes, and the work of an iteration then."""
     dependent = {
         a.var
         for a in run.loops

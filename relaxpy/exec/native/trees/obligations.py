@@ -1,4 +1,4 @@
-"""Run-time checks of what the arithmetic analyzer does not prove: bounds, divisors, assertions.
+"""Run-time checks of unproved obligations: bounds, divisors, assertions.
 
 They are tested before the first write. Conditions on values that the kernel computes are then
 unknown: where a test fails, the NumPy kernel runs instead and decides. Obligations that depend on

@@ -23,7 +23,7 @@ _LEAST_LANES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recurrence:
-    """A run whose innermost iterations read what the iteration `before` each of them has stored.
+    """A run whose innermost iterations read the element that the previous iteration stored.
 
     If it is a prefix max or min, `operand` has its elements: max and min are associative, so that
     vectors are combined. If it `has_chains`, the iterations of the loop around the innermost one

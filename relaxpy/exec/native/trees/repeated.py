@@ -39,7 +39,7 @@ _SHIFT: Final = Op("tir.shift_right")
 _DIGIT_BITS: Final = {15: 4}
 """The bits of integers for integer dot products, by their masks."""
 _DIGITS: Final = 32, 64, 128
-"""How many of these a block may have."""
+"""The possible numbers of these in a block."""
 _EXACT: Final = 2048
 """The maximum of a digit plus its offset."""
 PANEL: Final = 64
@@ -84,7 +84,7 @@ class Digits:
 
     They have `bits` bits each, the first one in the lowest bits of `packed`, and `factors` are the
     int8 elements of `own`. Sums of their products are exact integers. The integers and factors of
-    successive blocks are adjacent, and what `scale` reads moves by `steps`.
+    successive blocks are adjacent, and the loads of `scale` advance by `steps`.
     """
 
     packed: BufferLoad
@@ -100,8 +100,8 @@ class RepeatedLoads:
     """A sum in blocks: all iterations of the loops `inner`, after those of `outer`.
 
     The variables of `numbers` have these values in the iterations of a block, and those of `tables`
-    what these say. `offsets` are, for each load, its position in each of them, from that in the
-    first one on.
+    the values of the tables. `offsets` are, for each load, its position in each of them, from that
+    in the first one on.
 
     A value is the product of `shared` and `own`, or `shared` alone. Only `own`, which is not
     packed, depends on the axis `rows`, and only `shared` on `columns`. `digits` is their integer

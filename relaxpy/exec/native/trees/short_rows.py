@@ -41,7 +41,7 @@ _OPERATIONS = 1000
 """The most operations of a row: compile time grows faster than their number."""
 
 Place: TypeAlias = tuple[int | Var, ...]
-"""Where an element of a row is: numbers, and the variables of the row and of loops around it."""
+"""The place of an element of a row: numbers, and variables of the row and of enclosing loops."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,7 +231,7 @@ class _Finder:
         return None
 
     def _place(self, element: BufferLoad, elements: _Elements) -> Place:
-        """Where an element of a row is in memory that is written."""
+        """The place of an element of a row in memory that is written."""
         if elements.shape is None:
             elements.shape = element.buffer.shape
         pairs = zip(elements.shape, element.buffer.shape, strict=False)

@@ -19,7 +19,7 @@ _INDENT = "    "
 
 
 def tree_text(program: KernelProgram) -> str:
-    """The loops of a kernel, and what each iteration stores.
+    """The loops of a kernel, and the stores of each iteration.
 
     `for` runs in source order, `each` in any order, and `tasks` in parallel, each from
     `lo` to below `hi`. A target with `over` accumulates over these loops. Buffers in registers are

@@ -37,7 +37,7 @@ class Transpose:
 
 @lru_cache(maxsize=1 << 6)
 def transpose_of(run: Run, root: Callable[[Buffer], Buffer]) -> Transpose | None:
-    """The transpose of a run; None if it is none, or if an element may be stored only once.
+    """The transpose of a run; None if it is not one, or if elements must be stored exactly once.
 
     `root` is the buffer whose memory a buffer uses.
     """

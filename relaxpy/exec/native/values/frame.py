@@ -323,7 +323,7 @@ class Frame(ABC):
         return self._busy[1]
 
     def address(self, buffer: Buffer, indices: Sequence[PrimExpr], type: Type) -> Address:
-        """Where an element is, or the element in each lane."""
+        """The address of an element, or of the element in each lane."""
         pointer = self.pointers[buffer]
         position = self.position(buffer, indices)
         lanes = self.lanes
