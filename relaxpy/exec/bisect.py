@@ -143,8 +143,8 @@ class ValueCheck(PassInstrument):
     passes are compared if they continue the module evaluated last.
 
     Errors:
-        RelaxpyError: a function fails for its `inputs` before the first pass. ValuesDifferError: a
-        value differs from that before the pass, or the module is ill-formed.
+        RelaxpyError: a function fails for its `inputs` before the first pass.
+        ValuesDifferError: a value differs from that before the pass, or the module is ill-formed.
     """
 
     def __init__(

@@ -183,7 +183,8 @@ def compile_kernel(
 def _located(func: PrimFunc) -> Iterator[None]:
     """A context that adds the position of `func` to a CompileError.
 
-    A datatype that NumPy lacks is a CompileError, too.
+    Errors:
+        CompileError: that of the body, or the body has a datatype that NumPy lacks.
     """
     try:
         yield

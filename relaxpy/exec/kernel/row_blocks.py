@@ -254,7 +254,7 @@ def _block(rows: _Rows, lo: int, hi: int, empty: Callable[..., Any]) -> None:
 def _share(block: _Rows, start: int, stop: int, step: int) -> None:
     """Run blocks of `step` rows on several threads, until one fails.
 
-    The error is that of the first block that fails, as all blocks before it have begun.
+    Errors: that of the first block that fails, as all blocks before it have begun.
     """
     starts = iter(range(start, stop, step))
     errors: dict[int, Exception] = {}
