@@ -1,4 +1,4 @@
-"""The module that a function of the public face is given, as one or as a function."""
+"""Checks module arguments of public functions; a function becomes a module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
-#: How a module is made of an object, by the package and the name of its class.
+#: Hints how to convert objects to modules, by the package and the name of their class.
 _IMPORTERS: Final = {
     ("torch", "ExportedProgram"): "relaxpy.relax.frontend.torch.from_exported_program(program) "
     "makes a module of it",
@@ -23,7 +23,7 @@ _IMPORTERS: Final = {
     ("relaxpy", "Module"): "model.jit(spec) compiles it, and model.export_tvm(spec) makes a module "
     "of it",
 }
-#: What reads a file, by the end of its name.
+#: Hints how to read files, by suffix.
 _READERS: Final = {
     ".onnx": "relaxpy.relax.frontend.onnx.from_onnx(path) makes a module of it",
     ".pt2": "torch.export.load(path) reads it, and from_exported_program makes a module of that",

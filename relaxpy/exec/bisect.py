@@ -1,4 +1,4 @@
-"""The first pass after which a program computes something else, as the reference evaluates it."""
+"""Bisects pipelines: finds the first pass that changes results of the reference evaluator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from relaxpy.support.screen import program_html
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bisection:
-    """The first wrong pass: its name, its position among the passes that ran, and what it did.
+    """The first wrong pass: its name, its position among the passes that ran, and its effect.
 
     `function` has the result `expected` before the pass, and `found` after it. If the pass fails or
     breaks well-formedness, `found` is the error, and there is no function.
@@ -43,7 +43,7 @@ class Bisection:
     found: Value = None
 
     def diff(self) -> str:
-        """What the pass changed, as unified diffs of the texts of functions."""
+        """Return unified diffs of the functions that the pass changed."""
         return "" if self.after is None else module_diff(self.before, self.after, self.name)
 
     @override
@@ -73,9 +73,9 @@ def bisect(
     Before the pipeline and after each pass, the reference evaluator calls `function` (`main`, or
     the only one) with copies of `args`. Without arguments, all public functions get random ones. A
     pass that fails or breaks well-formedness is wrong, too. Once a pass changes the parameters of a
-    function, it gets random arguments. Floats may differ by `rtol` times the largest element; by
-    default, by 32 roundings to the narrowest datatype of the program, or by what random errors of
-    4 roundings in each step of the program change.
+    function, it gets new random arguments. Floats may differ by `rtol` times the largest element;
+    by default, by 32 roundings to the narrowest datatype of the program, or by the effect of random
+    errors of 4 roundings in each step of the program.
 
     Errors:
         MisuseError (also TypeError): `mod` is not a module, or `pipeline` not a pass.
@@ -105,13 +105,13 @@ def bisect(
 
 
 class ValuesDifferError(TransformError):
-    """A pass has changed what a program computes, which `bisection` shows."""
+    """A pass has changed the results of a program; see `bisection`."""
 
     bisection: Bisection
 
     @classmethod
     def of(cls, bisection: Bisection) -> ValuesDifferError:
-        """The error that shows a wrong pass."""
+        """The error for a wrong pass."""
         where = f"function {bisection.function}: " if bisection.function is not None else ""
         error = cls(
             f"pass {bisection.name} changes what the program computes: {where}{bisection.problem}",
@@ -123,7 +123,7 @@ class ValuesDifferError(TransformError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Outcome:
-    """What the reference evaluator computes for a function: a value, or an error."""
+    """The result of the reference evaluator for a function: a value, or an error."""
 
     params: rx.FuncStructInfo
     args: tuple[Value, ...]
@@ -132,19 +132,19 @@ class _Outcome:
     failed: bool
 
     def is_comparable(self, other: rx.FuncStructInfo) -> bool:
-        """Whether a function with these parameters can be compared with this result."""
+        """Return whether a function with these parameters can be compared with this result."""
         return not self.failed and self.params == other
 
 
 class ValueCheck(PassInstrument):
     """Evaluates public functions after every pass that changes the module.
 
-    `inputs` are arguments by the names of functions. Without them, arguments are random. Runs of
-    passes inside others are compared if they continue what was evaluated before.
+    `inputs` are arguments by the names of functions. Without them, arguments are random. Nested
+    passes are compared if they continue the module evaluated last.
 
     Errors:
         RelaxpyError: a function fails for its `inputs` before the first pass.
-        ValuesDifferError: a value is not that before the pass, or the module is ill-formed.
+        ValuesDifferError: a value differs from that before the pass, or the module is ill-formed.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class ValueCheck(PassInstrument):
         self._last = after, found
 
     def _outcomes(self, mod: IRModule, earlier: Mapping[str, _Outcome]) -> dict[str, _Outcome]:
-        """What the public functions return, for the arguments of before if these fit."""
+        """The results of the public functions, for the earlier arguments if these fit."""
         if not isinstance(mod, IRModule):
             return {}
         with PassContext():  # operators are legalised at run time, without checks of this context

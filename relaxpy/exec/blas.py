@@ -1,4 +1,4 @@
-"""The BLAS that NumPy multiplies matrices with."""
+"""The BLAS library of NumPy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Blas:
-    """A BLAS; what a library does not tell is empty, or 0.
+    """A BLAS library; unknown fields are empty, or 0.
 
     Fields:
         name: as NumPy calls it, with the version.
-        core: the processor that its kernels are written for.
+        core: the CPU that its kernels are written for.
         threads: the number of threads that it uses.
     """
 
@@ -49,7 +49,7 @@ def _openblas(function: str) -> Any:
         library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
     except (AttributeError, OSError):
         return None
-    # A library finds the functions of those that it is linked with.
+    # A library also resolves symbols of those that it is linked with.
     names = (
         f"{prefix}_{function}{suffix}"
         for prefix in ("scipy_openblas", "openblas")
@@ -59,7 +59,7 @@ def _openblas(function: str) -> Any:
 
 
 class _Limit:
-    """How many callers at present want products on one thread, and the number of threads before.
+    """A reference-counted limit: the callers that need one BLAS thread, and the earlier number.
 
     Another thread may fork this process at each call of BLAS: while the number may be limited,
     there are callers.
@@ -80,16 +80,16 @@ class _Limit:
                 _openblas("set_num_threads")(1)
 
     def leave(self) -> None:
-        """After the last caller BLAS uses as many threads as before."""
+        """After the last caller, restore the number of BLAS threads."""
         with self.lock:
-            # A number that somebody has set meanwhile is left as it is.
+            # A number that somebody has set meanwhile is left unchanged.
             is_last = self.callers == 1
             if is_last and self.before != 1 and _openblas("get_num_threads")() == 1:
                 _openblas("set_num_threads")(self.before)
             self.callers -= 1
 
     def forget(self) -> None:
-        """A forked child has none of the other threads of its parent, which may be callers."""
+        """Reset in a forked child, which lacks the parent's other threads, possible callers."""
         self.lock = threading.Lock()
         if self.callers:
             self.callers = 1
@@ -102,19 +102,19 @@ if hasattr(os, "register_at_fork"):
 
 
 def has_thread_limit() -> bool:
-    """Whether the number of threads of NumPy's BLAS can be set for the process."""
+    """Return whether the number of threads of NumPy's BLAS can be set for the process."""
     needed = ("get_num_threads", "set_num_threads", "get_parallel")
-    # With OpenMP, each thread of Python has a number of its own.
+    # With OpenMP, each Python thread has its own number.
     return None not in map(_openblas, needed) and _openblas("get_parallel")() != OPENMP
 
 
 OPENMP: Final = 2
-"""What `get_parallel` of an OpenBLAS returns that runs on threads of OpenMP."""
+"""The result of `get_parallel` of an OpenBLAS that runs on OpenMP threads."""
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Products of matrices use one thread, in all threads of the process.
+    """A context in which matmuls use one thread, in all threads of the process.
 
     Only if `has_thread_limit()`. Several threads may be inside at once.
     """

@@ -18,7 +18,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 class LibCompareVMInstrument:
     """Compares each kernel that a machine calls with a function of the same name.
 
-    `mod` has these functions: a table, an executable, or a module, whose kernels the reference
+    `mod` has these functions: a dict, an executable, or a module, whose kernels the reference
     evaluator runs. A function gets copies of the arguments; the last one is the output. A subclass
     may override `skip_instrument` and `compare`.
     """
@@ -60,7 +60,7 @@ class LibCompareVMInstrument:
     def skip_instrument(
         self, func: object, name: str, before_run: bool, ret_val: object, *args: object
     ) -> bool:
-        """Whether a call is not compared."""
+        """Return whether a call is not compared."""
         return False
 
     def __call__(

@@ -74,19 +74,19 @@ def compile(
 ) -> Executable:
     """An executable of every function of `mod` that has a `global_symbol`.
 
-    A single function becomes a module with the function under its symbol, or under `main`. First
-    the passes of `relax_pipeline`, a name or a pass, are applied: "default" fuses kernels, and
+    A single function becomes a module with the function under its symbol, or under `main`. The
+    passes of `relax_pipeline`, a name or a pass, are applied first: "default" fuses kernels, and
     "legalize" leaves one for each operator. None applies no pass and omits the check for
-    well-formedness. `tir_pipeline` exists for programs of TVM: targets lower kernels themselves.
+    well-formedness. `tir_pipeline` exists for TVM compatibility: targets lower kernels themselves.
 
-    The target is "native" (machine code), "numpy", "reference", or a Target. Without one, it is the
-    target that was entered. Otherwise, and for TVM's names of processors such as "llvm", it is
-    "native" if llvmlite is installed and the processor has AVX2 and FMA, or else "numpy"; the
-    environment variable RELAXPY_TARGET decides otherwise. `report()` shows how each kernel runs.
+    The target is "native" (machine code), "numpy", "reference", or a Target. By default it is the
+    target that was entered. Otherwise, and for TVM's names of CPUs such as "llvm", it is that of
+    the environment variable RELAXPY_TARGET, or else "native" if llvmlite is installed and the CPU
+    has AVX2 and FMA, or else "numpy". `report()` shows how each kernel runs.
 
-    With `schedules="as written"`, native code runs the loops of kernels in their order, in vectors
-    and in parallel only where they are annotated so: it shows what a schedule does. Otherwise a
-    kernel gets the loops that are fast.
+    With `schedules="as written"`, native code runs the loops of kernels as scheduled, vectorised
+    and parallel only where they are annotated so, to measure a schedule. Otherwise kernels are
+    rescheduled for speed.
 
     Errors:
         WellFormedError: the program is not well-formed; all violations are reported.
@@ -121,7 +121,7 @@ def compile(
 
 
 def _check_as_written(target: str, reason: str) -> None:
-    """Check that a target can run schedules as they are written.
+    """Check that a target runs loops as scheduled.
 
     Errors:
         MisuseError: it cannot.
@@ -159,7 +159,7 @@ def build(
 ) -> Executable:
     """Compile a module like `compile`, with `params` bound in the function `main`.
 
-    `exec_mode`, `system_lib` and `tir_pipeline` exist for programs of TVM and have no effect.
+    `exec_mode`, `system_lib` and `tir_pipeline` exist for TVM compatibility and have no effect.
 
     Errors:
         MisuseError (also TypeError, ValueError): an option has an unknown value, or `params` are
@@ -191,14 +191,13 @@ def _check_option(
 def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> Executable:
     """Load the executable that `Executable.save` wrote, and compile it again for its target.
 
-    No code of the file is run, and the program is checked as `compile` does. With `native_code`,
-    the machine code of the file runs, if it is for this processor: nothing is compiled, the program
-    is read when it is needed, and llvmlite needs not be installed. That code can do whatever this
-    process may do, so it has to be from somebody who is trusted. `report()` shows why it was not
-    used.
+    No code of the file is run, and the program is checked as by `compile`. With `native_code`, the
+    machine code of the file runs, if it is for this CPU: nothing is compiled, the program is read
+    lazily, and llvmlite need not be installed. That code can do whatever this process may do, so
+    the file must come from a trusted source. `report()` shows why it was not used.
 
-    The file stays mapped as long as one of its constants is used: replace it by another one, but do
-    not write into it.
+    The file stays mapped as long as one of its constants is used: replace it, but do not write into
+    it.
 
     Errors:
         MisuseError (also ValueError): the file is not an executable, has another version, or is
@@ -212,7 +211,7 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
 def executable_of_saved(saved: Container) -> Executable:
     """Load an executable from a pickle; a process that gets it repeatedly, in any thread, once.
 
-    Whoever unpickles trusts the author, so the machine code is used if it is for this processor.
+    Whoever unpickles trusts the author, so the machine code is used if it is for this CPU.
 
     Errors:
         MisuseError (also ValueError): it is not an executable.
@@ -293,8 +292,8 @@ def _saved_schedules(saved: Container) -> str | None:
 def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
     """The executable of a program with the machine code of its functions.
 
-    The program itself is read and checked when it is needed: for its text, or where native code
-    refuses arguments.
+    The program itself is read and checked lazily: for its source, or where native code refuses
+    arguments.
 
     Errors:
         MisuseError (also ValueError): the table of the functions is damaged.
@@ -327,7 +326,7 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
 
 
 def _transformed(module: IRModule, pipeline: object) -> IRModule:
-    """The module after the passes, well-formed before and after them; without passes as it is.
+    """The module after the passes, well-formed before and after; unchanged without passes.
 
     Errors:
         MisuseError: `pipeline` is not a pass, or does not return a module.
@@ -354,10 +353,10 @@ def _transformed(module: IRModule, pipeline: object) -> IRModule:
 def _stored_or_compiled(
     module: IRModule, pipeline: Pass | None, requested: str, remark: str = ""
 ) -> Executable:
-    """The native executable of a module, from the disk if it was compiled before.
+    """The native executable of a module, from the disk cache if possible.
 
-    The pipeline is the default one, or none. What is not on the disk, such as the program after the
-    passes, is then made when it is needed.
+    The pipeline is the default one, or none. Anything that is not on disk, such as the program
+    after the passes, is computed lazily.
     """
 
     def transform() -> IRModule:
@@ -428,14 +427,14 @@ _BACKENDS: Final[Mapping[str, Callable[[], Backend]]] = {
 
 
 def _new_backend(target: str, schedules: str | None) -> Callable[[], Backend]:
-    """What creates the back end of a target, whose kernels may run as they are written."""
+    """The factory of a target's back end, which may run kernels with their schedules."""
     if target == "native" and schedules is not None:
         return partial(GraphBackend, as_written=True)
     return _BACKENDS.get(target) or plugin.backend(target)
 
 
 class _Lowered:
-    """The lowered form of the module that `source` returns, made when it is needed."""
+    """The lowered form of the module that `source` returns, computed lazily."""
 
     def __init__(self, source: Callable[[], IRModule], new_backend: Callable[[], Backend]) -> None:
         self._source, self._new_backend = source, new_backend
@@ -494,7 +493,7 @@ class _Lowered:
         if graphs:
             program = program_table(graphs, sections.add, _kernel_rows(lowered), private)
             program["signatures"] = save_table(_signatures(self._source()), sections.add)
-        _ = lowered.source  # with the entries of kernels, which the text calls
+        _ = lowered.source  # with the entries of kernels, which the source calls
         with recorded() as objects:
             MEMORY.object()
             POOL.object()
@@ -556,7 +555,7 @@ def _entry_point(signature: Signature, run: Callable[..., Value], program: Progr
 
 
 def _dynamic_rows(module: IRModule, program: IRModule) -> tuple[ReportRow, ...]:
-    """What is lowered at run time, in the module or in what is compiled in place of it."""
+    """The calls lowered at run time, in the module or in the one compiled instead."""
     always = {name for name, _ in dynamic_calls(program)}
     rows = []
     for name, call in dynamic_calls(module):

@@ -1,9 +1,9 @@
-"""Files of a JSON table and of arrays, which are mapped into memory rather than read.
+"""Files of a JSON table and arrays, which are memory-mapped.
 
-A file is a header (magic, version, length and SHA-256 of the table), the table, and the elements
-of each array, beginning at multiples of 64 bytes. The table is `{"content": ..., "sections":
-[[datatype, shape, SHA-256], ...]}`. Sections follow each other in its order, so that no offset is
-stored which could be wrong. Numbers are little-endian.
+A file is a header (magic, version, length and SHA-256 of the table), the table, and the elements of
+each array, beginning at multiples of 64 bytes. The table is `{"content": ..., "sections":
+[[datatype, shape, SHA-256], ...]}`. Sections follow in this order, so that no offsets are stored
+that could be wrong. Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 VERSION: Final = 2
 _MAGIC: Final = b"\x93relaxpy"
 _OLDER: Final = b'{"format": "relaxpy-executable"'
-"""How files of version 1 began, which were JSON with the arrays in it."""
+"""The start of files of version 1, which were JSON including the arrays."""
 _HEADER: Final = struct.Struct("<8sI4xQ32s8x")
 _ALIGNMENT: Final = 64
 _LARGEST_TABLE: Final = 1 << 28
@@ -41,14 +41,14 @@ _PICKLE: Final = "the pickle"
 
 
 def is_container(start: bytes) -> bool:
-    """Whether a file that begins so is a container, maybe of an older format."""
+    """Return whether a file that begins so is a container, maybe of an older format."""
     return start.startswith((_MAGIC, _OLDER))
 
 
 class Sections(Sequence[Array]):
     """Arrays to be stored; equal ones are stored once.
 
-    Those of literals that do not keep them are computed each time that they are read.
+    The arrays of literals that do not keep them are computed at each read.
     """
 
     def __init__(self) -> None:
@@ -76,11 +76,11 @@ class Sections(Sequence[Array]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Container:
-    """A table and arrays. Two are equal if their tables are, which have the hashes of the arrays.
+    """A table and arrays. Two containers are equal if their tables, with the arrays' hashes, are.
 
     Fields:
         table: the text of the table.
-        content: what the table has besides the sections.
+        content: the table without the sections.
         arrays: the arrays of the sections; those that were loaded are read-only.
     """
 
@@ -160,7 +160,7 @@ class Container:
         return cls(table.decode(), content, _views(sections, rows, source))
 
     def write(self, path: Path) -> None:
-        """Write a file, which takes the place of another one when it is complete.
+        """Write a file atomically: it replaces another one when it is complete.
 
         Errors:
             OSError: the file cannot be written.
@@ -168,7 +168,7 @@ class Container:
         write_whole(path, self.chunks())
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """What `write` writes, in parts."""
+        """The bytes that `write` writes, in chunks."""
         table = self.table.encode()
         yield _HEADER.pack(_MAGIC, VERSION, len(table), hashlib.sha256(table).digest())
         yield table
@@ -197,7 +197,7 @@ _Rows: TypeAlias = "list[tuple[np.dtype[Any], list[int], str]]"
 
 
 def _restored(table: str, sections: list[Array]) -> Container:
-    """A container from a pickle, whose table is read once by a process that gets several."""
+    """A container from a pickle, whose table a process reads once."""
     content, rows = _parsed_once(table)
     for section in sections:
         section.flags.writeable = False
@@ -250,9 +250,9 @@ def _elements(array: Array) -> Array:
 
 
 def release(array: Array) -> bool:
-    """Let the system drop the memory of an array in a file, which is mapped again if needed.
+    """Let the system drop the memory of a mapped array, which is read again if needed.
 
-    The result is whether the array is in a file.
+    Return whether the array is mapped from a file.
     """
     root = array
     while isinstance(root.base, np.ndarray):
@@ -268,7 +268,7 @@ def release(array: Array) -> bool:
 
 
 def damaged(source: str, problem: str) -> MisuseError:
-    """The error for a file in which something is wrong."""
+    """The error for a damaged file."""
     return MisuseError(
         f"the executable in {source} is damaged: {problem}",
         hint="write it again with Executable.save",

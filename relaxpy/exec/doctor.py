@@ -1,4 +1,4 @@
-"""What decides how fast programs run here: processor, libraries, threads, the cache, targets."""
+"""Diagnoses how fast programs run here: CPU, libraries, threads, cache, targets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CORE_TYPE = "OPENBLAS_CORETYPE"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact of this process, with what is wrong about it or could be changed."""
+    """A fact about this process, with its problem or a possible improvement."""
 
     topic: str
     value: str
@@ -63,7 +63,7 @@ class Diagnosis(ShownAsTable):
 
 @user_facing
 def doctor() -> Diagnosis:
-    """What decides how fast programs run here, to read and to attach to reports of problems.
+    """Return the settings and hardware that determine performance, to attach to bug reports.
 
     The topics are versions, processor, vectors, BLAS, llvmlite, threads, calls, cache and targets.
     A setting with an invalid value is a finding too, and not an error.
@@ -85,7 +85,7 @@ def doctor() -> Diagnosis:
 
 
 def _machine() -> tuple[Machine | None, str]:
-    """The machine that native code is for, or why there is none."""
+    """The machine that native code is for, or the reason why there is none."""
     try:
         return host(), ""
     except (CompileError, MisuseError) as error:

@@ -15,7 +15,7 @@ from relaxpy.ir.relax.nodes import BaseFunc
 
 _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
 _changes: WeakKeyDictionary[BaseFunc, int] = WeakKeyDictionary()
-"""How often operators had been changed when a function was compiled."""
+"""The number of changes to operators when a function was compiled."""
 
 
 def call_function(

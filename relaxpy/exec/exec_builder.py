@@ -42,7 +42,7 @@ from relaxpy.support.entry import user_facing
 
 
 class VMFuncKind(IntEnum):
-    """Whether a function is a packed one or has instructions."""
+    """The kind of a function: a packed function, or one with instructions."""
 
     PACKED_FUNC = 0
     VM_FUNC = 1
@@ -51,7 +51,7 @@ class VMFuncKind(IntEnum):
 class ExecBuilder:
     """Describes functions of an executable by instructions.
 
-    A function has registers, of which the first ones are its arguments. `with
+    A function has registers; the first ones are its arguments. `with
     builder.function(...)` is the scope of its instructions, and `get` returns the executable.
 
     Errors:
@@ -66,7 +66,7 @@ class ExecBuilder:
 
     @property
     def has_functions(self) -> bool:
-        """Whether a function has been described."""
+        """True if a function has been described."""
         return bool(self._functions)
 
     def r(self, idx: int) -> Arg:
@@ -96,7 +96,7 @@ class ExecBuilder:
 
     @user_facing
     def declare_function(self, func_name: str, kind: VMFuncKind = VMFuncKind.PACKED_FUNC) -> None:
-        """Check the name of a function; which kind it is follows from what the builder defines."""
+        """Check the name of a function; its kind follows from the builder's definitions."""
         if not isinstance(func_name, str) or not func_name:
             raise MisuseError(f"the name of a function is a string, found {func_name!r:.60}")
 
@@ -239,7 +239,7 @@ def _register(arg: object) -> Arg:
 
 
 class _Unsaved(Program):
-    """The program of instructions, which has no saved form."""
+    """A program of instructions, which cannot be saved."""
 
     @property
     @override

@@ -48,12 +48,12 @@ _ndarray: Final = np.ndarray
 
 
 class Program:
-    """The module and target of an executable, and the function that compiles what is saved of it.
+    """The module and target of an executable, and the function that compiles its saved form.
 
-    The module may be a function that returns it, which is called when it is needed.
-    `saved_target` is the one that was requested: a default is decided again where it is loaded.
-    `machine_code` is the code that a file contains besides the program, in its JSON form with the
-    numbers of sections, and `keep` is what has to exist as long as the program does.
+    The module may be a function that returns it lazily. `saved_target` is the one that was
+    requested: a default is decided again where it is loaded. `machine_code` is the code that a file
+    contains besides the program, in its JSON form with the numbers of sections, and `keep` is an
+    object that has to outlive the program.
     """
 
     def __init__(
@@ -202,9 +202,9 @@ class EntryPoint(CopiedByReference):
 
 
 class DirectEntryPoint(EntryPoint):
-    """A function that is called without a frame of Python where its arguments fit.
+    """A function that is called without a Python frame if its arguments match.
 
-    `direct` returns a function that does so, and that calls its argument where they do not.
+    `direct` returns such a function, which otherwise calls its fallback.
     """
 
     __slots__ = ("__call__",)
@@ -264,7 +264,7 @@ class Executable(CopiedByReference, StatefulCalls):
         """
         try:
             return self._entries[name]
-        except (KeyError, TypeError):  # what is not hashable is not a name
+        except (KeyError, TypeError):  # unhashable objects are not names
             pass
         if isinstance(name, str) and name in self._private_names:
             raise UnknownNameError(
@@ -289,7 +289,7 @@ class Executable(CopiedByReference, StatefulCalls):
         return self[name]
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether there is a function of this name, as `in` says."""
+        """Return whether there is a function of this name, as `in` says."""
         return name in self
 
     def __contains__(self, name: object) -> bool:
@@ -368,10 +368,10 @@ class Executable(CopiedByReference, StatefulCalls):
         """The time of a call by kernel, with bytes, operations and the share of measured peaks.
 
         The function is `main`, or the only one, unless `function` names another. It is called
-        `repeat` times, and once before; the quickest call counts. The kernels run one by one for
-        this, with an instrument. Each call gets copies of caches and of all else that the function
-        may change, so that arguments stay as they are. If one of them cannot be copied, there is
-        one call only, which changes it.
+        `repeat` times after a warm-up; the fastest call counts. The kernels run one by one for
+        this, with an instrument. Each call gets copies of caches and of all other objects that the
+        function may change, so that arguments stay unchanged. If one of them cannot be copied,
+        there is one call only, which changes it.
 
         The time line is written to the file `trace` for Chrome or Perfetto; if a call fails, up to
         the failure. With `compare`, another executable or profile, the result has both times.
@@ -411,7 +411,7 @@ class Executable(CopiedByReference, StatefulCalls):
 
     @property
     def source(self) -> str:
-        """The generated Python text; for the target reference, the text of the program."""
+        """The generated Python source; for the target reference, the program as text."""
         return self._source if isinstance(self._source, str) else self._source()
 
     @property
@@ -423,9 +423,9 @@ class Executable(CopiedByReference, StatefulCalls):
     def kernel_source(self, name: str, kind: SourceKind = "python") -> str:
         """The source of a kernel, which is compiled once more for it.
 
-        The kinds are "tree" (its loops), "python" (what runs on NumPy, also where native code
-        refuses arguments), "llvm" (LLVM IR) and "asm" (assembly). The two last ones exist for
-        kernels that are native, which `report` lists.
+        The kinds are "tree" (its loops), "python" (the NumPy kernel, also the fallback of native
+        code), "llvm" (LLVM IR) and "asm" (assembly). The last two exist for native kernels, which
+        `report` lists.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): there is no such kernel.
@@ -439,7 +439,7 @@ class Executable(CopiedByReference, StatefulCalls):
         return self._report.located(kernel_sources(self._program.module))
 
     def as_python(self) -> str:
-        """The generated Python text, as `source`; the name is that of TVM."""
+        """The generated Python source, like `source`; the name is that of TVM."""
         return self.source
 
     def as_text(self) -> str:
@@ -480,7 +480,7 @@ class Executable(CopiedByReference, StatefulCalls):
 
     @property
     def imports(self) -> list[Executable]:
-        """The modules of kernels, of which there are none: kernels belong to the executable."""
+        """The modules of kernels: always empty, as kernels belong to the executable."""
         return []
 
     def jit(self) -> Executable:
@@ -503,7 +503,7 @@ class Executable(CopiedByReference, StatefulCalls):
 
     @user_facing
     def export_library(self, file_name: str | PathLike[str], **options: object) -> None:
-        """Write the file of `save`, which is not a library; the name is that of TVM.
+        """Write the file of `save`, which is not a shared library; the name is that of TVM.
 
         Options of compilers and linkers (`fcompile`, `workspace_dir`, ...) have no effect.
 

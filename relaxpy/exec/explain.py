@@ -1,4 +1,4 @@
-"""What each pass of a pipeline does to a module: its time, and the functions that it changes."""
+"""Explains pipelines: the time of each pass, and the functions that it changes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def module_diff(before: IRModule, after: IRModule, name: str) -> str:
 class Explanation(ShownAsTable):
     """The runs of passes in the order in which they began; `str` is a table.
 
-    Tables of what workers send to each other follow it, if functions have collective operators.
+    Tables of the communication of workers follow it, if functions have collective operators.
 
     Units:
         milliseconds. Bindings are those of Relax functions.
@@ -82,7 +82,7 @@ class Explanation(ShownAsTable):
 
     @property
     def communication(self) -> Mapping[str, Any]:
-        """What `relaxpy.distributed.communication` says of the functions that workers run together.
+        """The report of `relaxpy.distributed.communication` on functions that run on all workers.
 
         Functions without collective operators are left out.
         """
@@ -92,7 +92,7 @@ class Explanation(ShownAsTable):
 
     @user_facing
     def diff(self, name: str | None = None) -> str:
-        """What the pass `name` changed, or each innermost pass, as unified diffs of the text.
+        """Return unified diffs of the changes of the pass `name`, or of each innermost pass.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): no pass of this name ran.
@@ -107,11 +107,11 @@ class Explanation(ShownAsTable):
         after: str | IRModule | None = None,
         fold: bool | None = None,
     ) -> Any:
-        """What changed from before one pass until after another, as a picture in colours.
+        """Draw the changes from before one pass until after another.
 
-        Operations are added, removed or kept. Without `after` it is what the pass `before` changed,
-        and without both what all passes did. A module of a run stands for itself. For `fold` see
-        `IRModule.graph`.
+        Operations are coloured as added, removed or kept. Without `after`, these are the changes of
+        the pass `before`, and without both, of all passes. A module of a run stands for itself. For
+        `fold` see `IRModule.graph`.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): no pass of this name ran.
@@ -180,15 +180,15 @@ def as_pass(pipeline: str | Pass | Sequence[Pass]) -> Pass:
 def explain(
     mod: IRModule | BaseFunc, pipeline: str | Pass | Sequence[Pass] = "default"
 ) -> Explanation:
-    """Run a pipeline, by its name or as passes, and return what each pass did.
+    """Run a pipeline, by its name or as passes, and return a record of each pass.
 
-    A function is made a module with one function.
-    The passes run in the current PassContext, without its instruments.
+    A function becomes a module with one function. The passes run in the current PassContext,
+    without its instruments.
 
     Errors:
         MisuseError (also TypeError): `mod` is not a module, or `pipeline` not a pass.
-        UnknownNameError (also KeyError, ValueError): there is no pipeline of that name.
-        As the passes raise.
+        UnknownNameError (also KeyError, ValueError): there is no pipeline of that name. The errors
+        of the passes.
     """
     module, step, recorder = as_module(mod, "explain"), as_pass(pipeline), _Recorder()
     with PassContext.current().with_instruments([recorder]):
@@ -199,8 +199,8 @@ def explain(
 class _Recorder(PassInstrument):
     """Records the runs of passes; `runs` has None for those that have not ended.
 
-    Runs inside a pass are kept if the pass consists of them, one after the other, and not if it
-    runs others for its own purposes, as FoldConstant does to compute values.
+    Nested runs are kept if the pass is a sequence of them, and not if it runs others for its own
+    purposes, as FoldConstant does to compute values.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 
 class FastPath:
-    """A path that changes no result; it is true while programs that are compiled may take it."""
+    """A path that changes no result; it is true while compiled programs may take it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class FastPath:
 
 
 ONLY_KERNEL: Final = FastPath("only kernel")
-"""A function that only calls a kernel on its own arguments is that kernel."""
+"""A function that only calls a kernel on its own arguments is replaced by that kernel."""
 STATIC_ENTRY: Final = FastPath("static entry")
 """One builtin checks arrays of fixed shapes by a table."""
 WHOLE_GRAPH: Final = FastPath("whole graph")
@@ -39,6 +39,6 @@ PACKED_WEIGHTS: Final = FastPath("packed weights")
 VIEWS: Final = FastPath("views")
 """A kernel that only reshapes its operand is a view of it."""
 SHARED_MEMORY: Final = FastPath("shared memory")
-"""Tensors that are not needed at the same time have the same memory."""
+"""Tensors with disjoint live ranges share memory."""
 
 FAST_PATHS: Final = (ONLY_KERNEL, STATIC_ENTRY, WHOLE_GRAPH, PACKED_WEIGHTS, VIEWS, SHARED_MEMORY)

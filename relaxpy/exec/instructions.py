@@ -1,4 +1,4 @@
-"""Instructions on registers: what `ExecBuilder` describes functions by, its checks and texts."""
+"""Register instructions of `ExecBuilder`: their checks and text form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 
 class ArgKind(Enum):
-    """What an argument of an instruction is; the value is the prefix in texts."""
+    """The kind of an argument of an instruction; the value is its prefix in text form."""
 
     REGISTER = "%"
     IMMEDIATE = "i"
@@ -82,7 +82,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Goto:
-    """Continue so many instructions further down."""
+    """Jump `pc_offset` instructions ahead."""
 
     offset: int
 

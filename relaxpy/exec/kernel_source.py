@@ -1,4 +1,4 @@
-"""The code of one kernel of an executable, in the form in which a reader wants to see it."""
+"""The source of one kernel of an executable, in a chosen form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of files that users pass, and files that are there whole or not at all."""
+"""Paths of files that users pass, and atomic writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_whole(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
             if place.exists():
                 os.chmod(file.fileno(), place.stat().st_mode & 0o777)
             file.flush()
-            os.fsync(file.fileno())  # a crash of the machine leaves the old file or the new one
+            os.fsync(file.fileno())  # a crash leaves either the old file or the new one
             if not unfinished.exists():
                 number = file.fileno()
                 os.link(f"/proc/self/fd/{number}", unfinished, src_dir_fd=number)
@@ -52,9 +52,9 @@ def write_whole(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
 
 
 def _new_file(path: Path) -> IO[bytes]:
-    """A new file, which gets its path later where the system can make files without one.
+    """A new file, which gets its path later if the system supports unnamed files.
 
-    Such a file is gone with its process, whatever ends that.
+    Such a file vanishes with its process.
     """
     with suppress(OSError, AttributeError):
         return open(os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), "wb")

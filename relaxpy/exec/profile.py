@@ -1,4 +1,4 @@
-"""The time of a call by kernel, with the work of each and its share of what the machine can do."""
+"""Profiles: the time of a call by kernel, with the work of each and its share of the peaks."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.screen import ShownAsTable, Table
 
-#: What the row of a Relax function of the module contains.
+#: The kind of the row of a Relax function of the module.
 BETWEEN_KERNELS: Final = "between kernels"
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """What all calls of a kernel, or of another function, took and did.
+    """The time and work of all calls of a kernel, or of another function.
 
     The calls that it makes itself have their own rows: the row of a Relax function is the time
     between its kernels, with that of the checks, and of measuring.
 
     Fields:
-        backend: "native" or "numpy"; empty for what is not a kernel.
+        backend: "native" or "numpy"; empty for functions that are not kernels.
         bytes: the sizes of the arrays that are arguments of the calls.
-        flops: the operations as the text of the kernel says; None if that depends on data.
+        flops: the operations according to the kernel's source; None if they depend on data.
         share: the time that a machine at its measured peak, of memory or of arithmetic, needs,
             as a share of the time taken; None if that is not known. It is 1 also for a kernel that
             takes less, as its arguments are in a cache or it does not read all of them.
@@ -67,10 +67,10 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile(ShownAsTable):
-    """One call, the quickest of several; the row with the longest time first. `str` is a table.
+    """One call, the fastest of several; the row with the longest time first. `str` is a table.
 
-    `events` are the single calls of functions and kernels, up to a bound, and what workers did of
-    their loops; `dropped_events` is the number of calls beyond.
+    `events` are the single calls of functions and kernels, up to a bound, and the work of workers
+    on their loops; `dropped_events` is the number of calls beyond.
 
     Units:
         seconds
@@ -91,7 +91,7 @@ class Profile(ShownAsTable):
 
         @user_facing
         def __getattr__(self, name):
-            """Errors: UnknownAttributeError (also AttributeError), with what to use instead."""
+            """Errors: UnknownAttributeError (also AttributeError), with a replacement."""
             raise unknown_attribute(self, name, "profile", ())
 
     def table(self) -> str:
@@ -111,7 +111,7 @@ class Profile(ShownAsTable):
         """The rows as a JSON list of objects."""
         return json.dumps([_record(row, self._percent(row)) for row in self.rows])
 
-    #: As the methods of other libraries are named.
+    #: Aliases by the names of other libraries.
     to_json, to_csv = json, csv
 
     @user_facing
@@ -152,8 +152,8 @@ class Profile(ShownAsTable):
     def plot(self, kind: str = "bars") -> Any:
         """A picture, which notebooks show and `save` writes: "bars" of time, or a "roofline".
 
-        The roofline has the operations of kernels per second over those per byte, below the peaks
-        that were measured, of float32 and of copying as much memory as the largest call uses.
+        The roofline has the kernels' operations per second over operations per byte, below the
+        measured peaks of float32 and of copying as much memory as the largest call uses.
 
         Errors:
             MisuseError (also ValueError): the kind is another one, or there is no native code here,
@@ -168,7 +168,7 @@ class Profile(ShownAsTable):
     def by_line(self) -> Profile:
         """The profile with one row for each line of the program that calls kernels.
 
-        What has no line keeps its name.
+        Rows without a line keep their names.
         """
         sums: dict[str, ProfileRow] = {}
         for row in self.rows:
@@ -236,7 +236,7 @@ class Profile(ShownAsTable):
 class ProfileComparison(ShownAsTable):
     """Two profiles side by side; the row with the longest time in either one first.
 
-    The ratio is the time of the first by that of the second: below 1, the first is faster.
+    The ratio is the time of the first divided by that of the second: below 1, the first is faster.
 
     Units:
         microseconds in the table
@@ -247,7 +247,7 @@ class ProfileComparison(ShownAsTable):
 
     @property
     def ratio(self) -> float:
-        """The time of the whole call by that of the other one."""
+        """The time of the whole call divided by that of the other one."""
         return self.profile.duration / self.other.duration if self.other.duration else float("inf")
 
     def rows(self) -> list[tuple[str, float | None, float | None]]:

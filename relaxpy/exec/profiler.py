@@ -1,4 +1,4 @@
-"""Profiles of calls: functions run with an instrument on copies of what they may change."""
+"""Profiles of calls: functions run with an instrument, on copies of mutable arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 _NEAR: Final = 64
-"""The calls among which the one is sought that a worker's loop is part of."""
+"""The number of last calls that are searched for that of a worker's loop."""
 
 _Array: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
 """The datatype and the shape of an array."""
@@ -92,7 +92,7 @@ class _Calls:
     def profile(
         self, duration: float, report: ExecutionReport, workers: Iterable[WorkerTime]
     ) -> Profile:
-        """The rows of all calls, and the calls themselves with what workers did in them."""
+        """The rows of all calls, and the calls themselves with the work of workers."""
         backends = {row.kernel: row.backend for row in report}
         sources = kernel_sources(self.module)
         times = sorted(self.profiler.times().items(), key=lambda item: -sum(item[1]))
@@ -112,12 +112,12 @@ class _Calls:
         return Profile(tuple(rows), duration, events + self.shares(workers, first), self.dropped)
 
     def shares(self, workers: Iterable[WorkerTime], first: float) -> tuple[TraceEvent, ...]:
-        """What workers did, under the name of the innermost call at that time."""
+        """The work of workers, under the name of the innermost call at that time."""
         calls = sorted((start, start + seconds, name) for name, start, seconds, *_ in self.events)
         shares = []
         for worker in workers:
             index = bisect(calls, worker.start, key=itemgetter(0))
-            # A loop is in one of the last calls that began, unless that was dropped.
+            # A loop is in one of the most recent calls, unless that was dropped.
             before = reversed(calls[max(index - _NEAR, 0) : index])
             name = next((name for _, end, name in before if worker.start <= end), None)
             if name is not None:
@@ -169,7 +169,7 @@ class ProgramProfiler:
     def __call__(
         self, name: str, args: Sequence[object], repeat: int, trace: Path | None = None
     ) -> Profile:
-        """The quickest of `repeat` calls of a function, whose kernels run one by one.
+        """The fastest of `repeat` calls of a function, whose kernels run one by one.
 
         The calls are written to the file `trace`, also if one of them fails.
 
@@ -220,7 +220,7 @@ class ProgramProfiler:
 
 
 def copied(args: Sequence[object], *, arrays: bool) -> list[Any] | None:
-    """Arguments for a call that leaves `args` as they are: copies of caches and other objects.
+    """Arguments for a call that leaves `args` unchanged: copies of caches and other objects.
 
     Arrays are copied too if `arrays` is set. The result is None if an object cannot be copied.
     """
@@ -241,7 +241,7 @@ def _tensors(value: object) -> Iterator[object]:
 
 
 def may_write_arrays(module: IRModule, name: str) -> bool:
-    """Whether a call of a function may store elements in arrays that are its arguments.
+    """Return whether a call of a function may store elements in arrays that are its arguments.
 
     Kernels and impure functions may, and functions that use a parameter in place.
     """

@@ -1,4 +1,4 @@
-"""How much rounding can change what a program computes, measured with Monte Carlo arithmetic."""
+"""Estimates the effect of rounding on results of a program with Monte Carlo arithmetic."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _ROUNDINGS: Final = 4
 
 
 class Tolerance:
-    """How far results of a function may be from those of another evaluation of it.
+    """The tolerance between results of two evaluations of a function.
 
     Floats may differ by `rtol` times the largest element; by default, that is 32 roundings to the
     narrowest datatype of `modules`. Where the default is too small, the first of `modules` is
-    evaluated again by the reference evaluator, with random errors of up to 4 roundings in what its
-    kernels compute: floats, and integers that follow from floats, may differ by what this changes.
+    evaluated again by the reference evaluator, with random errors of up to 4 roundings in the
+    results of its kernels: floats, and integers that follow from floats, may differ by as much as
+    this changes them.
 
     Rule:
         Monte Carlo arithmetic with random rounding (Parker, UCLA CSD-970002, 1997).
@@ -39,7 +40,7 @@ class Tolerance:
     def difference(
         self, name: str, args: Sequence[Value], actual: Value, expected: Value, where: str = ""
     ) -> str:
-        """Where two results for `args` differ by more, and by how much they may; else empty.
+        """The first difference of two results for `args`, and the tolerance that it exceeds; or "".
 
         With `where`, the values compared are not the results of the function `name`.
         """
@@ -77,7 +78,7 @@ def _samples(module: IRModule, name: str, args: Sequence[Value]) -> Iterator[Val
 
 
 def copied(value: Value) -> Value:
-    """The value with tensors of its own, which a call may overwrite."""
+    """A copy of the value, whose tensors a call may overwrite."""
     if type(value) is tuple:
         return tuple(map(copied, value))
     return value.copy() if hasattr(value, "copy") and hasattr(value, "dtype") else value

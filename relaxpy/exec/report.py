@@ -1,4 +1,4 @@
-"""What became of each kernel, as a table to read and as data."""
+"""The compilation report: how each kernel runs, as a table and as data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReportRow:
     """The method by which one block of a kernel runs, with the reason if it is not a fast one.
 
     For an operator that is lowered at run time, `block` is the function that calls it. The back end
-    is "native" or "numpy". `threads` is their number, at most, or "BLAS" where that decides.
+    is "native" or "numpy". `threads` is their maximum number, or "BLAS" where BLAS decides.
     `source` is where the program calls the kernel, as file:line.
     """
 
@@ -104,7 +104,7 @@ def source_column(sources: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def kernel_sources(module: IRModule) -> dict[str, str]:
-    """Where the program first calls each kernel, as file:line, where that is known."""
+    """The position of the program's first call of each kernel, as file:line, if known."""
     sources: dict[str, str] = {}
     for func in module.functions.values():
         for call in walk(func):

@@ -1,4 +1,4 @@
-"""Calls with stored arguments, and the time of calls, as machines and executables offer them."""
+"""Stored arguments and timing of calls, for machines and executables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BenchmarkResult:
 
     @property
     def min(self) -> float:
-        """The quickest repeat."""
+        """The fastest repeat."""
         return min(self.results)
 
     @property
@@ -65,7 +65,7 @@ class BenchmarkResult:
 
 
 class StatefulCalls(ABC):
-    """A mixin of what has functions by name: it stores the arguments and results of their calls."""
+    """A mixin for containers of functions: it stores the arguments and results of their calls."""
 
     def __init__(self) -> None:
         self._inputs: dict[str, tuple[object, ...]] = {}

@@ -1,10 +1,10 @@
-"""Compiled programs on disk: what was compiled before runs without passes, planning and LLVM.
+"""The disk cache of programs: cached ones run without passes, planning and LLVM.
 
-A file has the machine code of a program all of whose functions are native, and its report. The
-key is a hash of the program and of everything else that decides what it is compiled to: the options
-and the pipeline (only the default ones), the text of relaxpy, the versions of what it uses, and the
-processor. Nothing is stored where something takes part that has no such hash, such as functions of
-users. What native code refuses needs the rest of the executable, which is then compiled.
+A file has the machine code of a program all of whose functions are native, and its report. The key
+is a hash of the program and of everything else that affects compilation: the options and the
+pipeline (only the default ones), the source of relaxpy, the versions of its dependencies, and the
+CPU. Nothing is stored if unhashable objects such as user functions take part. Arguments that native
+code refuses need the rest of the executable, which is then compiled.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from relaxpy.ir.serialize import save_table
 from relaxpy.support.dataclass import dataclass
 
 _LARGEST: Final = 1 << 28
-"""Bytes of constants of a program beyond which none is stored: a hash of them takes too long."""
+"""The most bytes of constants of a stored program: hashing more takes too long."""
 _FOLDED: Final = 1 << 27
 """Bytes of constants that passes have computed, which are stored with the code."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredProgram:
-    """A program from the disk: its functions and its report, and what else the table has."""
+    """A program from the disk: its functions, its report, and the rest of the table."""
 
     functions: Mapping[str, Callable[..., Any]]
     rows: tuple[ReportRow, ...]
@@ -81,7 +81,7 @@ def key_of_program(module: IRModule, *, has_passes: bool) -> str:
 
 
 def is_default() -> bool:
-    """Whether nothing in this process decides how programs are compiled, and native code runs."""
+    """Return whether the process has only default compilation settings, and native code runs."""
     is_usual = PassContext.current().is_default and not Op.user_changes and all(FAST_PATHS)
     return is_usual and fits_interpreter()
 
@@ -133,7 +133,7 @@ NOT_A_PROGRAM: Final = (
     *(RelaxpyError, LookupError, AttributeError, TypeError, ValueError),
     *(OverflowError, struct.error),  # numbers that do not fit
 )
-"""What is raised where a table of a program is read that is not one."""
+"""The errors of reading a table that is not one of a program."""
 
 
 def store_program(
@@ -143,7 +143,7 @@ def store_program(
     rows: Iterable[ReportRow],
     private_names: Iterable[str],
 ) -> None:
-    """Store what `module` was compiled to, if its constants are not too large."""
+    """Store the compiled form of `module`, if its constants are not too large."""
     constants = [literal.data for literal in _literals(module)]
     sources = {_place(data): index for index, data in enumerate(constants)}
     read = [c.literal.data for g in graphs for c in g.constants]
@@ -196,7 +196,7 @@ def _literals(module: IRModule) -> list[rx.Constant]:
 
 
 def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
-    """What two arrays have in common that are the same elements in memory."""
+    """A key that two arrays share if they are the same elements in memory."""
     return data.ctypes.data, data.shape, data.strides, data.dtype
 
 
@@ -211,7 +211,7 @@ def _packing(saved: Any) -> Packing | None:
 
 @cache
 def _surroundings() -> str:
-    """What decides how this process compiles any program; empty if that is not known."""
+    """A fingerprint of all that affects compilation in this process; empty if unknown."""
     parts = processor(), generator(), _own_text()
     if not all(parts):
         return ""
@@ -221,7 +221,7 @@ def _surroundings() -> str:
 
 
 def _own_text() -> str:
-    """The sizes and times of the files of relaxpy; empty where it is not installed as files."""
+    """The sizes and times of the files of relaxpy; empty if it is not installed as files."""
     package = os.path.dirname(os.path.dirname(__file__))
     state = hashlib.sha256()
     folders = [package]

@@ -1,4 +1,4 @@
-"""The calls of a profile on a time line, as the trace viewers of Chrome and Perfetto read it."""
+"""The calls of a profile on a time line, in the format of Chrome's and Perfetto's viewers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from relaxpy.support.dataclass import dataclass
 
-#: Calls after so many are counted in a profile, and are not in its trace.
+#: Further calls are counted in a profile, but are not in its trace.
 MAX_EVENTS: Final = 200_000
 
 
@@ -18,8 +18,8 @@ MAX_EVENTS: Final = 200_000
 class TraceEvent:
     """One call of a function, with the arrays among its arguments, as in "float32[2, 3]".
 
-    If it has a `worker`, it is what that thread did of a loop of the innermost call: the number is
-    the operating system's.
+    If it has a `worker` (a native thread id), it is that thread's share of a loop of the innermost
+    call.
 
     Units:
         seconds, the start from that of the profiled call

@@ -1,4 +1,4 @@
-"""VirtualMachine: the interface of TVM to executables, with stored inputs and outputs."""
+"""VirtualMachine: TVM's interface to executables, with stored inputs and outputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SavedFunction:
 
 @dataclass(frozen=True, slots=True)
 class MachineFunction:
-    """A function of a machine. Tensors that it returns have the methods of those of TVM."""
+    """A function of a machine. Returned tensors have the methods of TVM's."""
 
     entry: EntryPoint
 
@@ -69,7 +69,7 @@ class MachineFunction:
 class VirtualMachine(StatefulCalls):
     """Runs functions of an executable with the interface of TVM.
 
-    `device` is the processor, and `memory_cfg` has no effect: Python manages the memory of values.
+    `device` is the CPU, and `memory_cfg` has no effect: Python manages the memory of values.
     """
 
     NAIVE_ALLOCATOR = 1
@@ -83,7 +83,7 @@ class VirtualMachine(StatefulCalls):
         memory_cfg: object = None,
         profile: bool = False,
     ) -> None:
-        """Errors: MisuseError (also TypeError): it is no Executable, or a device no processor."""
+        """Errors: MisuseError (also TypeError): no Executable, or a device that is not a CPU."""
         if not isinstance(rt_mod, Executable):
             raise MisuseError(
                 f"a VirtualMachine runs an Executable, found {type(rt_mod).__name__}",
@@ -156,7 +156,7 @@ class VirtualMachine(StatefulCalls):
 
     @property
     def module(self) -> Executable:
-        """The executable, of which the functions are those of the machine."""
+        """The executable whose functions the machine runs."""
         return _MachineModule(self, self._executable)
 
     @user_facing
@@ -184,7 +184,7 @@ class VirtualMachine(StatefulCalls):
     def profile(self, func_name: str, *args: object) -> Profile:
         """The time of a call of the function `func_name`, by the functions that it calls.
 
-        The function is called once before, as a warm-up; arguments stay as they are, as for
+        The function is called once before, as a warm-up; arguments stay unchanged, as for
         `Executable.profile`. Without arguments, it is called with the inputs that were set. Calls
         in other threads are not counted.
 

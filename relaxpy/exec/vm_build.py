@@ -1,4 +1,4 @@
-"""The two steps of compilation of TVM: the functions of a module, and then its kernels."""
+"""TVM's two compilation steps: the functions of a module, and then its kernels."""
 
 from __future__ import annotations
 

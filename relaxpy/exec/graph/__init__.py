@@ -1,1 +1,1 @@
-"""Relax functions as one native function: their kernels run on planned memory, without Python."""
+"""Relax functions as single native functions: kernels run on planned memory, without Python."""

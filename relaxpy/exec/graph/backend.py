@@ -54,14 +54,14 @@ class GraphBackend(NativeBackend):
 
         self._called: set[str] = set()
         self._replaced: set[str] = set()
-        """The functions of kernels whose tasks an entry runs."""
+        """The functions of kernels whose tasks an entry runs directly."""
 
     def program(self, module: IRModule) -> IRModule:
-        """The module, with kernels for operands whose sizes are equal when it runs."""
+        """The module, with kernels for operands whose sizes are equal at run time."""
         return with_equal_sizes(module)
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
-        """Compile a Relax function; whether it has a native form."""
+        """Compile a Relax function; return whether it has a native form."""
         if not WHOLE_GRAPH:
             return False
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
@@ -87,9 +87,9 @@ class GraphBackend(NativeBackend):
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Any]]
     ) -> tuple[Mapping[str, Callable[..., Any]], str]:
-        """The compiled Relax functions by name, which leave what they refuse to `fallbacks`.
+        """The compiled Relax functions by name, which pass refused calls to `fallbacks`.
 
-        If there is a reason why they run as the text says all the same, there are none.
+        The second result is the reason if all functions stay in Python; then there are none.
         """
         linked: dict[str, Callable[..., Any]] = {}
 
@@ -150,7 +150,7 @@ def link_graph(
 ) -> Callable[..., Any]:
     """The function of a library that runs a Relax function, and calls `fallback` if it cannot.
 
-    It writes the parameters at the positions `written`, of which there are no copies therefore.
+    It writes the parameters at the positions `written`, which are therefore not copied.
     Large constants are packed when it is first called: a program that is compiled to be saved needs
     no copy of them.
     """
@@ -170,9 +170,9 @@ def link_graph(
 
 
 def _in_memory(constant: Constant, *, releases: bool = False) -> np.ndarray[Any, Any]:
-    """The elements of a constant as the program reads them.
+    """The elements of a constant in the order in which the program reads them.
 
-    If `releases` is set, and they are a packed copy, the literal does not keep its own.
+    If `releases`, the literal of a packed copy drops its own array.
     """
     literal, packing = constant.literal, constant.packing
     data = np.require(literal.data, requirements=["C", "A"])
@@ -185,9 +185,9 @@ def _in_memory(constant: Constant, *, releases: bool = False) -> np.ndarray[Any,
 
 
 def _large_in_memory(constants: Sequence[Constant]) -> list[np.ndarray[Any, Any]]:
-    """The elements of constants, whose literals let go of those of which there are packed copies.
+    """The elements of constants; literals with packed copies drop their own arrays.
 
-    So many are packed at a time that no more than a few of their elements are in memory twice.
+    They are packed in small groups, so that only a few elements are in memory twice.
     """
     from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
 
@@ -205,7 +205,7 @@ def _large_in_memory(constants: Sequence[Constant]) -> list[np.ndarray[Any, Any]
 
 
 _LARGE: Final = 1 << 24
-"""Bytes of constants that are not packed before they are needed."""
+"""Bytes of constants from which they are packed lazily."""
 _AT_ONCE: Final = 20
 """The share of the constants that is packed at a time, unless one is larger."""
 
@@ -227,7 +227,7 @@ def _exports(symbol: str, constants: Sequence[object], entry: StaticEntry | None
 
 
 class _Fallback:
-    """The Python function that takes over, and the constants, which live as long as it does."""
+    """The Python fallback, and the constants, which live as long as it does."""
 
     __slots__ = ("constants", "function")
 
@@ -241,7 +241,7 @@ class _Fallback:
 
 
 def with_equal_sizes(module: IRModule) -> IRModule:
-    """The module with casts to equal sizes in functions whose operators all have kernels then."""
+    """The module with casts to equal sizes, in functions whose operators then all have kernels."""
     result = module
     for name in dict.fromkeys(name for name, _ in dynamic_calls(module)):
         func = module[name]
@@ -284,12 +284,12 @@ class _Casts(BindingRewriter):
 
 
 def _equal_shapes(args: Sequence[rx.Expr]) -> list[tuple[int, rx.TensorStructInfo]]:
-    """The operands whose sizes may be unequal, with sizes that are equal, from the last one on."""
+    """The operands whose sizes may be unequal, with equal sizes, in reverse order."""
     one = const(1, "int64")
     sizes: list[tir.PrimExpr] = []
     changed = []
     for index, arg in enumerate(args):
-        sinfo = getattr(arg, "struct_info", None)  # what takes its place may have none
+        sinfo = getattr(arg, "struct_info", None)  # its replacement may have none
         shape = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
         if shape is None or not isinstance(sinfo, rx.TensorStructInfo):
             continue

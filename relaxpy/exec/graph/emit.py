@@ -31,7 +31,7 @@ class GraphEmitter:
         self.function = ""
 
     def emit(self) -> StaticEntry | None:
-        """Emit both functions; none for what is returned, if an entry for fixed shapes fits.
+        """Emit both functions, or without a builtin the entry for fixed shapes, which is returned.
 
         Errors:
             RefusedError: a size has no native form.
@@ -46,7 +46,7 @@ class GraphEmitter:
         return None
 
     def _emit_region(self) -> str:
-        """The function that runs the steps: it takes what a kernel would, and the outputs."""
+        """The function that runs the steps: it takes the arguments of a kernel, and the outputs."""
         params = [
             (I64 if isinstance(p, Integer) else POINTER, f"p{n}")
             for n, p in enumerate(self.graph.params)
@@ -76,7 +76,7 @@ class GraphEmitter:
         return self.kernels[kernel] if is_same and not self.names else ""
 
     def _is_static(self) -> bool:
-        """Whether an entry for fixed shapes returns the result: new arrays, each of them once."""
+        """Return whether an entry for fixed shapes returns the result: distinct new arrays."""
         graph, outputs = self.graph, list(self.outputs)
         fields = [graph.result] if not isinstance(graph.result, tuple) else list(graph.result)
         return (
@@ -109,7 +109,7 @@ class GraphEmitter:
         return found | {p.name: value for p, value in pairs if isinstance(p, Integer)}
 
     def frame(self, f: Function, sizes: Mapping[str, Value]) -> Values:
-        """What computes sizes at this position of `f`."""
+        """An environment that computes sizes at this position of `f`."""
         variables = {var: sizes[name] for var, name in self.graph.variables.items()}
         return Values(f, {}, variables, (), frozenset(variables))
 
@@ -155,7 +155,7 @@ class GraphEmitter:
         return f.branch(valid, outputs, lambda: [null])[0]
 
     def _valid(self, f: Function, frame: Values, sizes: Mapping[str, Value]) -> Value | None:
-        """The condition that the sizes are as declared, and those of tensors possible."""
+        """The condition that the sizes are the declared ones, and those of tensors possible."""
         graph = self.graph
         conditions = []
         for var in graph.variables:

@@ -1,4 +1,4 @@
-"""What kernels write in place, and when they may run once more."""
+"""The parameters that kernels write in place, and when a kernel may run again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def indices_in_place(call: rx.Call, outputs: int) -> Sequence[int]:
 
 
 def have_shape(tensor: Tensor, sizes: Sequence[tir.PrimExpr]) -> bool:
-    """Whether a tensor certainly has this shape."""
+    """Return whether a tensor certainly has this shape."""
     pairs = zip(tensor.shape, sizes, strict=False)
     return len(tensor.shape) == len(sizes) and all(prove_equal(a, b) is True for a, b in pairs)
 
@@ -29,7 +29,7 @@ def have_shape(tensor: Tensor, sizes: Sequence[tir.PrimExpr]) -> bool:
 def may_run_again(
     kernel: PrimFunc | None, index: int, tensors: Iterable[Tensor], before: Iterable[Step]
 ) -> bool:
-    """Whether a kernel that writes its parameter `index` can run twice, after the same steps.
+    """Return whether a kernel that writes its parameter `index` can run twice after the same steps.
 
     It and the steps before it must not have read that memory. `tensors` are its arguments.
     """
@@ -45,7 +45,7 @@ def _has(tensors: Iterable[Tensor], memory: Memory) -> bool:
 
 
 def _reads(kernel: PrimFunc, index: int) -> bool:
-    """Whether a kernel may read a parameter."""
+    """Return whether a kernel may read a parameter."""
     buffer = kernel.buffer_map_items[index]
     if buffer is None:
         return True

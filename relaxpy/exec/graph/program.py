@@ -1,4 +1,4 @@
-"""Programs: the calls of native kernels, the branches and loops of a Relax function, its result."""
+"""Programs: the kernel calls, branches and loops of a Relax function, and its result."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """The memory of tensors that have the same elements: that of parameter or constant `index`.
+    """The memory of tensors with the same elements: that of parameter or constant `index`.
 
-    New memory is what a call of a kernel fills.
+    New memory is filled by a kernel call.
     """
 
     origin: Literal["parameter", "constant", "new"]
@@ -45,7 +45,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Element:
-    """An element of a tensor of integers of 64 bits, by its position in row-major order."""
+    """An element of an int64 tensor, by its position in row-major order."""
 
     tensor: Tensor
     position: int
@@ -88,14 +88,14 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filling:
-    """The elements of `output`, a tensor of integers of 64 bits, become `sizes`."""
+    """Store `sizes` as the elements of the int64 tensor `output`."""
 
     output: Tensor
     sizes: Sequence[PrimExpr]
 
     @property
     def outputs(self) -> Sequence[Tensor]:
-        """What is written."""
+        """The tensors that are written."""
         return (self.output,)
 
     def reads(self) -> Iterator[Tensor]:
@@ -105,7 +105,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """The program goes on if both are equal, and otherwise refuses its data."""
+    """Refuse the data unless both are equal."""
 
     found: PrimExpr | Element
     expected: PrimExpr
@@ -119,7 +119,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """One of two regions runs, by a truth value; each result of it becomes an output."""
+    """Run one of two regions, by a bool; each of its results becomes an output."""
 
     condition: Tensor
     regions: tuple[Region, Region]
@@ -134,10 +134,10 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """The end of an iteration of a loop: one of two regions runs, by a truth value.
+    """The end of a loop iteration: one of two regions runs, by a bool.
 
-    The results of each become its `targets`, tensors of the loop. After region number `again`,
-    there is another iteration.
+    The results of each become its `targets`, tensors of the loop. After region number `again`, the
+    loop continues.
     """
 
     condition: Tensor
@@ -156,11 +156,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """An iteration runs again and again, until the turn in which it ends says that it is the last.
+    """A loop, whose iterations run until a turn ends it.
 
     Fields:
-        states: what an iteration is given: in the first one, copies of `initial`.
-        following: where each state of the next iteration is; None if it is where it was.
+        states: the loop-carried tensors: in the first iteration, copies of `initial`.
+        following: the location of each state in the next iteration; None if it is unchanged.
         results: new tensors, some of which may have the memory of states.
         iteration: its last step is a turn.
     """
@@ -173,12 +173,12 @@ class Loop:
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """What runs inside."""
+        """The nested regions."""
         return (self.iteration,)
 
     @property
     def outputs(self) -> Sequence[Tensor]:
-        """What is written, each memory once."""
+        """The tensors that are written, each memory once."""
         following = (tensor for tensor in self.following if tensor is not None)
         written = (*self.states, *following, *self.results)
         return [*{tensor.memory: tensor for tensor in written}.values()]
@@ -194,17 +194,17 @@ Step: TypeAlias = "KernelCall | Filling | Check | Branch | Turn | Loop"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """Steps in order, and the tensors that are their results."""
+    """A sequence of steps, and its result tensors."""
 
     steps: Sequence[Step]
     results: Sequence[Tensor]
 
     def new_tensors(self) -> Iterator[Tensor]:
-        """What the steps write, without what is new inside their regions."""
+        """The outputs of the steps, without those inside their regions."""
         return (output for step in self.steps for output in step.outputs)
 
     def taken(self) -> Iterator[Tensor]:
-        """The tensors that are used and not new here."""
+        """The captured tensors: those that are used and not new here."""
         new = {tensor.memory for tensor in self.new_tensors()}
         used = (tensor for step in self.steps for tensor in step.reads())
         return (tensor for tensor in (*used, *self.results) if tensor.memory not in new)
@@ -227,10 +227,10 @@ class Graph:
     """A Relax function all of whose kernels are native.
 
     Fields:
-        params: as its entry checks them; a size has the name of its variable in `variables`.
+        params: the parameters as its entry checks them; `variables` has their size variables.
         variables: the names of the shape variables.
-        declared: the names of other dimensions of parameters, and what they have to be equal to.
-        limit: what the absolute values of variables have to be less than.
+        declared: the names of other dimensions of parameters, and the expressions they must equal.
+        limit: the exclusive upper bound of the absolute values of variables.
         tensors: the parameters that are arrays, with their positions.
         constants: the constants, each with the order of its elements in memory, if not its own.
         region: the steps; its results are the new tensors of the `result`, each of them once.
@@ -249,7 +249,7 @@ class Graph:
 
     @property
     def is_small(self) -> bool:
-        """Whether it takes so little time that other threads of Python may wait."""
+        """True if it is so fast that it need not release the GIL."""
         count = 0
         steps = [*self.region.all_steps()]
         if any(isinstance(step, Loop) for step in steps):
@@ -283,7 +283,7 @@ def leaves(value: Value) -> Iterator[Tensor]:
 
 
 def elements(tensor: Value) -> Shape:
-    """The elements of a tensor of integers as a shape.
+    """The elements of an integer tensor as a shape.
 
     Errors:
         RefusedError: their number is not known.

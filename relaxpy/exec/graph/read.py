@@ -44,7 +44,7 @@ from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
 
 _LIMITS = (1 << 31, 1 << 20, 1 << 15)
-"""What shape variables may be limited to, so that no computed size overflows."""
+"""Upper bounds to try for shape variables, so that no computed size overflows."""
 
 
 _ANY = rx.ObjectStructInfo()
@@ -54,7 +54,7 @@ _KERNEL_CALLS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 class GraphReader:
     """Reads the function `func`; `signatures` has the native kernels by Python name.
 
-    `packings` says how these may take constants, by the numbers of their parameters.
+    `packings` has the layouts in which they may take constants, by parameter number.
     """
 
     def __init__(
@@ -70,20 +70,20 @@ class GraphReader:
         self._packings = packings
         self._values: dict[rx.Var, Value] = {}
         self._functions: dict[rx.Expr, rx.Function] = {}
-        """Local functions by their names, without those that are being read."""
+        """Local functions by name, without those that are being read."""
         self._variables: dict[tir.Var, str] = {}
         self._declared: dict[str, tir.PrimExpr] = {}
         self._literals: dict[Memory, rx.Constant] = {}
         self._constants: dict[tuple[rx.Constant, Packing | None], Memory] = {}
         self._outermost: list[Step] = []
         self._steps = self._outermost
-        """Those of the innermost region."""
+        """The steps of the innermost region."""
         self._written: set[Memory] = set()
-        """What kernels write in place."""
+        """The memory that kernels write in place."""
         self._passed: set[Memory] = set()
-        """What a branch returns as it was before, so that two names may be one tensor."""
+        """The memory that a branch returns unchanged, so that two names may be one tensor."""
         self._originals: dict[Tensor, Tensor] = {}
-        """What casts gave another shape."""
+        """The tensors before casts that gave them another shape."""
         self._known: dict[tir.Var, tir.PrimExpr] = {}
         """The values of shape variables that casts define."""
         self._sizes: set[tir.PrimExpr] = set()
@@ -185,7 +185,7 @@ class GraphReader:
                 return name
 
     def _variables_limit(self) -> int:
-        """What the absolute values of shape variables have to be less than.
+        """The exclusive upper bound of the absolute values of shape variables.
 
         Errors:
             RefusedError: a size may overflow or divide by 0, or a variable is unknown.
@@ -278,12 +278,12 @@ class GraphReader:
         return [substitute(size, self._known) for size in sizes] if self._known else list(sizes)
 
     def _check(self, found: tir.PrimExpr | Element, expected: tir.PrimExpr) -> None:
-        """Go on if these are equal."""
+        """Add a check that both are equal."""
         self._sizes.update(size for size in (found, expected) if isinstance(size, tir.PrimExpr))
         self._steps.append(Check(found, expected))
 
     def _cast(self, value: Value, sinfo: rx.StructInfo) -> Value:
-        """The value with the sizes that a cast says it has, some of which may be variables."""
+        """The value with the sizes that a cast declares, some of which may be variables."""
         match value, sinfo:
             case Tensor(), rx.TensorStructInfo(shape=rx.ShapeExpr(values=expected)):
                 same = value.sinfo.dtype == sinfo.dtype and len(value.shape) == len(expected)
@@ -313,7 +313,7 @@ class GraphReader:
         return cast
 
     def _original(self, value: Value) -> Value:
-        """The value with the tensors that casts were given."""
+        """The value with the tensors before casts."""
         if isinstance(value, tuple):
             return tuple(map(self._original, value))
         return self._originals.get(value, value) if isinstance(value, Tensor) else value
@@ -347,7 +347,7 @@ class GraphReader:
         return condition
 
     def _way(self, body: rx.Expr) -> tuple[Value, Region]:
-        """The value of one way, and its region."""
+        """The value of one arm, and its region."""
         around, self._steps = self._steps, []
         value = self._read(self._body(body))
         results = list(leaves(value))
@@ -364,7 +364,7 @@ class GraphReader:
         return value, region
 
     def _joined(self, first: Value, second: Value, outputs: list[Tensor]) -> Value:
-        """What is one of two values, with new tensors, which are added to the outputs."""
+        """The merge (phi) of two values, with new tensors, which are added to the outputs."""
         if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
             return tuple(self._joined(a, b, outputs) for a, b in zip(first, second, strict=True))
         if isinstance(first, Tensor) and isinstance(second, Tensor):
@@ -378,7 +378,7 @@ class GraphReader:
     # ---- loops
 
     def _loop(self, name: rx.Var, call: rx.Call) -> Value:
-        """The result of a local function that calls itself as the last thing it does."""
+        """The result of a local function with a recursive tail call."""
         func = self._functions.pop(name)
         initial = [self._tensor_of(arg) for arg in call.args]
         states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
@@ -413,7 +413,7 @@ class GraphReader:
         return value
 
     def _state(self, param: rx.Var, value: Tensor) -> Tensor:
-        """What an iteration is given for a parameter, whose first value is that of an argument."""
+        """The state of a loop for a parameter, whose first value is `value`."""
         sinfo = param.struct_info
         same = isinstance(sinfo, rx.TensorStructInfo) and sinfo.dtype == value.sinfo.dtype
         if not same or not isinstance(sinfo.shape, rx.ShapeExpr):  # type: ignore[union-attr]
@@ -433,7 +433,7 @@ class GraphReader:
     def _again(
         self, tail: tuple[Sequence[rx.Binding], rx.Expr], states: Sequence[Tensor]
     ) -> tuple[list[Tensor | None], Region]:
-        """Where the next states are, if not where the states are; and the region for them."""
+        """The locations of the next states, None if unchanged, and the region for them."""
         bindings, call = tail
         assert isinstance(call, rx.Call)
         around, self._steps = self._steps, []
@@ -534,8 +534,8 @@ class GraphReader:
     ) -> Tensor:
         """A tensor that the last step writes.
 
-        If a step after it refuses its data, all run again. A parameter is therefore written only in
-        private functions, to which nothing else gives the same memory, and by what may run twice.
+        If a later step refuses its data, all run again. A parameter is therefore written only in
+        private functions, which own its memory, and by kernels that may run twice.
         """
         operands = [tensor for tensor in tensors if isinstance(tensor, Tensor)]
         value, memory = operands[index], operands[index].memory

@@ -1,4 +1,4 @@
-"""Emits the steps of a region as a native function on memory that is planned here.
+"""Emits the steps of a region as a native function, and plans its memory.
 
 Inner regions are functions that it calls.
 """
@@ -32,11 +32,11 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
 
 _STACK_BYTES = 1 << 14
-"""Up to so many bytes, the workspace is on the stack."""
+"""The most bytes of a workspace on the stack."""
 _AGAIN = 2
-"""The status of an iteration after which there is another."""
+"""The status of an iteration that is not the last."""
 _TURNS = 1 << 6
-"""What an iteration, in which kernels run, counts for looking at signals."""
+"""The weight of an iteration that runs kernels, in the count for polling signals."""
 _MOST_BYTES = float(1 << 56)
 """No tensor of a possible size is larger."""
 
@@ -47,7 +47,7 @@ def constants_name(symbol: str) -> str:
 
 
 def conjunction(conditions: Iterable[Value]) -> Value | None:
-    """Whether all conditions hold; None if there is none."""
+    """Return whether all conditions hold; None if there is none."""
     result: Value | None = None
     for condition in conditions:
         result = (
@@ -99,7 +99,7 @@ class RegionEmitter:
         self.starts: list[Value] = []
 
     def emit(self) -> None:
-        """Emit what the function does."""
+        """Emit the body of the function."""
         self.function.ret(self._status())
 
     def _status(self) -> Value:
@@ -197,7 +197,7 @@ class RegionEmitter:
         return self.function.call(self.kernels[call.kernel], I32, *arguments)
 
     def _turned(self, turn: Turn, number: int) -> list[Value]:
-        """The status after a region of a turn; `_AGAIN` if there is another iteration."""
+        """The status after a region of a turn; `_AGAIN` if the loop continues."""
         f = self.function
         [status] = self._called(turn.regions[number], turn.targets[number])
         if number == turn.again:
@@ -205,7 +205,7 @@ class RegionEmitter:
         return [status]
 
     def _loop(self, loop: Loop) -> Value:
-        """The status after a loop, whose states of two iterations change places."""
+        """The status after a loop with double-buffered states."""
         f = self.function
         for state, value in zip(loop.states, loop.initial, strict=True):
             self._copy(self._pointer(state.memory), value)
@@ -234,9 +234,9 @@ class RegionEmitter:
         outputs: Sequence[Tensor],
         places: Mapping[Memory, Value] = MappingProxyType({}),
     ) -> list[Value]:
-        """The status after a call of the function that is made of a region.
+        """The status after a call of the function of a region.
 
-        Some memory may be at other places than it is in this region.
+        Some of its memory may be elsewhere than in this region.
         """
         taken = dict.fromkeys(t.memory for t in region.taken() if t.memory.origin != "constant")
         variables = list(self.frame.variables)
@@ -284,10 +284,10 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryPlan:
-    """Where the tensors of a region are.
+    """The locations of the tensors of a region.
 
     Fields:
-        direct: the memory that is that of a result, with the position of the result.
+        direct: the memory that results have, with the position of the result.
         copied: the results whose elements are copied at the end, from the memory of a tensor.
         offsets: the positions in the workspace of memory with a fixed size.
         slots: the number of the slot of other memory.
@@ -314,7 +314,7 @@ class _Lifetime:
 
 
 def plan_memory(region: Region) -> MemoryPlan:
-    """The plan of the memory; new tensors share it if they are not needed at the same time."""
+    """The memory plan; new tensors share memory if their live ranges are disjoint."""
     direct: dict[Memory, int] = {}
     copied: list[tuple[int, Tensor]] = []
     new = {tensor.memory for tensor in region.new_tensors()}

@@ -24,11 +24,11 @@ _SMALL = (
     *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "uint2"),
 )
 small = SimpleNamespace(**{name: getattr(ml_dtypes, name) for name in _SMALL})
-"""The scalar types that NumPy itself does not have."""
+"""The scalar types that NumPy itself lacks."""
 
 
 def fail(name: str, message: str) -> NoReturn:
-    """Stop the program, since an assertion of a kernel does not hold."""
+    """Stop the program: an assertion of a kernel failed."""
     raise RuntimeCheckError(f"{name}: {message}")
 
 
@@ -48,7 +48,7 @@ def conversion(kind: str) -> str:
 def check_layout(title: str, array: Array, strides: tuple[int, ...], offset: int) -> None:
     """Stop the program unless `array` has these strides, and an offset of 0 is expected.
 
-    In a dimension with less than two elements, and in an empty array, all strides are accepted.
+    In a dimension with fewer than two elements, and in an empty array, any stride is accepted.
 
     Units:
         strides, offset  elements
@@ -67,10 +67,10 @@ def check_layout(title: str, array: Array, strides: tuple[int, ...], offset: int
 
 
 def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
-    """Whether the kernel must run in the order of the text because of `target`, which is written.
+    """Return whether the kernel must run in source order because of `target`, which is written.
 
-    That is if `target` is read-only, contains an element twice, or shares memory with another
-    array. The last `same` of these may be the identical array.
+    This holds if `target` is read-only, contains an element twice, or aliases another array. The
+    last `same` of these may be the identical array.
     """
     if not target.flags.carray and (not target.flags.writeable or self_overlaps(target)):
         return True
@@ -96,13 +96,13 @@ def strided_view(array: Array, shape: tuple[int, ...], strides: Iterable[int]) -
     """
     kind = array.dtype
     if kind.isbuiltin != 1:
-        # `as_strided` does not support all datatypes that are not NumPy's own.
+        # `as_strided` does not support all extension datatypes.
         array = array.view(f"u{kind.itemsize}")
     return np.lib.stride_tricks.as_strided(array, shape, tuple(strides)).view(kind)
 
 
 def self_overlaps(array: Array) -> bool:
-    """Whether two elements of `array` may be at one address."""
+    """Return whether two elements of `array` may have the same address."""
     reach = array.itemsize
     for step, size in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
         if size > 1 and step < reach:
@@ -170,7 +170,7 @@ def reinterpreted(
         raise RuntimeCheckError(f"buffer {name} of shape {shape} is larger than its memory")
     if not strides:
         return flat[:high].reshape(shape)
-    # Negative strides lead before the offset, but not out of the memory.
+    # Negative strides go below the offset, but stay in bounds.
     return strided_view(flat, shape, (s * size for s in strides))
 
 
@@ -199,7 +199,7 @@ def scalar(name: str, param: str, value: Any, kind: type[Any], span: Span | None
 
 
 def _is_number(value: Any) -> bool:
-    """Whether `value` is a real number. The small datatypes have the kind V."""
+    """Return whether `value` is a real number. The small datatypes have the kind V."""
     if isinstance(value, np.generic):
         return value.dtype.kind in "biufV" and not isinstance(value, np.void)
     return isinstance(value, (bool, int, float))
@@ -210,7 +210,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _exactly(value: Any, kind: np.dtype[Any]) -> Any:
-    """The number as an integer or truth value of `kind`, or None if it has no such value."""
+    """The number as an integer or bool of `kind`, or None if it is not exact."""
     if not _is_finite(value):
         return None
     number = int(value)

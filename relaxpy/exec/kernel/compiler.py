@@ -29,12 +29,12 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 class Kernel:
     """A compiled kernel: `tree` takes the PrimFunc's parameters and writes into its arrays.
 
-    It is for arguments that fit; `checked` decorates it for others.
+    It assumes valid arguments; the decorator `checked` checks them.
 
-    Its free names are `np`, `math`, `rt` (relaxpy.exec.kernel.runtime), and those of functions
-    of the module that it calls. `unchecked` is the same code as two functions, if possible. If it
-    `is_native`, native code takes the place of `tree`, which runs what native code refuses; then
-    neither is emitted before it is needed.
+    Its free names are `np`, `math`, `rt` (relaxpy.exec.kernel.runtime), and those of functions of
+    the module that it calls. `unchecked` is the same code as two functions, if possible. If it
+    `is_native`, native code replaces `tree`, which remains as the fallback; both are then emitted
+    lazily.
     """
 
     def __init__(self, plan: Plan, unchecked_name: str, functions: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class Kernel:
 
     @property
     def report(self) -> KernelReport:
-        """How each statement runs: on NumPy, unless another report has been set."""
+        """The report of how each statement runs: on NumPy, unless another one has been set."""
         if self._report is None:
             self._report = report_of(self._numpy_form.plan.trees)
         return self._report
@@ -100,10 +100,7 @@ class Kernel:
 
     @late_property
     def overwritable(self) -> frozenset[tuple[int, int]]:
-        """The positions of an argument that is read and of one that is written, if NumPy runs it.
-
-        Both may be one array.
-        """
+        """Positions of pairs of a read and a written argument that may be one array, on NumPy."""
         position, pairs = self._positions, overwritable(self._numpy_form)
         return frozenset((position[source], position[target]) for source, target in pairs)
 
@@ -117,7 +114,7 @@ class Kernel:
 
     @property
     def in_text_order(self) -> ast.FunctionDef:
-        """The function with the loops of the text, for arguments that share memory.
+        """The function with the loops in source order, for arguments that alias.
 
         Errors:
             CompileError: as for `tree`.
@@ -132,7 +129,7 @@ class Kernel:
 
     @property
     def tree(self) -> ast.FunctionDef:
-        """The function in Python, for arguments that fit.
+        """The function in Python, for valid arguments.
 
         Errors:
             CompileError: the kernel uses an operation that cannot run on NumPy.
@@ -141,7 +138,7 @@ class Kernel:
 
     @property
     def unchecked(self) -> Unchecked | NativeUnchecked | None:
-        """The function for arguments that are known to fit, if there can be one.
+        """The function for arguments that are known to be valid, if there is one.
 
         Errors:
             CompileError: the kernel is not native and uses an operation that cannot run on NumPy.
@@ -154,7 +151,7 @@ class Kernel:
 def plan_kernel(
     func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
 ) -> Kernel:
-    """`compile_kernel` without the emission, which may fail later.
+    """`compile_kernel` with lazy emission, which may fail later.
 
     Errors:
         CompileError: a statement has no meaning outside special hardware.
@@ -184,9 +181,10 @@ def compile_kernel(
 
 @contextmanager
 def _located(func: PrimFunc) -> Iterator[None]:
-    """Errors: those of the body; a CompileError has the position of `func`.
+    """A context that adds the position of `func` to a CompileError.
 
-    A datatype that NumPy does not have is a CompileError, too.
+    Errors:
+        CompileError: that of the body, or the body has a datatype that NumPy lacks.
     """
     try:
         yield

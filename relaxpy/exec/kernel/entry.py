@@ -1,4 +1,4 @@
-"""Decorates kernels so that they check their arguments, and take those that share memory."""
+"""Decorates kernels so that they check their arguments, and accept aliased ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["array", "strided", "scalar", "handle"]
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """An argument that is written, at position `target`, and the `others` that are apart from it.
+    """A noalias requirement: the written argument `target` must not overlap the `others`.
 
     The last `same` of these may be the identical array.
     """
@@ -35,11 +35,10 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedKernel:
-    """Decorates a kernel for arguments that fit, so that it takes any.
+    """Decorates a kernel that assumes valid arguments, so that it checks any.
 
-    If arguments share memory that is written, the function runs that `in_text_order` compiles for
-    the names of a module. Functions of users, which a kernel may call, see the context variables of
-    the caller.
+    If written arguments alias others, it runs the function that `in_text_order` compiles for the
+    names of a module. User functions that a kernel calls see the context variables of the caller.
     """
 
     signature: KernelSignature
@@ -48,7 +47,7 @@ class CheckedKernel:
     calls_users: bool = False
 
     def checked(self, work: FunctionType) -> Kernel:
-        """The kernel `work` with the check of its arguments, quick for those like the last ones."""
+        """The kernel `work` with checks of its arguments, cached for those like the last ones."""
         params = self.signature.params
         decorate = _decorator(tuple(map(_kind, params)), self.exclusions)
         converters = [self._converter(param) if param.is_scalar else None for param in params]
@@ -61,7 +60,7 @@ class CheckedKernel:
         return partial(scalar, self.signature.name, param.name, kind=kind, span=span)
 
     def _restoring(self, run: Kernel) -> Kernel:
-        """The function `run`, which leaves arrays as they were if a store to one of them fails."""
+        """The function `run`, which restores arrays if a store to one of them fails."""
         targets = [exclusion.target for exclusion in self.exclusions]
         names = [self.signature.params[n].name for n in targets]
         title = f"{self.signature.name}: {', '.join(names)}"
@@ -74,7 +73,7 @@ class CheckedKernel:
 
 
 class _Errstate:
-    """The context of the caller, in which NumPy does not warn."""
+    """The context of the caller, with NumPy's warnings suppressed."""
 
     def run(self, function: Kernel, *args: Any) -> Any:
         """The result of a function."""
@@ -92,8 +91,8 @@ def _kind(param: Param) -> Kind:
 def _decorator(kinds: tuple[Kind, ...], exclusions: tuple[Exclusion, ...]) -> Kernel:
     """The decorator of kernels with parameters of these kinds.
 
-    Its text compares what is checked of the arguments with that of the last call: it takes a third
-    of the time that a loop over the arguments takes.
+    Its source compares the checked attributes of the arguments with those of the last call, in a
+    third of the time of a loop over the arguments.
     """
     names = [f"p{n}" for n in range(len(kinds))]
     forms = py.tuple_of(

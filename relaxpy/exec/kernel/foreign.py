@@ -1,4 +1,4 @@
-"""External functions, memory with another layout, and constants, for kernels at run time."""
+"""Run-time support for kernels: external functions, reinterpreted memory, and constants."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def call_external(name: str, function: str | Function, kind: type[Any] | None, *
 
 
 def _as_python(value: Any) -> Any:
-    """An argument for an external function: integers and truth values are Python's."""
+    """An argument for an external function: integers and bools become Python's."""
     if isinstance(value, (np.integer, np.bool_)):
         return value.item()
     return value
 
 
 class OutOfMemory:
-    """Replaces a buffer that does not fit its memory: any use of it stops the program."""
+    """Stands for a buffer that does not fit its memory: any use of it stops the program."""
 
     def __init__(self, error: RuntimeCheckError, kind: type[Any]) -> None:
         self._error = error

@@ -28,7 +28,7 @@ Shape: TypeAlias = tuple[int, ...] | int | None
 
 
 def shape_of(arg: object) -> Shape:
-    """What `operation_count` has to know of an argument."""
+    """The shape of an argument, for `operation_count`."""
     if isinstance(arg, np.ndarray):
         shape: tuple[int, ...] = arg.shape
         return shape
@@ -36,10 +36,10 @@ def shape_of(arg: object) -> Shape:
 
 
 def operation_count(func: PrimFunc, shapes: Sequence[Shape]) -> int | None:
-    """The arithmetic operations of a call as its text says; None if that depends on data.
+    """The arithmetic operations of a call according to its source; None if they depend on data.
 
-    A function such as `exp` is one operation, and those of indices and conditions are none. Where
-    a condition decides, the side with more operations counts.
+    A function such as `exp` counts as one operation, those of indices and conditions do not count.
+    Of the branches of a condition, the one with more operations counts.
     """
     shape_vars = frozenset(v for b in func.buffer_map.values() for v in b.shape if type(v) is Var)
     try:
@@ -72,7 +72,7 @@ def _of_item(item: Item, values: Mapping[Var, PrimExpr]) -> int:
             start, stop = (_number(bound, values) for bound in (axis.start, axis.stop))
             if stop <= start:
                 return 0
-            # Bounds that depend on outer loops are those in the middle.
+            # Bounds that depend on outer loops are taken at their midpoints.
             middle = ops.const(start + (stop - start - 1) // 2, axis.var.dtype)
             return (stop - start) * _of_items(body, {**values, axis.var: middle})
         case Branch(body=body, orelse=orelse):

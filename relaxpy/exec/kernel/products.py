@@ -1,4 +1,4 @@
-"""Matrix products and contractions of kernels."""
+"""Matmuls and contractions of kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relaxpy.exec.kernel.arguments import Array
 
 
 def matmul(left: Array, right: Array, out: Array | None = None) -> Array:
-    """`np.matmul`; of integers as floats, if these represent all sums exactly."""
+    """`np.matmul`; integers are converted to floats if these represent all sums exactly."""
     wide = None
     if left.dtype.kind in "iu" and left.size * right.shape[-1] >= MANY_PRODUCTS:
         ends = [max(int(x.max()), -int(x.min())) for x in (left, right) if x.size]
@@ -39,7 +39,7 @@ def dot(left: Array, right: Array, out: Array) -> None:
 
 
 MANY_PRODUCTS = 1 << 14
-"""The number of products from which a conversion to floats is faster."""
+"""The number of multiply-adds from which a conversion to floats is faster."""
 EXACT_SUMS = ((np.float32, 1 << 24), (np.float64, 1 << 53))
 
 
@@ -79,7 +79,7 @@ def contract(
     own_axes = range(batch, batch + rows) if other is right else range(batch + rows, len(shape))
     axis = next((k for k in (*range(batch), *own_axes) if shape[k] > 1), None)
     if copied > most and axis is not None:
-        # Folding copies overlapping windows as often as they overlap: one piece after the other.
+        # Folding duplicates overlapping windows, so it is done piece by piece.
         if left_copied and right_copied:
             left, right = (np.ascontiguousarray(x) if x is other else x for x in (left, right))
         at_left = axis if axis < batch + rows else None
@@ -99,13 +99,13 @@ def contract(
 
 
 WORTH_DOTS = 1 << 20
-"""The bytes of windows from which it pays not to copy them."""
+"""The bytes of windows (im2col) from which it pays not to copy them."""
 MOST_DOTS = 64
-"""Up to so many columns of windows are multiplied with a row one by one."""
+"""With at most so many columns, windows are multiplied with a row one by one."""
 
 
 def _are_dots(rows: tuple[int, ...], columns: tuple[int, ...], copied: int) -> bool:
-    """Whether to multiply one row with each column, which copies no overlapping windows."""
+    """Return whether to multiply one row with each column, which copies no overlapping windows."""
     return math.prod(rows) == 1 and math.prod(columns) <= MOST_DOTS and copied > WORTH_DOTS
 
 
@@ -118,13 +118,13 @@ def _dots(row: Array, columns: Array, out: Array, batch: int) -> None:
 
 
 MOST_COPIED = 1 << 22
-"""Operands that have to be copied are multiplied in pieces of so many bytes."""
+"""Operands that have to be copied are multiplied in chunks of so many bytes."""
 
 
 def stays_finite(count: int, *factors: Any) -> bool:
-    """Whether sums of `count` products of the factors are finite in any order of evaluation.
+    """Return whether sums of `count` products of the factors are finite in any order of evaluation.
 
-    And also all products of a subset of the factors.
+    So are all products of a subset of the factors.
     """
     bound = float(count)
     for factor in factors:
@@ -149,7 +149,7 @@ def _matrix(array: Array, batch: int, rows: int) -> Any:
 
 
 def _folds(array: Array, batch: int, rows: int) -> bool:
-    """Whether `_matrix` makes a view of the array, not a copy."""
+    """Return whether `_matrix` makes a view of the array, not a copy."""
     for axes in (slice(batch, batch + rows), slice(batch + rows, None)):
         dimensions = zip(array.shape[axes], array.strides[axes], strict=True)
         steps = [(size, stride) for size, stride in dimensions if size != 1]
@@ -159,12 +159,12 @@ def _folds(array: Array, batch: int, rows: int) -> bool:
 
 
 def _is_contiguous(*arrays: Array) -> bool:
-    """Whether the axes of all arrays fold without a copy because there are no gaps."""
+    """Return whether the axes of all arrays fold without a copy because there are no gaps."""
     return all(array.flags.c_contiguous for array in arrays)
 
 
 def _cut(array: Array, axis: int | None, chunk: slice) -> Array:
-    """The part of the array along an axis that it has and that is not broadcast."""
+    """A chunk of the array along an axis, unless the array is broadcast along it."""
     if axis is None or array.shape[axis] == 1:
         return array
     return array[(slice(None),) * axis + (chunk,)]

@@ -23,9 +23,9 @@ _DECODES = (
 
 @dataclass(frozen=True, slots=True)
 class BlockReport:
-    """How one block runs, and the `reason` if it does not run over whole arrays.
+    """The method by which a block runs, and the `reason` if it is not over whole arrays.
 
-    `threads` is their number, at most, or "BLAS" where that decides.
+    `threads` is their maximum number, or "BLAS" where BLAS decides.
     """
 
     block: str
@@ -36,7 +36,7 @@ class BlockReport:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether the block runs one element at a time."""
+        """True if the block runs one element at a time."""
         return self.method == "scalar loop"
 
 
@@ -71,7 +71,7 @@ def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:
 
 
 def _decodes(run: Run) -> bool:
-    """Whether a run computes floats from integers of few bits and from their scales."""
+    """Return whether a run dequantises packed integers."""
     if run.store is None or not run.store.value.dtype.is_float:
         return False
     value = run.store.value
@@ -81,7 +81,7 @@ def _decodes(run: Run) -> bool:
 
 
 def _has_few_bits(value: PrimExpr) -> bool:
-    """Whether a value is one of several integers in an element of memory, or one of 8 bits."""
+    """Return whether a value is one of several integers packed in an element, or has 8 bits."""
     match value:
         case BufferLoad():
             return value.dtype.is_int and value.dtype.bits <= _FEW_BITS
@@ -92,7 +92,7 @@ def _has_few_bits(value: PrimExpr) -> bool:
 
 
 def _method(run: Run) -> str:
-    """How the iterations of a run are executed."""
+    """The execution method of a run's iterations."""
     update = run.statement.update if isinstance(run.statement, Assignment) else None
     match run.idiom:
         case Contraction():

@@ -1,4 +1,4 @@
-"""Runs kernels on blocks of rows: in which order, on which threads, and with which memory."""
+"""Runs kernels on blocks of rows: their order, threads and memory."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ Array: TypeAlias = np.ndarray[Any, Any]
 TARGET = 1 << 21
 """The bytes that a block may access, so that intermediate results stay in the cache of a core.
 
-Four times as many where threads share the blocks: with more blocks they wait more often for Python.
+Four times as many where threads share the blocks: with more blocks they wait more often for the
+GIL.
 """
 SHORTEST_RUN = 1 << 12
-"""The contiguous bytes in a block below which gaps between them cost more than the cache saves."""
+"""Blocks with shorter contiguous runs (in bytes) lose more to gaps than the cache saves."""
 WORTH_SCRATCH = 1 << 16
-"""The number of bytes from which new memory from the system costs more than `Scratch`."""
+"""From so many bytes on, new memory from the system costs more than `Scratch`."""
 WORTH_THREADS = 1 << 24
 """The amount of work from which several threads are faster than one.
 
-It is as much as so many products in a product of matrices, about 0.3 milliseconds.
+The unit is a multiply-add of a matmul; this is about 0.3 milliseconds.
 """
 
 
@@ -43,7 +44,7 @@ threads = cache(thread_count)
 
 
 class _Job:
-    """Work that a worker may begin, unless it has been taken back.
+    """Work that a worker may begin, unless it has been cancelled.
 
     The work may end in an `error` that is not an `Exception`, such as `KeyboardInterrupt`.
     """
@@ -58,7 +59,7 @@ class _Job:
         self.ended.acquire()
 
     def run(self) -> None:
-        """Work, if nobody has taken the job."""
+        """Do the work, unless the job is taken."""
         if self.taken.acquire(blocking=False):
             try:
                 self.work()
@@ -69,9 +70,9 @@ class _Job:
                 self.ended.release()
 
     def take_back(self) -> None:
-        """Nobody begins the job after this call; wait for its end if somebody has begun it.
+        """Cancel the job; if a worker has begun it, wait for its end.
 
-        The job refers to no arrays then, although it waits in the queue while workers are busy.
+        It then drops its references to arrays, although it stays queued while workers are busy.
         """
         if self.taken.acquire(blocking=False):
             self.work = _nothing
@@ -92,7 +93,7 @@ class _Pool:
     def __init__(self, count: int) -> None:
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
         self.ids: list[int] = []
-        # The system limits the threads of a process, and starts none when the interpreter ends.
+        # The system limits the threads of a process, and no thread starts at interpreter exit.
         with suppress(RuntimeError):
             for _ in range(count):
                 worker = Thread(target=self._serve, name="relaxpy", daemon=True)
@@ -104,12 +105,12 @@ class _Pool:
             self.jobs.get().run()
 
     def submit(self, work: Callable[[], None], count: int) -> list[_Job]:
-        """Let up to `count` workers do the work, on other processors than that of this thread."""
+        """Submit the work to up to `count` workers, on other CPUs than that of this thread."""
         allowed, owner = keep_from_this_processor(self.ids), get_native_id()
 
         def elsewhere() -> None:
             if allowed:
-                with suppress(OSError):  # the process may not use them any longer
+                with suppress(OSError):  # the process may no longer use them
                     os.sched_setaffinity(0, allowed)
             with measured(owner):
                 work()
@@ -135,9 +136,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class Scratch:
-    """Memory of intermediate results, which one block after the other uses.
+    """Memory of intermediate results, reused block by block.
 
-    The system would take back the memory of large arrays, and clear it before it is used again.
+    The system would reclaim the memory of large arrays, and clear it before reuse.
     """
 
     __slots__ = ("memory", "used")
@@ -160,7 +161,7 @@ class Scratch:
 _Rows: TypeAlias = Callable[[int, int, Callable[..., Any]], None]
 
 _scratch: list[Scratch] = []
-"""Memory that no thread uses at present, at most one for each thread."""
+"""Unused scratch memory, at most one for each thread."""
 
 
 def blocks(
@@ -177,12 +178,11 @@ def blocks(
 ) -> None:
     """Run `rows(lo, hi, empty)` for blocks of `start` to `stop`, in any order, perhaps in parallel.
 
-    A row has `row_bytes`, and `row_work` that takes as long as so many products in a product of
-    matrices; `run_bytes` of a row are contiguous with those of the next, where a block has gaps.
-    `empty` allocates arrays that only that block uses. If rows are products of matrices `of_batch`,
-    each is computed on one thread; other products are divided `by_blas`, block after block. Rows
-    that store to memory that they have read are computed `once`. The number of threads does not
-    change `regular` blocks.
+    A row has `row_bytes`, and `row_work` in multiply-adds of a matmul; `run_bytes` of a row are
+    contiguous with those of the next, where a block has gaps. `empty` allocates arrays that only
+    that block uses. If rows are matmuls `of_batch`, each is computed on one thread; other matmuls
+    are parallelised `by_blas`, block by block. Rows that overwrite memory that they read are
+    computed `once`. The number of threads does not change `regular` blocks.
 
     Errors:
         RuntimeCheckError: that of the first row that fails, or of the first step in a block that
@@ -214,9 +214,9 @@ def blocks(
 
 
 def combine(ufunc: np.ufunc, parts: dict[int, Array], out: Array, initial: Any) -> None:
-    """Store in `out` what blocks have computed, in the order of their rows.
+    """Store in `out` the combined results of blocks, in the order of their rows.
 
-    Without rows this is the `initial` value; that of a single block is in `out` already.
+    Without rows this is the `initial` value; the result of a single block is in `out` already.
     """
     if not parts:
         out[...] = initial
@@ -233,8 +233,8 @@ def combine(ufunc: np.ufunc, parts: dict[int, Array], out: Array, initial: Any) 
 def _block(rows: _Rows, lo: int, hi: int, empty: Callable[..., Any]) -> None:
     """Run a block, which checks all rows of a step at once; raise the error of its first row.
 
-    The rows before that are computed again, by halves: it takes as long as the block at most twice.
-    Those of blocks that have ended are not, which may have stored to memory that they read.
+    The rows before that are computed again, by bisection, in at most twice the time of the block.
+    Completed blocks are not, as they may have overwritten memory that they read.
     """
     try:
         rows(lo, hi, empty)
@@ -291,12 +291,12 @@ def _share(block: _Rows, start: int, stop: int, step: int) -> None:
 
 
 def _end(starts: Iterator[int]) -> None:
-    """Let no other block begin."""
+    """Stop: no other block begins."""
     deque(starts, 0)
 
 
 def _run(block: _Rows, starts: Iterator[int], stop: int, step: int) -> None:
-    """Run the blocks from `starts`, of which other threads may take some."""
+    """Run the blocks from `starts`; other threads may take some of them."""
     try:
         scratch = _scratch.pop()
     except IndexError:

@@ -1,4 +1,4 @@
-"""The functions that generated kernels call besides NumPy's: `rt` in their source."""
+"""The run-time library of generated kernels beside NumPy: `rt` in their source."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from relaxpy.exec.runtime.values import empty as new_tensor, memory_bytes
 Ufunc: TypeAlias = Any
 _MOST_POSITIONS = 1 << 60
 _MANY_POSITIONS = 1 << 27
-"""Iterations of a loop for which the memory of the machine is looked at."""
+"""The iterations of a loop from which the machine's memory is checked."""
 _ARRAYS = 8
-"""How many arrays of all iterations such a loop may need at a time."""
+"""The most arrays over all iterations that such a loop may need at a time."""
 
 __all__ = [
     "blocks",
@@ -62,10 +62,10 @@ def grid(*ranges: range) -> Iterator[tuple[int, ...]]:
 
 
 def positions(start: int, stop: int, dtype: Any) -> Array:
-    """The numbers from `start` up to `stop`, in each of which a loop has an iteration.
+    """The iterations of a loop from `start` to below `stop`, as an array.
 
     Errors:
-        RuntimeCheckError: they need more memory than there is.
+        RuntimeCheckError: there is not enough memory.
     """
     count = stop - start
     try:
@@ -83,7 +83,7 @@ def broadcast_to(value: Any, shape: tuple[int, ...]) -> Array:
     """`value` for each iteration of loops over `shape`. Errors: as `positions`."""
     try:
         return np.broadcast_to(value, shape)
-    except ValueError:  # of 2**63 bytes and more, although this is a view
+    except ValueError:  # of 2**63 bytes and more, although it is a view
         raise _too_many(math.prod(shape)) from None
 
 
@@ -134,7 +134,7 @@ _UNSIGNED = {np.dtype(f"i{size}"): np.dtype(f"u{size}") for size in (1, 2, 4, 8)
 
 
 def _are_inside(indices: Array, size: int) -> bool:
-    """Whether all integers are in [0, size). As unsigned ones, the negative ones are large."""
+    """Return whether all integers are in [0, size). As unsigned integers, negatives are large."""
     unsigned = _UNSIGNED.get(indices.dtype)
     if unsigned is not None:
         indices = indices.view(unsigned)
@@ -249,7 +249,7 @@ def scatter(
     mask: Any,
     title: str,
 ) -> None:
-    """Store `values` at `indices`, in order; or combine them with the present values by `ufunc`.
+    """Store `values` at `indices`, in order; or combine them with the current values by `ufunc`.
 
     Shapes:
         indices     those of the first dimensions, each broadcast to `shape`
@@ -298,11 +298,11 @@ def store_at(out: Array, positions: Any, axis: int, value: Any) -> None:
     out[tuple(indices)] = value
 
 
-# ---- arg-extremes
+# ---- argmax and argmin
 
 
 def first_true(truths: Array, none: int, out: Array) -> None:
-    """Write to `out` the position of the first truth along the last axis, or `none`."""
+    """Write to `out` the position of the first True along the last axis, or `none`."""
     if not truths.shape[-1]:
         out[...] = none
         return
@@ -316,7 +316,7 @@ def first_true(truths: Array, none: int, out: Array) -> None:
 def first_extreme(
     search: Callable[..., Array], values: Array, axis: int, none: int, out: Array
 ) -> None:
-    """Write to `out` what `np.argmax` or `np.argmin` finds along `axis`, or `none` of no values."""
+    """Write `np.argmax` or `np.argmin` along `axis` to `out`, or `none` if the axis is empty."""
     if not values.shape[axis]:
         out[...] = none
     elif out.dtype == np.intp:
@@ -338,10 +338,11 @@ def _arg_extreme(
     nan_wins: bool = False,
     by_position: bool = False,
 ) -> None:
-    """Replace `best` by the extreme along the last axis of `values`, and `arg` by its position.
+    """Update `best` with the max or min along the last axis of `values`, and `arg` with its index.
 
-    Both stay where no value is better than `best`. A NaN is never better, or always (`nan_wins`).
-    Of equal values the first is chosen, or the `last`; with `by_position` `best` is one of them.
+    Both stay unchanged where no value is better than `best`. A NaN is never better, or always
+    (`nan_wins`). Of equal values the first is chosen, or the `last`; with `by_position`, `best` is
+    one of them.
     """
     if values.size == 0:
         return
@@ -378,13 +379,13 @@ argmax = partial(_arg_extreme, np.argmax, np.greater, np.greater_equal)
 argmin = partial(_arg_extreme, np.argmin, np.less, np.less_equal)
 
 
-# ---- scalar and elementwise functions NumPy does not have
+# ---- scalar and elementwise functions that NumPy lacks
 
 
 def where(condition: Any, yes: Any, no: Any, out: Array | None = None) -> Any:
-    """`np.where` of two arrays of one datatype, or numbers of it; truths may be those of Python.
+    """`np.where` of two arrays or numbers of one datatype; conditions may be Python bools.
 
-    Of many elements bits are selected, since NumPy does not vectorise its function.
+    For many elements, bits are selected, since NumPy does not vectorise its function.
     """
     count = max(map(np.size, (condition, yes, no))) if out is None else out.size
     if count < MANY_CHOSEN:
@@ -426,7 +427,7 @@ def _kept(condition: Array, yes: Array, no: Array, result: Array, out: Array) ->
 
 
 MANY_CHOSEN = 1 << 15
-"""The number of elements from which selecting bits is faster than `np.where`, in chunks of it."""
+"""The number of elements from which selecting bits, in chunks of it, beats `np.where`."""
 
 
 def clip(x: Array, low: Any, high: Any, out: Array | None = None) -> Array:
@@ -474,7 +475,7 @@ def int_truncmod(a: int, b: int) -> int:
 
 
 def _check_divisor(divisors: Any, where: Any) -> None:
-    # A single number has its truth value fifty times as fast as `np.all` finds it.
+    # For a single number, `bool` is fifty times as fast as `np.all`.
     are_true = divisors.all() if isinstance(divisors, np.ndarray) else divisors
     if not are_true and np.any(np.logical_and(where, divisors == 0)):
         divisor(0)
@@ -510,7 +511,7 @@ def truncmod(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any
 
 
 def bool_quotient(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:
-    """As `floor_divide` and `truncdiv`, on truth values; NumPy would compute in 8 bits."""
+    """As `floor_divide` and `truncdiv`, on bools; NumPy would compute in int8."""
     _check_divisor(b, where)
     return np.logical_and(a, b, out=out)
 

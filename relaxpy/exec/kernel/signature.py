@@ -1,4 +1,4 @@
-"""The parameters of a kernel, and the check of the arguments that it is called with."""
+"""The parameters of a kernel, and the check of its arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Param:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is a number."""
+        """True if it is a number."""
         is_handle = isinstance(self.var.type_annotation, PointerType)
         return self.buffer is None and not is_handle and self.var.dtype.family != "handle"
 

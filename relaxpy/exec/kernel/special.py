@@ -1,4 +1,4 @@
-"""Functions of floats over arrays that NumPy does not have, or not as C has them."""
+"""Float functions over arrays that NumPy lacks, or defines differently from C."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 
 _MIDDLE = 2.0
 _FAR = 6.0
-"""For greater arguments erf is 1 in double precision."""
+"""For larger arguments erf is 1 in double precision."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The text of generated definitions, and their functions."""
+"""The source of generated definitions, and their functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relaxpy.support.pysource import load, render, spans_by_line
 def load_text(
     definitions: Sequence[ast.stmt], stem: str, names: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """The text of generated definitions, and `names` with those that it defines.
+    """The source of generated definitions, and `names` with those that it defines.
 
     Errors:
         CompileError: blocks nest deeper than in Python.

@@ -1,1 +1,1 @@
-"""From Relax functions to Python functions: one straight function for each."""
+"""From Relax functions to Python functions: one flat function for each."""

@@ -16,10 +16,11 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedFunction:
-    """The quick check of the arguments of a function, of which the full check reports errors.
+    """The quick check of the arguments of a function; the full check reports errors.
 
-    The function has these `params`, and calls only kernels, so that NumPy need not warn. The
-    `names` are those of the function itself and of a new context in the text of the check.
+    The function has these `params`, and calls only kernels, so that NumPy's warnings can be
+    suppressed. The `names` are those of the function itself and of a new context in the source of
+    the check.
     """
 
     params: tuple[str, ...]

@@ -43,8 +43,8 @@ _SMALL = 2**30
 class CallLowering(ABC):
     """Writes the calls of one function, each after the statements that compute its operands.
 
-    NumPy may warn in the statements `_may_warn`. `_calls_out` is whether the function calls more
-    than kernels, so that NumPy's settings must be those of the caller.
+    NumPy may warn in the statements `_may_warn`. If the function `_calls_out`, that is, calls more
+    than kernels, NumPy's settings must be those of the caller.
     """
 
     def __init__(self, module: ModuleContext) -> None:
@@ -207,8 +207,8 @@ class CallLowering(ABC):
     ) -> Sizes | None:
         """The sizes of a kernel that is called directly, if its arguments certainly match.
 
-        What it writes are its last tensors, which this function has allocated. No other argument
-        shares memory with them, as it was bound before them, or is another new tensor.
+        It writes its last tensors, which this function has allocated. No other argument aliases
+        them, as it was bound before them, or is another new tensor.
         """
         first = _tensors(callee) - len(callee.written)
         inputs, outputs = tensors[:first], tensors[first:]
@@ -225,7 +225,7 @@ class CallLowering(ABC):
         return self._known_sizes(callee, known[:first], known[first:], scalars)
 
     def _reshaped(self, tensor: rx.StructInfo, shape: rx.StructInfo) -> rx.TensorStructInfo | None:
-        """The struct info of a tensor in another shape, if this has certainly as many elements."""
+        """The struct info of a reshaped tensor, if the number of elements is provably the same."""
         if not isinstance(tensor, rx.TensorStructInfo) or not isinstance(shape, rx.ShapeStructInfo):
             return None
         before, after = tensor.shape, shape.values
@@ -237,7 +237,7 @@ class CallLowering(ABC):
         return rx.TensorStructInfo(rx.ShapeExpr(after), tensor.dtype) if same else None
 
     def _is_own(self, value: rx.Expr | Op) -> bool:
-        """Whether a call allocates a tensor in memory that nothing else uses."""
+        """Return whether a call allocates a tensor in private memory."""
         allocation = allocation_of(value)
         if allocation is None or allocation.storage:
             return False
@@ -379,7 +379,7 @@ class CallLowering(ABC):
             dims = sinfo.shape.values
             shape = py.tuple_of(self._sizes.write(d) for d in dims)
             literals = [d.value for d in dims if isinstance(d, tir.IntImm)]
-            # NumPy counts an axis of size 0 as one of size 1.
+            # For its limits, NumPy counts an axis of size 0 as one of size 1.
             bits = prod(n or 1 for n in literals) * sinfo.dtype.bits
             small = len(literals) == len(dims) <= 32 and bits < _SMALL
             safe = small and min(literals, default=0) >= 0
@@ -388,7 +388,7 @@ class CallLowering(ABC):
         return py.call("rx.empty", self._shape(sinfo.shape), dtype)
 
     def _reshape(self, value: rx.Expr, result: rx.StructInfo, hint: str) -> ast.expr | None:
-        """A tensor with the elements of `value`, if it certainly has as many as the result."""
+        """A tensor with the elements of `value`, if their number provably is that of the result."""
         if not isinstance(result, rx.TensorStructInfo) or not isinstance(
             result.shape, rx.ShapeExpr
         ):
@@ -453,7 +453,7 @@ class CallLowering(ABC):
         return _result(call, outputs)
 
     def _is_reshape(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """Whether a call of a kernel only reshapes a tensor, and its arguments certainly match."""
+        """Return whether a call of a kernel only reshapes a tensor, and its arguments match."""
         inputs = call.args[1]
         if not isinstance(inputs, rx.Tuple) or len(inputs.fields) != 1 or len(call.args) > 2:
             return False
@@ -491,11 +491,11 @@ class CallLowering(ABC):
         return passed if self._are_bound(passed.values()) else None
 
     def _are_bound(self, exprs: Iterable[tir.PrimExpr]) -> bool:
-        """Whether the shape variables in these expressions have values here."""
+        """Return whether the shape variables in these expressions have values here."""
         return all(v in self._scope.sizes for expr in exprs for v in variables_of(expr))
 
     def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
-        """Whether the kernel may write tensors that are not new."""
+        """Return whether the kernel may write tensors that are not new."""
         outputs = len(output_sinfos(call))
         first = len(callee.signature.params) - sum(map(_length, call.args[2:])) - outputs
         return "inplace_indices" in call.attrs or any(i < first for i in callee.written)
@@ -539,7 +539,7 @@ class CallLowering(ABC):
         return [ast.Starred(self._named(self._shape(shape), "scalars"), ast.Load())]
 
     def _call_dps_packed(self, call: rx.Call, hint: str) -> ast.expr:
-        """OP-9, which is like call_tir with a packed function."""
+        """OP-9: like call_tir, with a packed function."""
         callee = call.args[0]
         if isinstance(callee, rx.ExternFunc):
             packed, mark = self._packed(replace(callee, span=call.span), None), len(self._out)

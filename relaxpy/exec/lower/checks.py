@@ -1,7 +1,7 @@
 """Checks against struct info as inline Python conditions that only matching values satisfy.
 
-They are quick, and may fail for an unusual value that matches, such as an instance of a subclass.
-If they fail, the full check decides.
+They are sufficient, not necessary: an instance of a subclass fails them, for example. If they fail,
+the full check decides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PYTHON_TYPES = {"int64": "int", "float64": "float", "bool": "bool"}
 
 @dataclass(slots=True)
 class QuickCheck:
-    """Conditions on the structure, then bindings of variables, then comparisons with them."""
+    """A quick check: conditions on the structure, then variable bindings, then comparisons."""
 
     structure: list[ast.expr] = field(default_factory=list)
     binds: list[tuple[tir.Var, ast.expr]] = field(default_factory=list)

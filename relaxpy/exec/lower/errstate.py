@@ -13,7 +13,7 @@ def suppress_warnings(
 ) -> None:
     """Suppress NumPy's warnings in the statements `may_warn`, or in the `whole` function.
 
-    The whole function is possible if it calls no functions that should see the caller's settings.
+    The whole function is allowed if it calls no functions that must see the caller's settings.
     """
     if not may_warn:
         return
@@ -52,7 +52,7 @@ def _closed(run: list[ast.stmt], may_warn: Collection[int]) -> list[ast.stmt]:
 
 
 def is_allocation(stmt: ast.stmt, *modules: str) -> bool:
-    """Whether a statement only creates a tensor, by the function `empty` of these modules.
+    """Return whether a statement only creates a tensor, by the function `empty` of these modules.
 
     Without modules, it may also be the tensor of another name.
     """

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Loop:
-    """The function that is being lowered, some of whose calls are `jumps`.
+    """The loop of tail calls (`jumps`) of the function being lowered.
 
     `callers` is the variable with the sizes by which earlier iterations check the result, if they
     may differ. `start` are the statements before the loop.
@@ -81,7 +81,7 @@ class FunctionLowering(CallLowering):
         self._local_steps: dict[rx.Var, tuple[str, Signature]] = {}
 
     def lower(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
-        """The definition of the step, if there is one, and that of the function.
+        """The definitions of the step, if there is one, and of the function.
 
         Errors:
             CompileError: something in the function cannot be lowered.
@@ -146,7 +146,7 @@ class FunctionLowering(CallLowering):
     # ---- checks
 
     def _is_plain(self, func: rx.Function, jumps: Jumps) -> bool:
-        """Whether a definition is a function of the module, without calls that are jumps."""
+        """Return whether a definition is a function of the module without tail calls."""
         return func is self._func and not jumps.calls and not jumps.by_steps
 
     def _captured_vars(self, sinfos: Sequence[rx.StructInfo | None], scope: Scope) -> CapturedVars:
@@ -250,7 +250,7 @@ class FunctionLowering(CallLowering):
         self._check_for_callers(value)
         self._out.append(ast.Return(value))
 
-    # ---- calls that are jumps
+    # ---- tail calls
 
     def _jump(self, call: rx.Call, loop: Loop) -> None:
         """Write a tail call of the function itself as an assignment to its parameters."""
@@ -273,7 +273,7 @@ class FunctionLowering(CallLowering):
         self._out.append(ast.Continue())
 
     def _return_call(self, call: rx.Call, loop: Loop) -> None:
-        """Write a tail call in a step, which the loop over the steps makes."""
+        """Write a tail call in a step, which the trampoline performs."""
         if isinstance(call.op, rx.Var):
             self._variable(call.op)
             step, callee = self._local_steps[call.op]
@@ -453,7 +453,7 @@ class FunctionLowering(CallLowering):
             self._out.append(ast.If(is_given, checks, []))
 
     def _match_cast(self, cast: rx.MatchCast, value: ast.expr) -> None:
-        """Check the value of a match_cast, then bind that very value (MC-18, MC-19, MC-20)."""
+        """Check the value of a match_cast, then bind that value itself (MC-18, MC-19, MC-20)."""
         title = cast_title(cast, self._name)
         captured = self._captured_vars([cast.struct_info], self._scope)
         full = self._module.share(
@@ -493,7 +493,7 @@ class FunctionLowering(CallLowering):
         return py.path(name)
 
     def _common_sinfo(self, first: rx.StructInfo, second: rx.StructInfo) -> rx.StructInfo:
-        """Struct info of the value of a branch whose arms have values of these kinds."""
+        """Struct info that covers both arms of a branch."""
         sizes = self._scope.sizes
         for general, special in ((first, second), (second, first)):
             is_visible = all(v in sizes for v in free_shape_vars(general))
@@ -514,7 +514,7 @@ class FunctionLowering(CallLowering):
     # ---- functions
 
     def _run_of(self, step: ast.FunctionDef, name: str) -> ast.FunctionDef:
-        """The function that runs `step`, and the tail calls that steps return, to the end."""
+        """The trampoline: the function that runs `step`, and the tail calls that steps return."""
         params = [arg.arg for arg in step.args.args]
         returned = self._names.fresh("returned")
         run = py.assign(returned, py.call(step.name, *params))
@@ -553,12 +553,12 @@ class FunctionLowering(CallLowering):
 
 
 def _is_literal(value: ast.expr) -> bool:
-    """Whether an expression is a literal, or unit."""
+    """Return whether an expression is a literal, or unit."""
     return isinstance(value, ast.Constant) or (isinstance(value, ast.Tuple) and not value.elts)
 
 
 def _implies(actual: rx.StructInfo | None, expected: rx.StructInfo) -> bool:
-    """Whether every result of `actual` struct info satisfies `expected`."""
+    """Return whether every result of `actual` struct info satisfies `expected`."""
     return actual is not None and not free_shape_vars(expected) and is_base_of(expected, actual)
 
 

@@ -18,7 +18,7 @@ def delete_after_last_use(
     """`body` with a deletion of each name in `owned` after its last use.
 
     Names that nested functions capture are not deleted, nor are names that are used at the end.
-    Outputs of the `calls` of kernels have the memory of inputs that are not used any more.
+    Outputs of the kernel `calls` reuse the memory of dead inputs.
     """
     captured: set[str] = set()
     mentions = [[*_mentions(stmt, captured)] for stmt in body]
@@ -79,7 +79,7 @@ def _with_deletions(
 
 
 def _only_returns(stmt: ast.stmt) -> bool:
-    """Whether `stmt` returns names or a constant."""
+    """Return whether `stmt` returns names or a constant."""
     match stmt:
         case ast.Return(value=ast.Name() | ast.Constant() | None):
             return True

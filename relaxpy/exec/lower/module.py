@@ -1,4 +1,4 @@
-"""Lowering of a module to one Python text with its kernels and Relax functions."""
+"""Lowering of a module to Python source with its kernels and Relax functions."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import Names
 
 _LARGE: Final = 1 << 20
-"""Bytes of a literal that a text does not keep before it runs: native code may have a copy."""
+"""Bytes of a literal from which it is loaded lazily: native code may have a copy."""
 
 
 class Backend(Protocol):
     """Compiles the PrimFuncs of one module."""
 
     def program(self, module: IRModule) -> IRModule:
-        """What is compiled in place of a module; the functions in both are called alike."""
+        """The module to compile instead of this one; the functions of both are called alike."""
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
@@ -53,20 +53,20 @@ class Backend(Protocol):
         """The kernel of `func`."""
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
-        """Compile a Relax function, after all kernels; False if its text is what runs."""
+        """Compile a Relax function, after all kernels; False if it stays in Python."""
 
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Value]]
     ) -> tuple[Mapping[str, Callable[..., Value]], str]:
-        """The compiled Relax functions by name, which leave what they refuse to `fallbacks`.
+        """The compiled Relax functions by name, which pass refused calls to `fallbacks`.
 
-        If there is a reason why they run as the text says all the same, there are none.
+        The second result is the reason if all functions stay in Python; then there are none.
         """
 
     def link(self, namespace: dict[str, Any]) -> str:
-        """Replace the work of kernels in the names of the module's text.
+        """Replace the work of kernels in the namespace of the module's source.
 
-        The result is the reason why they run as the text says all the same, or is empty.
+        The result is the reason if kernels stay in Python, else empty.
         """
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
@@ -74,7 +74,7 @@ class Backend(Protocol):
 
 
 class NumpyBackend:
-    """All kernels run as their text says."""
+    """The back end that runs all kernels on NumPy."""
 
     def program(self, module: IRModule) -> IRModule:
         """The module."""
@@ -87,25 +87,25 @@ class NumpyBackend:
         return compile_kernel(func, name, unchecked_name, functions)
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
-        """False: all functions run as their text says."""
+        """False: all functions stay in Python."""
         return False
 
     def link_graphs(
         self, fallbacks: Mapping[str, Callable[..., Value]]
     ) -> tuple[Mapping[str, Callable[..., Value]], str]:
-        """There are none."""
+        """Return no functions."""
         return {}, ""
 
     def link(self, namespace: dict[str, Any]) -> str:
-        """Nothing is replaced: the kernels are those of the text."""
+        """Return an empty reason: no kernel is replaced."""
         return ""
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> None:
-        """Nothing: there is none."""
+        """Return None: there is no machine code."""
 
 
 class ModuleLowering:
-    """The names and shared objects of one module's text."""
+    """The names and shared objects of the source of one module."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class ModuleLowering:
         self.is_instrumented = is_instrumented
         self.module = module
         self.program = program = backend.program(module)
-        """What is compiled, with more kernels than the text calls."""
+        """The module to compile, with more kernels than the source calls."""
 
         self._backend = backend
         self.programs = programs
@@ -174,7 +174,7 @@ class ModuleLowering:
         return resolve_python_callee(self.module, name)
 
     def packed_symbol(self, func: rx.ExternFunc) -> str:
-        """The symbol of a packed function; if the node has the function, one of its own."""
+        """The symbol of a packed function; a new one if the node contains the function."""
         symbol, function = symbol_of(func), python_function_of(func)
         if function is None:
             return symbol
@@ -185,7 +185,7 @@ class ModuleLowering:
         return name
 
     def unchecked(self, callee: GlobalCallee) -> Unchecked | NativeUnchecked:
-        """The kernel of `callee` without its checks, which is added to the text."""
+        """The kernel of `callee` without its checks, which is added to the source."""
         assert callee.kernel is not None
         assert callee.kernel.unchecked is not None
         self._without_checks.add(callee.name)
@@ -194,11 +194,11 @@ class ModuleLowering:
     def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
         """The pairs of an input and an output of a kernel that may be the same tensor."""
         assert callee.kernel is not None
-        # What holds for the text does not for native code.
+        # Properties of the Python kernel do not hold for native code.
         return frozenset() if callee.kernel.is_native else callee.kernel.overwritable
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
-        """Whether a kernel only copies its input to its output in row-major order."""
+        """Return whether a kernel only copies its input to its output in row-major order."""
         if not VIEWS:
             return False
         if callee.name not in self._reshapes:
@@ -247,7 +247,7 @@ class ModuleLowering:
         return py.path(entry[1])
 
     def literal(self, expr: rx.Constant) -> ast.expr:
-        """The array of a literal; a large one is read when the text runs."""
+        """The array of a literal; a large one is loaded at run time."""
         if expr.nbytes < _LARGE:
             return self.share("const", expr.data)
         late = self._literals.setdefault(expr, Late(lambda: np.asarray(expr.data)))
@@ -260,7 +260,7 @@ class ModuleLowering:
         return self.dtypes[dtype]
 
     def definitions(self, name: str) -> list[ast.FunctionDef]:
-        """The Python function for a Relax function, and before it its step, if there is one."""
+        """The Python function for a Relax function, preceded by its step, if there is one."""
         if name not in self._definitions:
             func, callee = self.module[name], self.callees[name]
             assert isinstance(func, rx.Function)
@@ -269,9 +269,9 @@ class ModuleLowering:
         return self._definitions[name]
 
     def called_from(self, names: Iterable[str], native: Container[str]) -> list[str]:
-        """The functions `names`, and those of the module that their text calls or refers to.
+        """The functions `names`, and those of the module that their source calls or refers to.
 
-        The `native` ones have no text.
+        The `native` ones have no source.
         """
         callees = {n: c for n, c in self.callees.items() if isinstance(c, GlobalCallee)}
         owners = {python_name: n for n, c in callees.items() for python_name in (c.name, c.step)}
@@ -291,7 +291,7 @@ class ModuleLowering:
 def lower_module(
     module: IRModule, new_backend: Callable[[], Backend], instrument: Instrument | None = None
 ) -> LoweredModule:
-    """Compile every function of `module`, to Python if not natively.
+    """Compile every function of `module`, natively or else to Python.
 
     A new back end compiles the kernels, and those of each
     operator that is lowered at run time. Calls of functions of the module, packed functions and
@@ -315,10 +315,10 @@ def lower_module(
 
 
 class LoweredModule:
-    """The functions of a module by name, and the text of those that are, or may be, in Python.
+    """The functions of a module by name, and the source of those that may run in Python.
 
-    Functions whose place native code takes are added to the text when it is needed. With a
-    `problem`, all kernels run as the text says, whatever their reports do.
+    Functions replaced by native code are added to the source lazily. With a `problem`, all kernels
+    run in Python, in spite of their reports.
     """
 
     def __init__(
@@ -341,7 +341,7 @@ class LoweredModule:
         }
 
     def compile_graphs(self) -> None:
-        """Compile the Relax functions that have a native form, and otherwise the text.
+        """Compile the Relax functions that have a native form, and the source of the others.
 
         Errors:
             CompileError: something in the module cannot be lowered.
@@ -371,7 +371,7 @@ class LoweredModule:
                 self._needed.namespace[callee.name] = function
 
     def _link_kernels(self) -> None:
-        """Let native code run the kernels; what it refuses runs as the text says."""
+        """Replace the kernels by native code, with the Python kernels as fallbacks."""
         callees = self._lowering.callees.items()
         called = {name: c for name, c in callees if isinstance(c, GlobalCallee)}
         run = {c.name: partial(self._run_kernel, c.name) for c in called.values()}
@@ -395,18 +395,18 @@ class LoweredModule:
 
     @property
     def is_native(self) -> bool:
-        """Whether native code takes the place of all functions and kernels."""
+        """True if native code replaces all functions and kernels."""
         functions = self._lowering.program.functions
         return not self.problem and len(self._native) + len(self.kernels) == len(functions)
 
     @property
     def program(self) -> IRModule:
-        """What is compiled in place of the module."""
+        """The module to compile instead of the original one."""
         return self._lowering.program
 
     @property
     def source(self) -> str:
-        """The text in Python."""
+        """The Python source."""
         return self._text.source
 
     def _run_text(self, name: str, *args: Value) -> Value:
@@ -417,7 +417,7 @@ class LoweredModule:
 
     @property
     def _text(self) -> _Text:
-        """The text of all functions."""
+        """The source of all functions."""
         with self._lock:
             if self._whole is None:
                 self._whole = self._load(list(self._lowering.module.functions_by_name), None)
@@ -425,7 +425,7 @@ class LoweredModule:
 
     @property
     def _needed_text(self) -> _Text:
-        """The text of what runs in Python, and of what that calls, without native kernels."""
+        """The source of functions that run in Python and their callees, without native kernels."""
         with self._lock:
             if self._needed is None:
                 callees, kernels = self._lowering.callees, self.kernels.values()
@@ -445,9 +445,9 @@ class LoweredModule:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The text of a module, its names, and its functions; PrimFuncs are values.
+    """The source of a module, its names, and its functions; PrimFuncs are values.
 
-    `kernels` has what the text says that they are, by their names in it.
+    `kernels` has their Python functions, by their names in the source.
     """
 
     source: str
@@ -465,10 +465,10 @@ def _load(
     late: Callable[..., Value] | None,
     compiled: Mapping[str, Callable[..., Value]],
 ) -> _Text:
-    """The text of the functions that are `chosen`, in this order.
+    """The source of the functions that are `chosen`, in this order.
 
-    If there is `late`, what native code refuses is run by that, with the name of the kernel before
-    the arguments, and is not in the text. Neither are Relax functions that are `compiled`.
+    With `late`, fallbacks of native kernels are not in the source: `late` runs them, with the name
+    of the kernel before the arguments. Relax functions that are `compiled` are not in it either.
     """
     functions_of_text = [(name, lowering.callees[name]) for name in chosen]
     callees = {n: c for n, c in functions_of_text if isinstance(c, GlobalCallee)}
@@ -512,7 +512,7 @@ def _instrument_calls(
     namespace: dict[str, Any],
     instrument: Instrument,
 ) -> None:
-    """Replace the functions that the text calls by name with functions that report their calls."""
+    """Replace the functions that the source calls by name with ones that report their calls."""
     for name, value in lowering.namespace.items():
         if isinstance(value, support.CompiledPackedCall):
             namespace[name] = InstrumentedPackedCall(value, instrument)
@@ -562,7 +562,7 @@ _IMPORTS: Mapping[str, str] = {
     "rx": "from relaxpy.exec.runtime import support as rx",
     "ndarray": "ndarray = np.ndarray",
 }
-"""The lines of a text that define the names of `_MODULES`."""
+"""The lines of source that define the names of `_MODULES`."""
 
 
 def _function_value(

@@ -1,4 +1,4 @@
-"""Calls of kernels whose arguments match certainly, or if some sizes are equal."""
+"""Kernel calls whose arguments provably match, always or if some sizes are equal."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def matching_sizes(
     outputs: Sequence[rx.StructInfo],
     scalars: Sequence[tir.PrimExpr],
 ) -> Sizes | None:
-    """The values of the kernel's size variables, if these arguments certainly match, or else None.
+    """The values of the kernel's size variables, if these arguments provably match, or else None.
 
-    The outputs are new tensors. Inputs that the kernel may write do not certainly match.
+    The outputs are new tensors. Inputs that the kernel may write do not provably match.
     """
     found = sizes_if_equal(callee, inputs, outputs, scalars)
     return found[0] if found is not None and not found[1] else None
@@ -35,7 +35,7 @@ def sizes_if_equal(
     scalars: Sequence[tir.PrimExpr],
     inplace: Container[int] = (),
 ) -> tuple[Sizes, Comparisons] | None:
-    """As `matching_sizes`, with the sizes that have to be equal and are not certainly so.
+    """As `matching_sizes`, with the sizes that have to be equal but are not provably so.
 
     The kernel may write the inputs whose numbers are `inplace`.
     """

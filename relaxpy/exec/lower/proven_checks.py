@@ -1,4 +1,4 @@
-"""Checks of lowered programs that certainly succeed, so that they need not run (OPT-13)."""
+"""Elimination of checks of lowered programs that provably succeed (OPT-13)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relaxpy.ir.tir import expr as tir
 
 
 def certainly_succeeds(call: rx.Call, known: Callable[[rx.Expr], rx.StructInfo]) -> bool:
-    """Whether a call is of a check of the runtime that the `known` struct info implies.
+    """Return whether a call is a run-time check that the `known` struct info implies.
 
     Such a check stores no dimensions.
     """

@@ -1,4 +1,4 @@
-"""Reuse of the memory of tensors that die in a call of a kernel, for its outputs."""
+"""In-place reuse: outputs of a kernel call take the memory of tensors that die in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(slots=True)
 class KernelCalls:
-    """The calls of kernels without checks in a function, and the new tensors that are for them.
+    """The unchecked kernel calls in a function, and the new tensors for them.
 
     Kernels keep no reference to their arguments. So the memory of a tensor that is only an argument
     of such calls is free after the last one.
@@ -42,7 +42,7 @@ class KernelCalls:
         self._uses.update(arg.id for arg in call.args if isinstance(arg, ast.Name))
 
     def add_reshape(self, stmt: ast.Assign, source: ast.expr, new: ast.expr) -> None:
-        """Note a copy of a tensor in another shape; `new` allocates a tensor like the copy."""
+        """Note a reshaping copy of a tensor; `new` allocates a tensor like the copy."""
         [target] = stmt.targets
         assert isinstance(target, ast.Name)
         if isinstance(source, ast.Name):
@@ -57,13 +57,13 @@ class KernelCalls:
         dying: Mapping[int, Collection[str]],
         totals: Mapping[str, int],
     ) -> None:
-        """Let outputs of the calls in `body` have the memory of inputs that die in these calls.
+        """Let outputs of the calls in `body` reuse the memory of inputs that die in these calls.
 
-        A reshape is a view of a tensor that dies in it. So it is if only kernels read the result,
-        and nothing changes the tensor as long as they do.
+        A reshape becomes a view of a tensor that dies in it, or if only kernels read the result and
+        the tensor is not changed meanwhile.
 
-        `dying` has the names that are not used after each statement, `totals` how often each name
-        occurs in the whole function.
+        `dying` has the names whose last use is in each statement, `totals` the number of
+        occurrences of each name in the function.
         """
         last_use = {name: index for index, names in dying.items() for name in names}
         last_write: dict[str, int] = {}
@@ -90,7 +90,7 @@ class KernelCalls:
                         self._allocations.pop(name, None)
 
     def _is_free(self, name: str, totals: Mapping[str, int]) -> bool:
-        """Whether a name has memory of its own, and only kernels and reshapes use it."""
+        """Return whether a name has private memory, and only kernels and reshapes use it."""
         return name in self._allocations and self._uses[name] == totals[name]
 
     def _reuse_in_call(
@@ -100,7 +100,7 @@ class KernelCalls:
         dying: Collection[str],
         totals: Mapping[str, int],
     ) -> None:
-        """Let outputs of a call have the memory of inputs."""
+        """Let outputs of a call reuse the memory of inputs."""
         call, callee, outputs = self._calls[id(stmt)]
         free = [n for n in dying if n not in outputs and self._is_free(n, totals)]
         for output in outputs if free else ():
@@ -114,7 +114,7 @@ class KernelCalls:
     def _source_for(
         self, output: str, free: Iterable[str], call: ast.Call, callee: GlobalCallee
     ) -> str | None:
-        """The input whose memory an output can have."""
+        """The input whose memory an output can reuse."""
         names = [arg.id if isinstance(arg, ast.Name) else None for arg in call.args]
         target = names.index(output)
         for name in free:
@@ -135,7 +135,7 @@ class KernelCalls:
 
 
 def _view(copy: ast.expr) -> ast.expr:
-    """The view of an array in place of `rx.reshaped(array, shape)`, which copies it."""
+    """The view of an array instead of `rx.reshaped(array, shape)`, which copies it."""
     assert isinstance(copy, ast.Call)
     array, shape = copy.args
     return py.call(py.attribute(array, "reshape"), shape)

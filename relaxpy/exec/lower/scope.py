@@ -39,7 +39,7 @@ class GlobalCallee:
 
 
 class ModuleContext(Protocol):
-    """What the lowering of a function needs of its module."""
+    """The state of a module that the lowering of its functions shares."""
 
     names: Names
     is_instrumented: bool
@@ -54,19 +54,19 @@ class ModuleContext(Protocol):
         """The callee of `call_py_func`."""
 
     def literal(self, expr: rx.Constant) -> ast.expr:
-        """The array of a literal; a large one is read when the text runs."""
+        """The array of a literal; a large one is loaded at run time."""
 
     def packed_symbol(self, func: rx.ExternFunc) -> str:
         """The symbol of a packed function."""
 
     def unchecked(self, callee: GlobalCallee) -> Unchecked | NativeUnchecked:
-        """The kernel of `callee` without its checks, which is added to the text."""
+        """The kernel of `callee` without its checks, which is added to the source."""
 
     def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
         """The pairs of an input and an output of a kernel that may be the same tensor."""
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
-        """Whether a kernel only copies its input to its output in row-major order."""
+        """Return whether a kernel only copies its input to its output in row-major order."""
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
         """The function that a GlobalVar refers to, as a value."""

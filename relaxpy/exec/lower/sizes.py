@@ -112,7 +112,7 @@ class SizeLowering:
 
 
 def _is_plain(dtype: DataType) -> bool:
-    """Whether all values of `dtype` are Python integers or Booleans."""
+    """Return whether all values of `dtype` are Python integers or bools."""
     return dtype == "int64" or dtype.is_bool
 
 

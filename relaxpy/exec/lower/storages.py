@@ -24,7 +24,7 @@ _KERNEL_CALLS = (CallKind.KERNEL, CallKind.DYNAMIC_KERNEL)
 
 
 def allocation_of(value: rx.Expr | Op) -> Allocation | None:
-    """How a call allocates, if it is of an operator whose implementation is that of relaxpy."""
+    """The kind of allocation of a call, if relaxpy's implementation of the operator is used."""
     if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
         return None
     record = value.op.record
@@ -33,14 +33,14 @@ def allocation_of(value: rx.Expr | Op) -> Allocation | None:
 
 
 def is_release(value: rx.Expr | Op) -> bool:
-    """Whether a call says that a value is not used any more, which Python finds out itself."""
+    """Return whether a call only marks a value as dead, which Python's reference counts do."""
     if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
         return False
     return value.op.record.runtime is released
 
 
 def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
-    """Whether a call is of the function `vm.builtin.name`, or any, that no user has replaced."""
+    """Return whether a call is of `vm.builtin.name`, or any, which no user has replaced."""
     callee = value.op if isinstance(value, rx.Call) else None
     if not isinstance(callee, rx.ExternFunc):
         return False
@@ -51,16 +51,16 @@ def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
 
 
 def is_reshape(value: rx.Expr | Op) -> bool:
-    """Whether a call is a reshape, whose result is a copy."""
+    """Return whether a call is a reshape, whose result is a copy."""
     return rx.is_call_of(value, "relax.reshape") or is_runtime_function(value, "reshape")
 
 
 def separate_storages(nodes: Iterable[Node], callee_of: CalleeOf) -> frozenset[rx.Var]:
     """The variables of storage, in the sequences among `nodes`, that need not exist (OPT-10).
 
-    Nothing uses such storage but allocations of tensors, which provably lie in it, in the same
-    sequence. When it gets another tensor, those before are not used any more, and only kernels have
-    had them; a kernel fills the new one first. So each tensor can have memory of its own.
+    Such storage is only used for tensors that are provably inside it, in the same sequence. When
+    another tensor is allocated in it, earlier ones are dead, and only kernels have used them; a
+    kernel first overwrites the new one. So each tensor can have its own memory.
     """
     found: set[rx.Var] = set()
     for node in nodes:
@@ -95,7 +95,7 @@ class _Storages:
         )
 
     def _is_filled(self, tensor: rx.Var) -> bool:
-        """Whether the first use of a tensor writes all of it, so that it shows nothing before."""
+        """Return whether the first use of a tensor overwrites all of it."""
         match self._first.get(tensor):
             case None:
                 return True
@@ -151,7 +151,7 @@ class _Storages:
 
 
 def _is_kernel_call(value: rx.Expr | Op) -> bool:
-    """Whether a call only runs a kernel, or copies a tensor; it returns none of its arguments."""
+    """Return whether a call only runs a kernel or copies a tensor, and returns no argument."""
     if not isinstance(value, rx.Call):
         return False
     if is_reshape(value):

@@ -1,4 +1,4 @@
-"""Uses of the variables of a Relax function, which decide about copies and closures."""
+"""Escape analysis of the variables of a Relax function, for copies and closures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shared_constants(nodes: Sequence[Node], callee_of: CalleeOf) -> frozenset[rx
     """The constants among the nodes of a function that are only read by kernels.
 
     A literal is a new tensor at each evaluation (EV-2). If it is not written and does not escape,
-    one tensor is enough for all evaluations.
+    one tensor serves all evaluations.
     """
     if not any(isinstance(node, rx.Constant) for node in nodes):
         return frozenset()
@@ -78,7 +78,7 @@ def _spread(operand: Node) -> Iterator[Node]:
 
 
 def filled_params(kernel: PrimFunc) -> frozenset[int]:
-    """The positions of the parameters whose memory `kernel` certainly writes as a whole.
+    """The positions of the parameters that `kernel` provably overwrites completely.
 
     A block in plain loops stores at the indices of the loops, which run over the dimensions.
     """

@@ -52,14 +52,14 @@ from relaxpy.support.dataclass import replace
 
 
 def rewritten(program: KernelProgram) -> KernelProgram:
-    """`program` with contractions joined with what follows them, short axes joined, and tasks."""
+    """`program` with fused epilogues, coalesced short axes, and tasks."""
     return in_tasks(with_flat_axes(with_chains(with_epilogues(program))))
 
 
 class NativeBackend:
-    """Compiles the PrimFuncs of one module; `link` makes those that have a native form run so.
+    """Compiles the PrimFuncs of one module; `link` replaces those that have a native form.
 
-    Their loops may run `as_written`.
+    Loops may run `as_written`, with their schedules.
     """
 
     def __init__(self, *, as_written: bool = False) -> None:
@@ -67,9 +67,9 @@ class NativeBackend:
         machine = host()
         self.module = machine.module()
         self.claimed: dict[str, tuple[str, EntrySignature]] = {}
-        """The functions of the kernels that run natively, and their parameters, by Python name."""
+        """The functions and parameters of the kernels that run natively, by Python name."""
         self.packings: dict[str, Mapping[int, Packing]] = {}
-        """How the parameters of these kernels may be packed, by their numbers."""
+        """The possible packings of the parameters of these kernels, by number."""
         self.failures = FailureTable()
         """The obligations that kernels report."""
         self.objects: dict[str, bytes] = {}
@@ -113,7 +113,7 @@ class NativeBackend:
         return kernel
 
     def _compiled_as_written(self, kernel: Kernel) -> Kernel:
-        """The kernel, which runs the loops of its text.
+        """The kernel, with the loops of its source.
 
         Errors:
             RefusedError: it has no native form.
@@ -137,7 +137,7 @@ class NativeBackend:
         return kernel
 
     def _threads(self, name: str, functions: Iterable[str]) -> str:
-        """The number of threads that a claimed kernel, which has `functions`, runs on, at most."""
+        """The most threads that a claimed kernel, which has `functions`, runs on."""
         tasks = f"{self.claimed[name][0]}.task"
         is_parallel = any(function.startswith(tasks) for function in functions)
         return str(native_threads()) if is_parallel else "1"
@@ -145,10 +145,10 @@ class NativeBackend:
     def _claim(self, kernel: Kernel) -> tuple[KernelProgram, Sequence[str]]:
         """Emit the native form of a kernel; its program, and the names of its functions.
 
-        The program is the one before its loops are joined, which has the statements of the text.
+        The program is the one before loop fusion, with the statements of the source.
 
         Errors:
-            RefusedError: it has none.
+            RefusedError: it has no native form.
         """
         check_native(kernel.plan)
         program = program_of(kernel.plan)
@@ -182,14 +182,14 @@ class NativeBackend:
         return written
 
     def link(self, namespace: dict[str, Any]) -> str:
-        """Replace the claimed kernels in the names of a text by native code.
+        """Replace the claimed kernels in a namespace by native code.
 
-        Where that fails, there is a warning, and the result is the reason.
+        If that fails, warn and return the reason.
         """
         return self.attempt(lambda: self._link(namespace)) if self.claimed else ""
 
     def attempt(self, link: Callable[[], None]) -> str:
-        """Link native code; the reason if that fails, of which there is a warning."""
+        """Link native code; if that fails, warn and return the reason."""
         try:
             link()
         except RelaxpyError:
@@ -259,17 +259,17 @@ class NativeBackend:
 
 
 _SMALL_PRODUCT = 1 << 15
-"""Multiplications up to which a product of matrices takes less time than a call of BLAS."""
+"""Multiplications up to which a matmul takes less time than a call of BLAS."""
 
 _SHORT_SUM = 16
-"""Products of an element up to which BLAS gains less than what it reads has cost to compute."""
+"""Sums up to this length gain less from BLAS than it costs to compute its operands."""
 
 _LONGEST_BLOCK = 4000
 """Instructions between two jumps up to which LLVM takes less than a second."""
 
 
 def check_native(plan: Plan) -> None:
-    """Check that a kernel only has what native code may have.
+    """Check that a kernel only has constructs that native code supports.
 
     Errors:
         RefusedError: it has something else.
@@ -312,9 +312,9 @@ def check_price(program: KernelProgram) -> None:
 
 
 def _is_remainder(run: Run, decoded: Container[Buffer]) -> bool:
-    """Whether a product has the weights of a last group of packed ones that is not whole.
+    """Return whether a product has the weights of an incomplete last group of packed ones.
 
-    These are few, and the others are the sum that it adds to, one of those in `decoded`.
+    These are few; the others are in the sum that it adds to, one of those in `decoded`.
     """
     return run.accumulation is not None and run.accumulation.target in decoded
 
@@ -330,7 +330,7 @@ def _decoded(program: KernelProgram) -> set[Buffer]:
 
 
 def _reasons(program: KernelProgram) -> Iterator[str]:
-    """Why each native run takes longer than others of its kind, or nothing."""
+    """The reason why each native run is slower than others of its kind, if any."""
     decoded = _decoded(program)
     for run in runs(program.plan.trees):
         if axes := decoded_again(run, program):
@@ -345,7 +345,7 @@ def _reasons(program: KernelProgram) -> Iterator[str]:
 def check_length(functions: Iterable[Function]) -> None:
     """Check that functions of a kernel compile in less than a second.
 
-    The time that LLVM takes grows with the square of the longest basic block.
+    LLVM takes time quadratic in the longest basic block.
 
     Errors:
         RefusedError: they take longer.
@@ -356,7 +356,7 @@ def check_length(functions: Iterable[Function]) -> None:
 
 
 def _is_power(run: Run) -> bool:
-    """Whether a run computes powers of single precision from memory, and nothing else."""
+    """Return whether a run only computes float32 powers of elements of memory."""
     match run.store:
         case Assignment(value=Call(op=Op(name="tir.pow"), args=args) as value):
             return str(value.dtype) == "float32" and all(isinstance(a, BufferLoad) for a in args)
@@ -365,5 +365,5 @@ def _is_power(run: Run) -> bool:
 
 
 def _reuses(product: Contraction, axes: Sequence[Axis]) -> bool:
-    """Whether several elements of the target need the same element of a factor."""
+    """Return whether several elements of the target need the same element of a factor."""
     return any(not mentions(f, {a.var}) for f in product.factors for a in axes)

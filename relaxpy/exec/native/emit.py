@@ -28,7 +28,7 @@ from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.ops import int_range
 
 _TASK_BYTES = 1 << 14
-"""Up to so many bytes, a local buffer of a task is memory of its thread."""
+"""The most bytes of a local buffer of a task that is in memory of its thread."""
 _MOST_BYTES = 2.0**50
 """The size of a local buffer is less."""
 
@@ -36,9 +36,9 @@ _MOST_BYTES = 2.0**50
 class KernelEmitter:
     """Emits `program` as a function `name` whose parameters are those of `signature`.
 
-    The function returns 0, or not if it cannot go on. Either it has written nothing but what it
-    does not read, or it has raised an exception of Python: that of an obligation, to which `report`
-    gives a number, or that of a signal, which has interrupted it.
+    The function returns 0 on success. Otherwise it has either only written memory that it does not
+    read, or raised a Python exception: that of an obligation, which `report` numbers, or that of a
+    signal that interrupted it.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class KernelEmitter:
 
     @property
     def packings(self) -> dict[int, Packing]:
-        """How the parameters of those numbers may be packed, after the function was emitted."""
+        """The packings of parameters by number, known after the function was emitted."""
         arrays = [n for n, p in enumerate(self.signature.params) if isinstance(p, Array)]
         numbers = dict(zip(self.signature.buffers, arrays, strict=True))
         return {numbers[b]: how for b, how in self.frame.packable.items() if how is not None}
@@ -94,7 +94,7 @@ class KernelEmitter:
         return f
 
     def _tested(self) -> list[Value]:
-        """Test what is known first, and run the trees with memory for local buffers."""
+        """Test early obligations, and run the trees with memory for local buffers."""
         f, frame = self.function, self.frame
         for test in self._argument_tests():
             f.leave(test)
@@ -125,19 +125,19 @@ class KernelEmitter:
         return result
 
     def _is_long(self) -> bool:
-        """Whether the loops outside of tasks may take so long that they listen to signals."""
+        """Return whether the loops outside of tasks may take so long that they poll signals."""
         times = [time_of(tree, self.plan, ()).constant for tree in self.program.trees]
         return any(time is None or time > LONG for time in times)
 
     def _overflows(self, size: IndexPoly) -> Value:
-        """Whether the terms of a size are so large that no memory has it, or 64 bits overflow."""
+        """Return whether the terms of a size are too large for any memory, or overflow 64 bits."""
         f = self.function
         total: Value = f.const(F64, 0)
         for monomial, factor in size.terms.items():
             term: Value = f.const(F64, factor)
             for atom in monomial:
                 term = term * f.cast("sitofp", self.frame.atom(atom), F64.element)
-            # What is negative has no elements, whatever its 64 bits say.
+            # Negative sizes have no elements, also if they overflow 64 bits.
             total = total + f.select(f.compare("ogt", term, 0), term, f.const(F64, 0))
         return f.compare("oge", total, _MOST_BYTES)
 
@@ -148,7 +148,7 @@ class KernelEmitter:
                 self.loops.tree(tree)
 
     def _argument_tests(self) -> Iterator[Value]:
-        """Tests that fail: scalars, and dimensions and layouts that are not what they should be."""
+        """The conditions that arguments are invalid: scalars, dimensions and layouts."""
         f, frame = self.function, self.frame
         for var, value in self.numbers:
             number = frame.apply("real", lambda x: f.cast("bitcast", x, "double"), value)
@@ -169,10 +169,7 @@ class KernelEmitter:
             yield f.compare("ne", frame.index(offset), 0)
 
     def _layout(self) -> tuple[Value, dict[Buffer, Value]]:
-        """Where the local buffers are: on the stack, or in a block, whose size is returned.
-
-        The offsets in that are returned, too.
-        """
+        """Place the local buffers on the stack or in a block; return its size and their offsets."""
         frame, f = self.frame, self.function
         rows = {
             b: (tree, in_tasks)

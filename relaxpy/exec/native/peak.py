@@ -18,9 +18,9 @@ from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.threads.pool import native_threads
 
 _CHAINS: Final = 12
-"""Independent operations, which hide the time until a result is there."""
+"""Independent operations, which hide the latency."""
 _ROUNDS: Final = 2_000_000
-"""So many that it does not matter that threads begin one after the other."""
+"""So many that the staggered start of threads does not matter."""
 _REPEATS: Final = 5
 _COPIED_BYTES: Final = 1 << 23
 LEAST_BYTES: Final = 1 << 16
@@ -29,7 +29,7 @@ MOST_BYTES: Final = 1 << 26
 
 @cache
 def peak_operations(element: Literal["float", "double"]) -> float:
-    """Operations a second, where a fused multiply-add is two.
+    """Operations per second; a fused multiply-add counts as two.
 
     Errors:
         CompileError: there is no native code on this machine.
@@ -61,7 +61,7 @@ def peak_operations(element: Literal["float", "double"]) -> float:
 
 
 def peak_bytes(size: int) -> float:
-    """Bytes read and written a second, by a copy that accesses `size` bytes in all.
+    """Bytes read and written per second, by a copy that accesses `size` bytes in all.
 
     Data that fits into a cache is copied faster. The size is rounded to a power of two.
     """

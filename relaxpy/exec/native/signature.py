@@ -15,11 +15,11 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntrySignature:
-    """The parameters of an entry, and what its names stand for.
+    """The parameters of an entry, and the meaning of its names.
 
     The kernel takes the addresses of the `buffers` and the scalars, in the order of `params`, and
     then the values of `sizes` as i64: each is a variable, or an expression that it has to be equal
-    to. The `offsets` are those that buffers declare, and arguments do not have.
+    to. The `offsets` are those that buffers declare; arguments have none.
     """
 
     params: tuple[Param, ...]

@@ -1,7 +1,7 @@
 """Divides the outermost loops of a kernel into tasks that run in parallel.
 
-The tasks follow from the sizes of the kernel alone, and so do the sums that tasks compute in part:
-results do not depend on the number of threads.
+The tasks and the partial sums that they compute follow from the sizes of the kernel alone: results
+do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 
 _UNKNOWN = 64
-"""The extent that axes of unknown extent are taken to have."""
+"""The assumed extent of dynamic axes."""
 _MANY = 64
 """The number of blocks that balances the load of many threads."""
 _LANES = 256
 """The least number of consecutive elements in a block."""
 _SQUARES = 64
-"""The same where squares of elements are transposed."""
+"""The same for tiled transposes."""
 _COLUMNS = 1024
-"""The number of consecutive results that make reading them row by row as fast as reading all."""
+"""The number of consecutive results for which reading by rows is as fast as reading everything."""
 _FEW = 16
-"""Up to so many blocks, an accumulation is divided instead of its results."""
+"""With at most so many blocks, a reduction is split instead of its results."""
 _BLOCKS_OF_ONE = 4
-"""The number of blocks of each element of a batch of unknown size, which may be a large one."""
+"""The number of blocks of each element of a dynamic batch, which may be large."""
 _SHARE = 16
 """The least number of elements that are accumulated into a partial result."""
 _UNROLLED = 8
-"""A stretch is a multiple of so many iterations, which the loop over it runs together."""
+"""The size of a partial reduction is a multiple of this unroll factor."""
 
 
 def in_tasks(program: KernelProgram) -> KernelProgram:
-    """`program` with parallel loops where they are worth their overhead."""
+    """`program` with parallel loops where they pay."""
     partial: list[Buffer] = []
     trees = tuple(t for tree in program.trees for t in _outermost(tree, program, partial))
     return replace(
@@ -109,7 +109,7 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
 
 
 def _in_any_order(tree: For, plan: Plan) -> bool:
-    """Whether the iterations of a loop may run at once."""
+    """Return whether the iterations of a loop may run in parallel."""
     statements = [s for run in runs((tree,)) for s in (*run.statements, *run.after)]
     return not plan.calls_functions and may_run_at_once(
         tree.axis, statements, plan.shape_vars, plan.shared
@@ -117,9 +117,9 @@ def _in_any_order(tree: For, plan: Plan) -> bool:
 
 
 def _of_axes(tree: Run, program: KernelProgram) -> Tree:
-    """The loops of a run, which are worth tasks, in these."""
+    """The loops of a run, which pay for tasks, as tasks."""
     plan, free = program.plan, _free_axes(tree)
-    # A batch of unknown size is most likely one, so its elements are divided if there are enough.
+    # A dynamic batch is most likely one, so its elements are divided if there are enough.
     batch = free[0] if free and free[0].extent.constant is None else None
     if batch is not None and not _is_worth(time_of(tree, plan, [batch])):
         batch = None
@@ -152,7 +152,7 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
 
 
 def _is_worth(time: IndexPoly) -> bool:
-    """Whether to run tasks for a time in picoseconds, which may be unknown."""
+    """Return whether to run tasks for a time in picoseconds, which may be unknown."""
     return time.constant is None or time.constant >= 2 * cost.GRAIN
 
 
@@ -161,7 +161,7 @@ def _block() -> tuple[Var, Var]:
 
 
 def _free_axes(tree: Run) -> list[Axis]:
-    """The axes that can be divided: they run in any order, and their bounds are known before."""
+    """The axes that can be divided: parallel ones whose bounds are known before the loops."""
     variables, loops = {a.var for a in tree.loops}, (*tree.axes, *tree.ordered)
     return [a for a in loops if a.var in tree.independent and _is_fixed(a, variables)]
 
@@ -209,9 +209,9 @@ def _extent(axis: Axis) -> int:
 
 
 def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
-    """An accumulation in stretches, the buffers of their results, and how these are combined.
+    """A split reduction: tasks for partial reductions, their buffers, and the combining run.
 
-    None if the results themselves can be divided, or if there is too little to accumulate.
+    None if the results themselves can be divided, or if the reduction is too short.
     """
     is_worth = bool(run.accumulations) and _is_worth(time_of(run, plan, ()))
     if not is_worth or product_of(run) is not None:
@@ -234,7 +234,7 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
 
 
 def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
-    """The iterations of `axis` in a stretch; one takes that time."""
+    """The iterations of `axis` in a partial reduction; each takes `time`."""
     size = _SHARE if time is None else max(_SHARE, 2 * cost.GRAIN // max(time, 1))
     extent = axis.extent.constant
     if extent is not None:
@@ -244,7 +244,7 @@ def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
 
 
 def _split(run: Run, axis: Axis, size: int, time: IndexPoly) -> tuple[Tasks, list[Buffer], Run]:
-    """The stretches of `size` iterations of `axis`, each of which takes that time."""
+    """The partial reductions of `size` iterations of `axis`, each of which takes `time`."""
     low, high = _block()
     extents = (_block_count(axis, size), *(a.extent.expr() for a in run.axes))
     shape = [ops.cast_to(n, INT64) for n in extents]

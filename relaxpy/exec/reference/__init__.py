@@ -1,1 +1,1 @@
-"""The reference evaluator: the evaluation rules word for word, one scalar at a time."""
+"""The reference evaluator: a literal implementation of the evaluation rules, scalar by scalar."""

@@ -233,8 +233,8 @@ class _Code:
 class _TailCall:
     """A tail call of a function, not yet made.
 
-    It `is_certain` if no If precedes it and the module names the callee: values of variables may
-    be closures that differ in what they captured.
+    It `is_certain` if no If precedes it and the module names the callee: values of variables may be
+    closures with different captured values.
     """
 
     code: _Code

@@ -61,7 +61,7 @@ def randomly_rounded(seed: int, roundings: float) -> Iterator[None]:
 
 
 def _is_exact(value: tir.PrimExpr) -> bool:
-    """Whether a value is stored as it was loaded or written, without arithmetic."""
+    """Return whether a value is stored as it was loaded or written, without arithmetic."""
     return isinstance(value, (BufferLoad, tir.FloatImm, tir.Var))
 
 
@@ -82,12 +82,12 @@ class _Continue(BaseException):
 
 
 def _has_init(body: st.Stmt) -> bool:
-    """Whether a block in `body` has an init; the bounds of other empty loops may be invalid."""
+    """Return whether a block in `body` has an init; bounds of other empty loops may be invalid."""
     return any(isinstance(node, st.Block) and node.init is not None for node in walk(body))
 
 
 def _may_reduce(loop: st.For) -> bool:
-    """Whether a block in `loop` may have an init and be a reduction along it."""
+    """Return whether a block in `loop` may have an init and be a reduction along it."""
     nodes = list(walk(loop.body))
     if any(isinstance(node, st.LetStmt) for node in nodes):
         return True  # the variable may be that of the loop under another name
@@ -112,7 +112,7 @@ def run_prim_func(
     """Run `func` on `args`, whose arrays it writes; return its result or None.
 
     Errors:
-        RuntimeCheckError: an argument does not match, an index is outside its buffer, an assertion
+        RuntimeCheckError: an argument does not match, an index is out of bounds, an assertion
             fails, or an integer is divided by zero.
         CompileError: an intrinsic is not supported.
     """
@@ -134,7 +134,7 @@ class KernelRun(ScalarEvaluator):
         self.arrays: dict[Buffer, Array] = {}
         self.memory: dict[tir.Var, Array] = {}
         self.empty_loops: frozenset[tir.Var] = frozenset()
-        """The variables of the enclosing loops without iterations."""
+        """The variables of the enclosing empty loops."""
         self.starts: dict[tir.Var, Any] = {}
         """The first values of the variables of loops."""
         self.draw_error = _ERRORS.get()
@@ -279,7 +279,7 @@ class KernelRun(ScalarEvaluator):
         self.execute(block.body)
 
     def _allocate(self, var: tir.Var, memory: Array) -> None:
-        """Give `var` new memory, which buffers over its old memory use from now on."""
+        """Give `var` new memory; buffers over its old memory use it from now on."""
         self.memory[var] = memory
         self.arrays = {b: array for b, array in self.arrays.items() if b.data is not var}
 
@@ -295,14 +295,14 @@ class KernelRun(ScalarEvaluator):
         self.memory[buffer.data] = self.arrays[buffer]
 
     def _is_first(self, block: st.Block) -> bool:
-        """Whether all variables of reductions have their first values."""
+        """Return whether all variables of reductions have their first values."""
         return all(
             self.value(i.var) == self.value(i.dom.min)
             for i in block.iter_vars
             if i.iter_type == tir.IterVarKind.CommReduce and i.dom is not None
         )
 
-    # ---- reductions without iterations, whose result is the init
+    # ---- empty reductions, whose result is the init
 
     def _run_inits(self, stmt: st.Stmt, conditions: Sequence[tir.PrimExpr]) -> None:
         """Run the inits of the blocks in `stmt` for which all empty loops are reductions.
@@ -362,7 +362,7 @@ class KernelRun(ScalarEvaluator):
                 if not self._would_begin(value, first, reduced):
                     return
             else:
-                # The loop has no iteration that evaluates it: only its uses in the init do.
+                # The empty loop does not evaluate it: only its uses in the init do.
                 others[axis.var] = value
         for match in self.enclosing_regions:
             self._match_region(match.buffer, match.source)
@@ -374,9 +374,9 @@ class KernelRun(ScalarEvaluator):
                 self.execute(inner.init)
 
     def _would_begin(self, value: tir.PrimExpr, first: Scalar, reduced: set[object]) -> bool:
-        """Whether `value` is `first`; if an empty loop is in it, whether all others are at a start.
+        """Return whether `value` is `first`; with an empty loop in it, whether all others begin.
 
-        What mentions a loop without iterations is not evaluated.
+        Expressions that mention an empty loop are not evaluated.
         """
         variables = set(walk(value))
         if self.empty_loops.isdisjoint(variables):
@@ -521,7 +521,7 @@ class KernelRun(ScalarEvaluator):
 
 
 def _uninitialised(shape: tuple[int, ...], dtype: DataType) -> Array:
-    """New memory filled with NaN or the least integer, so that reads before writes are visible."""
+    """New memory filled with NaN or the minimum integer, to expose reads before writes."""
     kind = dtype.numpy()
     shape = tuple(max(size, 0) for size in shape)
     memory = empty(shape, kind)

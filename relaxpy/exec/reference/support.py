@@ -1,4 +1,4 @@
-"""What the reference evaluator cannot run in kernels."""
+"""Checks kernels for features that the reference evaluator does not support."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def check_supported(func: PrimFunc, name: str) -> None:
     """Check that a kernel can run.
 
     Errors:
-        CompileError: the kernel has an unsupported intrinsic, a datatype that NumPy does not have,
-            or uses GPU threads.
+        CompileError: the kernel has an unsupported intrinsic, a datatype that NumPy lacks, or uses
+        GPU threads.
     """
     check_datatypes(func, name)
     unknown_calls = []

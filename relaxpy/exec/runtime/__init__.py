@@ -1,1 +1,1 @@
-"""What runs beside generated code: values, their checks, registered functions, operators."""
+"""The run-time library of generated code: values, checks, registered functions, operators."""

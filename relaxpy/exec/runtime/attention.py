@@ -1,4 +1,4 @@
-"""Attention of some queries to the keys and values of one sequence."""
+"""Attention of queries to the keys and values of one sequence."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 _SCORES_AT_ONCE = 1 << 20
-"""The scores that are computed together if there are many: 4 MiB."""
+"""The scores of a block: 4 MiB."""
 _FEW_COLUMNS = 16
-"""So few columns are reduced faster after they are copied to rows."""
+"""So few columns are reduced faster after a transposing copy."""
 _LOG2_E = math.log2(math.e)
 
 Parts: TypeAlias = "Sequence[tuple[Array, Array]]"
@@ -58,7 +58,7 @@ def attend(q: Array, parts: Parts, scale: float, mask: Array | None = None) -> t
 def attend_by(
     kernel: Callable[..., object], q: Array, parts: Parts, scale: float, seen: Array, out: Array
 ) -> Array:
-    """The sums that `attend` returns, by the kernel `attention_of_rows` of a module.
+    """The log2 sums that `attend` returns, by the kernel `attention_of_rows` of a module.
 
     The weighted values are written to `out`.
 
@@ -138,7 +138,7 @@ def _float32(x: Array) -> Array:
 
 
 def merge(out: Array, lse: Array, other: Array, other_lse: Array) -> None:
-    """Make `out` and `lse` what attention to the keys of both results gives, in place."""
+    """Merge two partial attention results into `out` and `lse`, in place."""
     top = np.maximum(lse, other_lse)
     own, others = np.exp2(lse - top), np.exp2(other_lse - top)
     total = own + others
@@ -148,6 +148,6 @@ def merge(out: Array, lse: Array, other: Array, other_lse: Array) -> None:
 
 
 def with_sinks(out: Array, lse: Array, sinks: Array) -> Array:
-    """Attention in which each head gives some of its weight to a sink, a score without a value."""
+    """Attention in which each head gives some weight to a sink, a score without a value."""
     share: Array = 1 / (1 + np.exp2(sinks.astype(np.float32) * np.float32(_LOG2_E) - lse))
     return out * share[..., np.newaxis]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Bindings:
-    """The bound shape variables, what bound each of them, and the values of Relax variables."""
+    """The bound shape variables, the origin of each, and the values of Relax variables."""
 
     sizes: dict[tir.Var, Scalar] = field(default_factory=dict)
     origins: dict[tir.Var, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Bindings:
 
 @dataclass(slots=True)
 class _Subject:
-    """The value that is checked: its description in messages, and where it is."""
+    """The value that is checked: its description in messages, and its location."""
 
     title: str
     span: Span | None
@@ -270,7 +270,7 @@ class Matcher:
         text = ShortText().prim(expr, INT64)
         how = f"not {expected}" if isinstance(expr, tir.ConstExpr) else f"but {text} = {expected}"
         used, sizes = [v for v in walk(expr) if isinstance(v, tir.Var)], self._bindings.sizes
-        # What has no position in a text is imported: its sizes are those that it was imported with.
+        # Nodes without a source position are imported: their sizes are those of the import.
         is_imported = self._error is FunctionSignatureError and at.subject.span is None
         is_fixed = isinstance(expr, tir.ConstExpr) and rule == "MC-7" and not sizes
         hint = _OTHER_SIZES if is_imported and is_fixed and self._binds else None
@@ -297,7 +297,7 @@ class Matcher:
 
 
 def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
-    """What to pass instead of a common Python object, or None."""
+    """A hint to pass another object than this common Python one, or None."""
     if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, (list, tuple)):
         dtype = "" if sinfo.dtype.is_void else f', "{sinfo.dtype}"'
         return f"convert it to an array: numpy.asarray(...{dtype})"
@@ -361,7 +361,7 @@ _SHOWN_PARAMS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The signature that calls of a Relax function are checked by (FN-1, FN-2, FN-8, FN-10, FN-11).
+    """The signature to check calls of a Relax function (FN-1, FN-2, FN-8, FN-10, FN-11).
 
     Messages call the function `name`.
     """

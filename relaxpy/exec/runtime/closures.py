@@ -48,7 +48,7 @@ def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
 def _captured_sizes(
     params: Sequence[StructInfo], captured: tuple[Value, ...]
 ) -> dict[tir.Var, tir.PrimExpr]:
-    """The values of shape variables that are captured themselves."""
+    """The values of shape variables that are captured directly."""
     return {
         param.value: ops.const(value, param.value.dtype)
         for param, value in zip(params, captured, strict=True)

@@ -16,7 +16,7 @@ def assert_allclose(
 ) -> None:
     """Assert that shapes are equal and elements differ by at most `atol + rtol * abs(desired)`.
 
-    Tuples are compared field by field, numbers of fewer than 32 bits in double precision. NaN is
+    Tuples are compared field by field, numbers narrower than 32 bits in double precision. NaN is
     close to NaN only. Values that are not numbers must be equal.
 
     Errors:
@@ -50,6 +50,6 @@ def _is_opaque(value: Value) -> bool:
 
 
 def _comparable(value: Value) -> Array:
-    """The value as an array that NumPy can compare with tolerances: not of narrow numbers."""
+    """The value as an array that NumPy can compare with tolerances: narrow numbers are widened."""
     array = np.asarray(value)
     return array.astype(np.float64) if array.dtype.itemsize < 4 else array

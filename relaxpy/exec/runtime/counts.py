@@ -1,4 +1,4 @@
-"""Counts of iterations and elements of a kernel that may be outside the range of int64."""
+"""Checks that the iteration and element counts of a kernel fit into int64."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from relaxpy.ir.tir.stmt import (
 def with_checked_counts(func: PrimFunc) -> PrimFunc:
     """`func`, with assertions that int64 has all counts of iterations and elements (PX-9).
 
-    Counts over dimensions of arguments are those of memory that exists, and not tested. Nor are
-    those that are read from memory, which may not exist at the start, or have other contents, and
-    those that divide, where the loops outside may have no iteration.
+    Counts over dimensions of arguments belong to existing memory, and are not tested. Nor are those
+    that are read from memory, which may not exist or differ at the start, and those with divisions,
+    as enclosing loops may be empty.
     """
     scalars = {p for p in func.params if p.dtype == "int64"}
     dimensions = {s for b in func.buffer_map.values() for s in b.shape if isinstance(s, tir.Var)}
@@ -51,16 +51,16 @@ def with_checked_counts(func: PrimFunc) -> PrimFunc:
 
 
 def _may_overflow(sizes: tuple[tir.PrimExpr, ...]) -> bool:
-    """Whether this is a product, or a sum of variables."""
+    """Return whether this is a product, or a sum of variables."""
     nodes = [node for size in sizes for node in walk(size)]
     products = any(isinstance(node, tir.Mul) for node in nodes)
     return products or sum(isinstance(node, tir.Var) for node in nodes) > 1
 
 
 def _fits(sizes: tuple[tir.PrimExpr, ...]) -> tir.PrimExpr:
-    """Whether int64 has the count, or there is no iteration, not even with what wrapped around.
+    """Return whether int64 holds the count, or the loop is empty even if the count wrapped around.
 
-    What wraps around differs from the count by 2**64 or more, and float64 by far less.
+    A wrapped value differs from the count by 2**64 or more, float64 by far less.
     """
     *outer, last = sizes
     count = reduce(operator.mul, (*(ops.maximum(s, 0) for s in outer), last))
@@ -84,7 +84,7 @@ def _real(size: tir.PrimExpr) -> tir.PrimExpr:
 
 
 def _counts(stmt: Stmt, outer: tuple[tir.PrimExpr, ...]) -> Iterator[tuple[tir.PrimExpr, ...]]:
-    """The sizes whose product is a count, of statements that run under no condition."""
+    """The sizes whose product is a count, of statements that run unconditionally."""
     match stmt:
         case SeqStmt(seq=seq):
             for child in seq:

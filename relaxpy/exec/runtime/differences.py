@@ -1,4 +1,4 @@
-"""Where two run-time values differ by more than rounding, in words."""
+"""Describes where two run-time values differ by more than rounding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relaxpy.exec.runtime.values import Array, ShapeTuple, Value
 from relaxpy.ir.core.dtype import DataType
 
 EPSILONS = 32
-"""How many roundings to the narrowest datatype a program may be off by."""
+"""The error that is allowed, in roundings to the narrowest datatype."""
 
 
 def rounding(dtype: DataType) -> float:

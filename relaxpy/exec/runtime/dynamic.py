@@ -1,4 +1,4 @@
-"""Operators with unknown operands, which are lowered at run time for the values that arrive."""
+"""Just-in-time lowering of operators whose operands are unknown before run time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Build: TypeAlias = Callable[[IRModule], Callable[..., Value]]
 """Compiles a module of kernels and a function `main`, which it returns."""
 
 MAX_PROGRAMS: Final = 256
-"""The number of lowered operators that a cache has."""
+"""The capacity of a cache of lowered operators."""
 MAX_SHAPES: Final = 4096
 """The number of combinations of shapes for which a call caches its program."""
 
@@ -44,7 +44,7 @@ def operator_name(call: rx.Call) -> str:
 
 
 def is_dynamic(call: rx.Call) -> bool:
-    """Whether the call is lowered at run time: its operator has a legalisation only."""
+    """Return whether the call is lowered at run time: its operator has a legalisation only."""
     if not isinstance(call.op, Op):
         return False
     record = call.op.record
@@ -72,9 +72,9 @@ class Program:
 
 
 class DynamicPrograms:
-    """A least-recently-used cache of programs that are made at run time, for some executables.
+    """An LRU cache of programs that are compiled at run time, for some executables.
 
-    A change of an operator's record makes them anew.
+    A change of an operator's record invalidates it.
     """
 
     def __init__(self, build: Build) -> None:
@@ -117,11 +117,11 @@ class DynamicPrograms:
 
 
 class DynamicOperator:
-    """One call of an operator, inferred and lowered for the values that arrive.
+    """One call of an operator, inferred and lowered at run time for its values.
 
-    The operator's rule checks each new combination of shapes. Its program is used for all values
-    with these ranks, datatypes and broadcast pattern. If that does not determine the program, it is
-    specialised to these dimensions and scalars.
+    The operator's rule checks each new combination of shapes. A program is used for all values with
+    the same ranks, datatypes and broadcast pattern. If these do not determine the program, it is
+    specialised to dimensions and scalars.
     """
 
     __slots__ = ("_known", "_programs", "_scalars_matter", "_template")
@@ -235,7 +235,7 @@ def _run_spread(run: Callable[..., Value], *values: Value) -> Value:
 
 
 def _agrees(general: rx.StructInfo, actual: rx.StructInfo, bound: Mapping[tir.Var, Value]) -> bool:
-    """Whether a general result has the actual datatype and shape under the bindings."""
+    """Return whether a general result has the actual datatype and shape under the bindings."""
     if not is_known(actual):
         return True
     match general, actual:

@@ -28,7 +28,7 @@ def check_elements(name: str, x: Array, least: float, most: float) -> Array:
 
 
 def outside(name: str, x: Array, least: float, most: float) -> str:
-    """What is wrong with an element that is not from `least` to `most`; "" if all are."""
+    """The error of an element that is not in [`least`, `most`]; "" if all are."""
     array = np.asarray(x)
     wrong = array[~((array >= least) & (array <= most))]
     if not wrong.size:

@@ -1,8 +1,8 @@
-"""Tensors that grow along an axis without copies, for programs that append to what they are given.
+"""Tensors that grow along an axis without copies, for programs that append to their arguments.
 
-A result is a view of memory with room after it. A call that takes it writes what it appends into
-this room, if nothing has been written there yet; otherwise it takes a copy, so that results stay
-as they are, however often and in whichever order a caller passes them.
+A result is a view of memory with spare capacity. A call that takes it appends in place, if nothing
+has been written there yet; otherwise it copies, so that results stay unchanged, however often and
+in whichever order a caller passes them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from relaxpy.exec.runtime.values import Array, ShapeTuple
 
 
 class _Memory(np.ndarray[Any, Any]):
-    """The memory of tensors that begin together and end at different sizes along `axis`.
+    """The memory of tensors with the same start and different sizes along `axis`.
 
-    The key of `end` is the size of the one after which nothing has been written, if there is one.
+    The key of `end` is the size of the longest one, if it exists.
     """
 
     axis: int
@@ -29,7 +29,7 @@ class _Memory(np.ndarray[Any, Any]):
 def reserve(data: Array, axis: int, count: int) -> Array:
     """Memory that begins with `data`, with room for at least `count` more along an axis.
 
-    It is that of `data` itself if nothing has been written after it.
+    It is that of `data` itself if `data` is the longest.
     """
     size = data.shape[axis]
     memory = _memory_of(data)
@@ -39,7 +39,7 @@ def reserve(data: Array, axis: int, count: int) -> Array:
         and memory.ctypes.data == data.ctypes.data
         and _others(memory.shape, axis) == _others(data.shape, axis)
         and size + count <= memory.shape[axis]
-        and memory.end.pop(size, False) is None  # no other thread takes it, too
+        and memory.end.pop(size, False) is None  # no other thread takes it as well
     ):
         return memory.view(np.ndarray)
     capacity = max(size + count, 2 * size)
@@ -53,7 +53,7 @@ def reserve(data: Array, axis: int, count: int) -> Array:
 
 @provided("relaxpy.growing.grown")
 def grown(rows: Array, shape: ShapeTuple) -> Array:
-    """The first elements of what `reserve` returned, which nobody may change."""
+    """The first elements of an array that `reserve` returned, read-only."""
     memory = _memory_of(rows)
     assert memory is not None
     memory.end[shape[memory.axis]] = None

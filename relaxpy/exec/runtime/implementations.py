@@ -1,4 +1,4 @@
-"""Implementations of operators on run-time values, those that users registered among them."""
+"""Implementations of operators on run-time values, including those registered by users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VALUES = (rx.TensorStructInfo, rx.ShapeStructInfo, rx.PrimStructInfo)
 
 @dataclass(frozen=True, slots=True)
 class UsersImplementation:
-    """An implementation that a user registered; what it returns is converted to a value."""
+    """An implementation that a user registered; its result is converted to a value."""
 
     operator: str
     function: Callable[..., object]

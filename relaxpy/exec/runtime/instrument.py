@@ -1,4 +1,4 @@
-"""Instruments, which observe the calls of a running program."""
+"""Instruments: observers of the calls of a running program."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Instrumented:
             result = call_users(self.function, self.symbol, args, named)
         else:
             result = self.function(*args, **named)
-        # As in TVM, what a kernel without a result returns is shown as None.
+        # As in TVM, the result of a kernel without one is reported as None.
         seen = None if self.is_kernel and result == () else result
         self.instrument(self.function, self.symbol, False, seen, *shown)
         return result
@@ -78,7 +78,7 @@ class Profiler:
 
     @property
     def is_running(self) -> bool:
-        """Whether a call has begun and not ended."""
+        """True if a call has begun and not ended."""
         return bool(self._open)
 
     def times(self) -> dict[str, list[float]]:

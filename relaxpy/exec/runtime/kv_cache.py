@@ -1,4 +1,4 @@
-"""The packed functions of `nn.KVCache`: rows of keys or values that are added at the end."""
+"""The packed functions of `nn.KVCache`: appended rows of keys or values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relaxpy.ir.core.tensor import Tensor
 
 
 class AttentionKVCache:
-    """Memory for rows, of which the first `count` have been added.
+    """Memory for rows; the first `count` have been added.
 
     In a cache that is a window, `next_row` is where the next row is stored.
     """
@@ -84,7 +84,7 @@ def _check_rows(cache: AttentionKVCache, data: Array) -> None:
 
 @provided("vm.builtin.attention_kv_cache_window_override")
 def override(cache: AttentionKVCache, data: Array, size: int) -> AttentionKVCache:
-    """Store rows in a window of `size` rows, from its beginning again after its end.
+    """Store rows in a ring buffer of `size` rows.
 
     Errors:
         RuntimeCheckError: the rows have another shape or datatype, or do not fit the window.
@@ -96,7 +96,7 @@ def override(cache: AttentionKVCache, data: Array, size: int) -> AttentionKVCach
 def override_with_sinks(
     cache: AttentionKVCache, data: Array, size: int, sinks: int
 ) -> AttentionKVCache:
-    """Store rows in a window whose first `sinks` rows are kept once they have been stored.
+    """Store rows in a ring buffer whose first `sinks` rows are kept once they have been stored.
 
     Errors:
         RuntimeCheckError: the rows have another shape or datatype, or do not fit the window.

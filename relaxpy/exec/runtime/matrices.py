@@ -64,7 +64,7 @@ def _adjoint(x: Array) -> Array:
 
 
 def _sizes(x: Array) -> Array:
-    """The sizes that LAPACK compares, which need no root."""
+    """The magnitudes by which LAPACK compares, |re| + |im|, without a square root."""
     result: Array = abs(x.real) + abs(x.imag)
     return result
 
@@ -85,9 +85,9 @@ def linalg_inv(a: Array) -> Array:
 
 @matrix_function
 def linalg_matrix_exp(a: Array) -> Array:
-    """The exponentials: the series of the matrix over a power of 2, and as many squares of that.
+    """The exponentials by scaling and squaring: a series of the matrix over a power of 2.
 
-    Of matrices of norm 1/2, 18 terms leave less than the epsilon of float64.
+    For matrices of norm 1/2, the error of 18 terms is below the epsilon of float64.
     """
     wide = a.astype(np.result_type(a.dtype, np.float64))
     norm = abs(wide).sum(-1).max(-1, initial=0)
@@ -118,7 +118,7 @@ def linalg_eigvals(a: Array) -> Array:
 
 @matrix_function
 def linalg_eigh(a: Array, UPLO: Any = "L", compute_v: bool = True) -> tuple[Array, ...]:  # noqa: N803
-    """Eigenvalues and eigenvectors of matrices that equal their adjoints."""
+    """Eigenvalues and eigenvectors of Hermitian matrices."""
     if not compute_v:
         return np.linalg.eigvalsh(a, UPLO), _nothing(a)
     return tuple(np.linalg.eigh(a, UPLO))
@@ -142,7 +142,7 @@ def linalg_svdvals(a: Array) -> Array:
 def linalg_pinv(
     a: Array, atol: Array | None = None, rtol: Array | None = None, hermitian: bool = False
 ) -> Array:
-    """The pseudo-inverses, for which singular values up to a bound are 0."""
+    """The pseudo-inverses; singular values up to a bound count as 0."""
     rows, columns = a.shape[-2:]
     if not rows or not columns:
         return np.zeros((*a.shape[:-2], columns, rows), a.dtype)
@@ -163,12 +163,12 @@ def linalg_pinv(
     return result
 
 
-# ---- orthogonal factors
+# ---- QR
 
 
 @matrix_function
 def linalg_qr(a: Array, mode: Any = "reduced") -> tuple[Array, ...]:
-    """The factors of a matrix; of mode "r" only the second one."""
+    """The factors Q and R of a matrix; only R in mode "r"."""
     if mode == "r":
         return _nothing(a), np.asarray(np.linalg.qr(a, "r"))
     return tuple(np.linalg.qr(a, mode))
@@ -176,7 +176,7 @@ def linalg_qr(a: Array, mode: Any = "reduced") -> tuple[Array, ...]:
 
 @matrix_function
 def geqrf(a: Array) -> tuple[Array, Array]:
-    """The second factor with the vectors of reflections below it, and their scales."""
+    """R with the Householder vectors below it, and their scales."""
     found, scales = np.linalg.qr(a, "raw")
     return np.swapaxes(found, -1, -2), scales
 
@@ -195,7 +195,7 @@ def _reflected(vectors: Array, scales: Array, x: Array, *, adjoint: bool) -> Arr
 
 @matrix_function
 def linalg_householder_product(vectors: Array, scales: Array) -> Array:
-    """The first columns of a product of reflections."""
+    """The first columns of a product of Householder reflections."""
     unit = np.broadcast_to(np.eye(*vectors.shape[-2:], dtype=vectors.dtype), vectors.shape)
     return _reflected(vectors, scales, unit, adjoint=False)
 
@@ -248,7 +248,7 @@ def triangular_solve(
 
 @matrix_function
 def linalg_cholesky_ex(a: Array, upper: bool = False) -> tuple[Array, Array]:
-    """The factor of matrices that equal their adjoints, and where one is not positive definite."""
+    """The Cholesky factors of Hermitian matrices, and where one is not positive definite."""
     a, info = _adjoint(a) if upper else a, np.zeros(a.shape[:-2], "int32")
     try:
         lower = np.linalg.cholesky(a)
@@ -267,33 +267,33 @@ def linalg_cholesky_ex(a: Array, upper: bool = False) -> tuple[Array, Array]:
 
 @matrix_function
 def cholesky(a: Array, upper: bool = False) -> Array:
-    """The factor of matrices that equal their adjoints."""
+    """The Cholesky factors of Hermitian matrices."""
     return linalg_cholesky_ex(a, upper)[0]  # type: ignore[no-any-return]
 
 
 @matrix_function
 def cholesky_solve(b: Array, factor: Array, upper: bool = False) -> Array:
-    """The x with a x = b, by the factor of `a`."""
+    """The x with a x = b, from the Cholesky factor of `a`."""
     lower = _adjoint(factor) if upper else factor
     return _solved(_adjoint(lower), _solved(lower, b, upper=False), upper=True)
 
 
 @matrix_function
 def cholesky_inverse(factor: Array, upper: bool = False) -> Array:
-    """The inverse, by the factor."""
+    """The inverse, from the Cholesky factor."""
     unit = np.broadcast_to(np.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
     return cholesky_solve(unit, factor, upper)  # type: ignore[no-any-return]
 
 
-# ---- both triangles of any matrix
+# ---- LU
 
 
 _COLUMNS = 32
-"""So many columns are eliminated one by one before the rest of a matrix is, by one product."""
+"""The block size: so many columns are eliminated one by one, the rest by one matmul."""
 
 
 def _exchange(x: Array, k: int, other: Array) -> None:
-    """Exchange row k of each matrix and the row whose number `other` has for each."""
+    """Swap row k of each matrix with its row `other`."""
     at = np.broadcast_to(other[..., None, None], (*x.shape[:-2], 1, x.shape[-1]))
     kept = np.take_along_axis(x, at, -2)
     np.put_along_axis(x, at, x[..., k, None, :], -2)
@@ -302,7 +302,7 @@ def _exchange(x: Array, k: int, other: Array) -> None:
 
 @matrix_function
 def linalg_lu_factor_ex(a: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
-    """Both factors in one matrix, the rows that were exchanged from 1, the first zero pivot."""
+    """Both factors in one matrix, the pivots counted from 1, and the first zero pivot."""
     lu = a.copy()
     *batch, rows, columns = a.shape
     count = min(rows, columns)
@@ -329,7 +329,7 @@ def linalg_lu_factor_ex(a: Array, pivot: bool = True) -> tuple[Array, Array, Arr
 
 @matrix_function
 def linalg_lu_factor(a: Array, pivot: bool = True) -> tuple[Array, Array]:
-    """Both factors in one matrix, and the rows that were exchanged from 1."""
+    """Both factors in one matrix, and the pivots counted from 1."""
     return linalg_lu_factor_ex(a, pivot)[:2]  # type: ignore[no-any-return]
 
 
@@ -432,14 +432,14 @@ def linalg_slogdet(a: Array, factors: bool = True) -> tuple[Array, ...]:
     return _signs(pivots) * directions.prod(-1), np.log(size).sum(-1), both, pivots
 
 
-# ---- symmetric matrices that need not be definite, as LAPACK's sytrf and sytrs
+# ---- LDL of symmetric indefinite matrices, like LAPACK's sytrf and sytrs
 
-#: A pivot of this part of the largest element bounds the growth of the others best.
+#: The ratio of a pivot to the largest element that minimises element growth.
 _PART = (1 + 17**0.5) / 8
 
 
 def _pivot(a: Array, j: int) -> tuple[int, int]:
-    """How many rows are the next pivot, and which one comes last of them; 0 if there is none.
+    """The number of rows of the next pivot, and its last row; 0 if there is none.
 
     Bunch and Kaufman, Math. Comp. 31, 1977.
     """
@@ -459,9 +459,9 @@ def _pivot(a: Array, j: int) -> tuple[int, int]:
 
 @matrix_function
 def linalg_ldl_factor_ex(a: Array, hermitian: bool = False) -> tuple[Array, Array, Array]:
-    """L with D on its diagonal, the rows that were exchanged from 1, the first zero pivot.
+    """L with D on its diagonal, the pivots counted from 1, and the first zero pivot.
 
-    The rows of pivots of two rows are negative.
+    Pivots of two rows are negative.
     """
     below = np.tril(a, -1)
     both = below + (_adjoint(below) if hermitian else np.swapaxes(below, -1, -2))

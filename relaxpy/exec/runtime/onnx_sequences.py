@@ -25,7 +25,7 @@ def length(sequence: Any) -> Any:
 
 
 def _place(position: Any, count: int, places: int) -> int:
-    """The place that a position means, of which negative ones count from the end of `count`."""
+    """The index of a position; negative ones count from the end of `count`."""
     number = int(np.asarray(position).item())
     place = number + count if number < 0 else number
     if not 0 <= place < places:
@@ -39,7 +39,7 @@ def at(sequence: Any, position: Any) -> Any:
 
 
 def insert(sequence: Any, value: Any, position: Any = None) -> tuple[Any, ...]:
-    """The sequence with one value more, at its end by default."""
+    """The sequence with an inserted value, at its end by default."""
     values = list(sequence)
     count = len(values)
     values.insert(count if position is None else _place(position, count, count + 1), value)
@@ -77,7 +77,7 @@ def unstack(x: Any, axis: int) -> tuple[Any, ...]:
 
 
 def has(value: Any) -> Any:
-    """Whether an optional has a value."""
+    """Return whether an optional has a value."""
     return np.array(value is not None, bool)
 
 

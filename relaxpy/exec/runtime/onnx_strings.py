@@ -1,7 +1,7 @@
-"""Strings as numbers: the vocabulary of a call, and the packed functions that read the strings.
+"""Interned strings: the vocabulary of a call, and the packed functions that read the strings.
 
-A tensor of strings is a tensor of int64 in Relax, whose elements are the places of the strings in
-the vocabulary. Equal strings have one place, so what moves or compares elements needs no strings.
+A tensor of strings is an int64 tensor in Relax, whose elements index the vocabulary. Equal strings
+have the same index, so operators that move or compare elements need no strings.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def concat(known: Vocabulary, x: Any, y: Any) -> Array:
     return known.encode([a + b for a, b in pairs], left.shape)
 
 
-#: Classes of characters that Python does not have, and their characters.
+#: Character classes that Python lacks, and their characters.
 _CLASSES = {
     "alnum": "a-zA-Z0-9",
     "alpha": "a-zA-Z",
@@ -121,7 +121,7 @@ _CLASSES = {
 
 @functools.lru_cache(maxsize=256)
 def pattern_of(text: str) -> re.Pattern[str]:
-    """A pattern of RE2, whose classes of characters are those of ASCII.
+    """An RE2 pattern, with ASCII character classes.
 
     Errors:
         ValueError: Python has no such patterns.
@@ -134,7 +134,7 @@ def pattern_of(text: str) -> re.Pattern[str]:
 
 
 def full_match(known: Vocabulary, x: Any, pattern: str) -> Array:
-    """Whether each string matches the pattern as a whole."""
+    """Return whether each string matches the pattern as a whole."""
     compiled = pattern_of(pattern)
     found = [compiled.fullmatch(text) is not None for text in known.decode(x)]
     return np.array(found, bool).reshape(np.shape(x))
@@ -168,7 +168,7 @@ def tokenize(
 ) -> Array:
     """The tokens of each string, along a new axis that is filled up to the longest row.
 
-    Tokens are what matches the expression, or what is left between separators, a JSON list of
+    Tokens are the matches of the expression, or the text between separators, a JSON list of
     patterns; they have `least` characters or more. An empty separator is between all characters.
     """
     patterns = [pattern_of(text) for text in json.loads(separators)]
@@ -240,7 +240,7 @@ def _map_row(
 
 
 def murmur_hash(known: Vocabulary, x: Any, has_strings: int, seed: int, dtype: str) -> Array:
-    """The hash of 32 bits of each string, or of the bytes of each number."""
+    """The 32-bit hash of each string, or of the bytes of each number."""
     if has_strings:
         items = [text.encode() for text in known.decode(x)]
     else:
@@ -288,7 +288,7 @@ def normalize(known: Vocabulary, x: Any, settings: str) -> Array:
 
 
 def _folded(text: str, change: str, *, is_ascii: bool) -> str:
-    """A text in lower or upper case, each character by itself, as the C library folds it."""
+    """A text in lower or upper case, character by character, as in the C library."""
     fold = str.lower if change == "LOWER" else str.upper
     if text.isascii():
         return fold(text)
@@ -314,7 +314,7 @@ def _number_text(item: Any) -> str:
 
 
 def to_numbers(known: Vocabulary, x: Any, dtype: str) -> Array:
-    """The numbers that texts stand for; integers are rounded towards zero.
+    """The numbers that texts represent; integers are rounded towards zero.
 
     Errors:
         RuntimeCheckError: a text stands for none.
@@ -356,7 +356,7 @@ def _n_grams(settings: str) -> tuple[dict[str, Any], dict[tuple[int, ...], int]]
 
 
 def tf_idf(x: Any, settings: str) -> Array:
-    """How often n-grams of a pool occur in each row; `settings` are the attributes, in JSON."""
+    """The counts of a pool's n-grams in each row; `settings` are the attributes, in JSON."""
     known, grams = _n_grams(settings)
     rows = np.asarray(x)
     matrix = rows.reshape(1, -1) if rows.ndim == 1 else rows

@@ -34,13 +34,13 @@ class OperatorCall:
 
     @property
     def has_arrays(self) -> bool:
-        """Whether the key keeps constants alive that are more than scalars."""
+        """True if the key keeps constants alive that are more than scalars."""
         return any(isinstance(a, rx.Constant) and a.data.ndim for a in _operands(self.call.args))
 
     def filled(self, operands: Iterable[rx.Expr]) -> rx.Call:
         """The call with the open operands replaced in order, without derived struct info.
 
-        It has no span, as calls at several positions share what is made of it.
+        It has no span, as calls at several positions share its program.
         """
         rest = iter(operands)
         call = self.call

@@ -68,7 +68,7 @@ def shape_to_tensor(value: Value) -> Array:
 
 @inspect.tensor_dtype_code.implement
 def tensor_dtype_code(value: Value) -> np.uint8:
-    """The kind of elements of a tensor, as DLPack counts them."""
+    """DLPack's type code of the elements of a tensor."""
     return np.uint8(_datatype(value, "tensor_dtype_code").type_code)
 
 
@@ -104,7 +104,7 @@ def tensor_shape_i(value: Value, axis: Value) -> int:
 
 @inspect.tensor_stride_i.implement
 def tensor_stride_i(value: Value, axis: Value) -> int:
-    """The distance in elements between neighbours along an axis of a compact row-major tensor.
+    """The stride, in elements, along an axis of a compact row-major tensor.
 
     It depends on the shape only, since programs do not see the strides of NumPy arrays.
     """
@@ -202,7 +202,7 @@ def shown(value: Value) -> str:
 
 
 def truth(value: Value) -> bool:
-    """The truth of the condition of an If (EV-12).
+    """The value of the condition of an If, as a bool (EV-12).
 
     Errors:
         RuntimeCheckError: it is not a Boolean tensor of rank 0 (RES-24).

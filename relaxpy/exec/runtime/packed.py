@@ -33,7 +33,7 @@ def passing_tensors() -> Iterator[None]:
 
 
 def _with_originals(value: Any, originals: Mapping[int, Any]) -> Any:
-    """A result with the arrays that were passed in place of the tensors over their memory."""
+    """A result with the arrays that were passed instead of the tensors over their memory."""
     if type(value) in (tuple, list):
         return type(value)(_with_originals(member, originals) for member in value)
     return originals.get(id(value), value)

@@ -22,11 +22,11 @@ _FLOAT32: np.dtype[Any] = np.dtype("float32")
 
 
 class _Work:
-    """What the running call does with a sequence; `rows` are those of its tokens in the call.
+    """The work of the running call on a sequence; `rows` are those of its tokens in the call.
 
-    Lists of slots are of the tokens that are seen, those of the call last: of all layers, and of
-    those whose attention slides. So are masks, which say which of the last tokens each row sees;
-    None if it sees all.
+    There are lists of slots of the visible tokens, those of the call last, for all layers, and for
+    those with sliding attention. So there are masks of the last tokens that each row sees; None if
+    it sees all.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class _Work:
         self._seen: dict[tuple[bool | None, int, int], Array] = {}
 
     def places(self, sliding: bool, with_own: bool = True) -> Places:
-        """Where the tokens are, with those of the call or without."""
+        """The locations of the tokens, with or without those of the call."""
         found = self._places.get((sliding, with_own))
         if found is None:
             slots = self._slots[sliding]
@@ -52,7 +52,7 @@ class _Work:
         return found
 
     def all_seen(self, sliding: bool | None, size: int, group: int) -> Array:
-        """Which of `size` keys each row sees, for each of `group` heads of queries in turn.
+        """The mask of `size` keys for each row, repeated for each of `group` query heads.
 
         The last keys are those of the rows; none is if `sliding` is None.
         """
@@ -84,7 +84,7 @@ class PagedKVCache(SequenceState):
     ) -> None:
         """`attention` is the kernel for heads of keys, `latent_attention` that for latent rows.
 
-        NumPy attends where there is none.
+        NumPy computes attention where there is none.
         """
         super().__init__()
         self.max_sequences, tokens, self.chunk, page_size, self.sliding, window = limits
@@ -94,7 +94,7 @@ class PagedKVCache(SequenceState):
         rotate, extra = rotary
         self.rotary = _direct(rotate), extra
         self.attention, self.latent_attention = map(_direct, (attention, latent_attention))
-        # Every sequence may leave its last page and that of its sinks partly empty.
+        # The last page of each sequence, and that of its sinks, may be partly empty.
         count = -(-tokens // page_size) + self.max_sequences * (1 + bool(self.sliding))
         self.pages = Pages(count, page_size)
         self.layers: list[tuple[Array, Array]] = []
@@ -196,7 +196,7 @@ class PagedKVCache(SequenceState):
         self._slide(seq)
 
     def _slide(self, seq: Sequence) -> None:
-        """Drop what no layer sees any more."""
+        """Drop tokens that no layer sees any more."""
         if {MHA, MHA_SLIDING} <= set(self.kinds):
             return
         kept = _in_window(seq, seq.slots)
@@ -257,7 +257,7 @@ class PagedKVCache(SequenceState):
         self._clear_call()
 
     def commit(self, seq_ids: list[int], leaves: list[int]) -> None:
-        """Keep of the tree at the end of a sequence the path to a token; of -1, nothing."""
+        """Keep the path to a token of the tree at the end of a sequence; nothing for -1."""
         for seq_id, leaf in zip(seq_ids, leaves, strict=True):
             seq = self.sequences[seq_id]
             tree = seq.tree
@@ -311,7 +311,7 @@ class PagedKVCache(SequenceState):
     def fused(
         self, layer: int, scale: float, qkv: Array, out: Array, sinks: Array | None = None
     ) -> None:
-        """Append keys and values, and attend to all that a sequence has.
+        """Append keys and values, and attend to all tokens of a sequence.
 
         Each head may have a sink, a score without a value.
         """
@@ -326,7 +326,7 @@ class PagedKVCache(SequenceState):
         self._attend(layer, scale, q, out, sinks)
 
     def shared(self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array) -> None:
-        """Attend to what another layer has, which appended the tokens of the call."""
+        """Attend to the cache of another layer, which appended the tokens of the call."""
         self._layer(layer, MHA, MHA_SLIDING)
         self._check("q", q, self.heads, self.d_qk, dtype=None)
         self._check("k", k, self.kv_heads, self.d_qk, dtype=None)
@@ -414,7 +414,7 @@ class PagedKVCache(SequenceState):
                 out[rows], lse[rows] = 0, -np.inf
 
     def append_latent(self, layer: int, rows: Array) -> None:
-        """Append what layers of multi-head latent attention keep of a token."""
+        """Append the latent rows of multi-head latent attention."""
         keys, _ = self._layer(layer, MLA)
         self._check("the tensor of rows", rows, self.d_qk, dtype=self.dtype)
         keys[0, self.slots] = rows
@@ -430,10 +430,10 @@ def _attend(
     scale: float,
     out: Array,
 ) -> Array:
-    """Write what the rows of a sequence get from `parts`, of which the last keys may be their own.
+    """Write the attention of the rows of a sequence to `parts`.
 
-    None are if `sliding` is None; otherwise it says which masks hold. The result is log2 of the
-    sums of the weights.
+    The last keys may be their own; none are if `sliding` is None; otherwise it says which masks
+    hold. The result is log2 of the sums of the weights.
     """
     own = q[work.rows]
     if kernel is None:
@@ -449,7 +449,7 @@ def _attend(
 
 
 def _direct(function: Callable[..., object] | None) -> Callable[..., object] | None:
-    """What runs a function of the module: called with values, it has no argument to convert."""
+    """The function that runs a PrimFunc of the module on values, without conversions."""
     return function.run if isinstance(function, PrimFuncValue) else function
 
 
@@ -472,7 +472,7 @@ def _split(tree: list[int] | None, lengths: list[int]) -> list[list[int] | None]
 
 
 def _depths(parents: list[int] | None, length: int) -> list[int]:
-    """How far tokens are from the end of what is there. Errors: RuntimeCheckError for no tree."""
+    """The depths of tokens in the tree at the end. Errors: RuntimeCheckError for no tree."""
     if parents is None:
         return list(range(length))
     depths: list[int] = []
@@ -486,7 +486,7 @@ def _depths(parents: list[int] | None, length: int) -> list[int]:
 
 
 def _mask(parents: list[int] | None, length: int) -> Array | None:
-    """Which tokens of the call a token sees: those before it, or its ancestors."""
+    """The mask of the tokens of the call that a token sees: earlier ones, or its ancestors."""
     if length == 1:
         return None
     if parents is None:
@@ -499,7 +499,7 @@ def _mask(parents: list[int] | None, length: int) -> Array | None:
 
 
 def _window_mask(own: Array | None, depths: list[int], past: int, window: int) -> Array | None:
-    """Which of `past` tokens and those of the call a token sees, the last `window` ones at most."""
+    """The mask of `past` and new tokens that a token sees: at most the last `window` ones."""
     if own is None:
         return None
     position = np.arange(-past, len(depths))

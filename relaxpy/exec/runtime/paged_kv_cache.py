@@ -1,4 +1,4 @@
-"""The packed functions of `nn.llm.kv_cache`, which change and read a cache of pages."""
+"""The packed functions of `nn.llm.kv_cache`, which change and read a paged cache."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def attention_with_fused_qkv(
 def attention_with_shared_kv(
     cache: PagedKVCache, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array
 ) -> None:
-    """Attend to what a layer has, which appended the tokens of the call, the keys `k` of them."""
+    """Attend to the cache of a layer that appended the tokens of the call, with keys `k`."""
     _cache(cache).shared(whole_number(layer), _number(scale), q, k, v, out)
 
 
@@ -149,7 +149,7 @@ def append_mla_kv(cache: PagedKVCache, layer: int, rows: Array) -> PagedKVCache:
 def merge_attn_output_inplace(
     cache: PagedKVCache, out: Array, lse: Array, other: Array, other_lse: Array
 ) -> tuple[Array, Array]:
-    """Attention to the keys of both results, written to the first one, which is returned."""
+    """Merge two partial attention results into the first one, which is returned."""
     _cache(cache)
     check_tensor("the first result", out, (None, None, None), None)
     check_tensor("the second result", other, out.shape, None)
@@ -174,13 +174,13 @@ def get_total_sequence_length(cache: PagedKVCache) -> int:
 
 @provided("vm.builtin.attention_kv_cache_get_num_available_pages")
 def get_num_available_pages(cache: PagedKVCache) -> int:
-    """The pages that no sequence has."""
+    """The number of free pages."""
     return len(_cache(cache).pages.free)
 
 
 @provided("vm.builtin.attention_kv_cache_empty")
 def empty(cache: PagedKVCache) -> bool:
-    """Whether no sequence has a token."""
+    """Return whether no sequence has a token."""
     return get_total_sequence_length(cache) == 0
 
 

@@ -14,7 +14,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 @dataclass
 class Sequence:
-    """A sequence: the slots of its tokens, oldest first, and where the next one stands.
+    """A sequence: the slots of its tokens, oldest first, and the position of the next one.
 
     A token is in the slot `page * page_size + offset`. Pages before `pages[-1]` are full, unless
     tokens were dropped from a window.
@@ -26,7 +26,7 @@ class Sequence:
     window: int | None = None
     sinks: int = 0
     tree: list[int] | None = None
-    """The parents of the last tokens, of which not all are accepted yet."""
+    """The parents of the last tokens; not all of these are accepted yet."""
 
     def copy(self) -> Sequence:
         """A sequence with the same tokens."""
@@ -38,8 +38,7 @@ class Sequence:
 class Pages:
     """The pages of all layers, each of which sequences may share.
 
-    A page has the same number in each layer. Tokens are written to pages of one sequence only: a
-    page that is shared is copied before that.
+    A page has the same number in each layer. Shared pages are copied on write.
     """
 
     def __init__(self, count: int, size: int) -> None:
@@ -52,8 +51,8 @@ class Pages:
     def allocated(self, last: int) -> int:
         """A free page for a sequence whose last page is `last`, or -1 if it has none.
 
-        The pages of a sequence tend to lie together: a page is the next one if that is free, and
-        otherwise far from those that other sequences will take next.
+        Pages of a sequence tend to be contiguous: a page is the next one if that is free, otherwise
+        far from those that other sequences will take next.
 
         Errors:
             RuntimeCheckError: there is none.
@@ -83,7 +82,7 @@ class Pages:
             self.free.add(page)
 
     def needed(self, seq: Sequence, count: int) -> int:
-        """How many pages have to be allocated before `count` tokens are appended."""
+        """The number of pages to allocate before `count` tokens are appended."""
         shared = self._shares_last(seq)
         room = self._room(seq)
         return max(0, -(-(count - room) // self.size)) + (shared and count > 0)
@@ -96,7 +95,7 @@ class Pages:
         return bool(seq.slots) and self._room(seq) > 0 and self.uses[seq.pages[-1]] > 1
 
     def append(self, seq: Sequence, count: int) -> list[int]:
-        """The slots of `count` new tokens, for which there are pages enough."""
+        """The slots of `count` new tokens, for which there must be enough pages."""
         if count and self._shares_last(seq):
             self._own_last(seq)
         new: list[int] = []
@@ -122,7 +121,7 @@ class Pages:
         seq.slots = [s + moved if s // self.size == old else s for s in seq.slots]
 
     def keep(self, seq: Sequence, slots: list[int]) -> None:
-        """Let a sequence have only these of its slots, and give up the pages of the others."""
+        """Keep only these slots of a sequence, and release the pages of the others."""
         used = {slot // self.size for slot in slots}
         for page in seq.pages:
             if page not in used:
@@ -141,14 +140,14 @@ class Pages:
 
 
 Places: TypeAlias = "list[slice | Array]"
-"""Slots of successive tokens: a slice for those that lie together, or their numbers."""
+"""Slots of successive tokens: a slice for contiguous ones, or their numbers."""
 
 _SLOTS_OF_A_RUN = 64
-"""Runs of so many slots are read where they lie; a sequence of shorter ones is copied."""
+"""Runs of so many slots are read in place; a sequence of shorter ones is copied."""
 
 
 def places_of(slots: list[int]) -> Places:
-    """Where the tokens in these slots are read."""
+    """The locations from which the tokens in these slots are read."""
     numbers = np.array(slots, np.int64)
     starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
     if len(starts) > 1 + len(slots) // _SLOTS_OF_A_RUN:

@@ -34,7 +34,7 @@ _CODES: Final = {
     **{name: (DataType(name).type_code, DataType(name).bits) for name in _KINDS},
     "bool": _BOOL,
 }
-# Older files have Booleans as integers of one bit.
+# Older files have bools as 1-bit integers.
 _DTYPES: Final = {**{code: name for name, code in _CODES.items()}, (1, 1): "bool"}
 
 

@@ -13,7 +13,7 @@ from relaxpy.ir.relax.nodes.python_function import python_function, python_funct
 
 
 def takes_self(function: Callable[..., Any]) -> bool:
-    """Whether a function is an unbound method."""
+    """Return whether a function is an unbound method."""
     try:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # a function of C

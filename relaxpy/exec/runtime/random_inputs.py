@@ -24,7 +24,7 @@ from relaxpy.support.entry import user_facing
 _LARGEST_SIZE: Final = 5
 """The largest dimension that is drawn."""
 _ATTEMPTS: Final = 100
-"""How often dimensions are drawn until those computed from them are sizes."""
+"""The number of attempts to draw dimensions until those computed from them are sizes."""
 
 
 @user_facing
@@ -36,10 +36,10 @@ def random_inputs(
     Equal seeds give equal arguments. Floats are normally distributed, integers are from 0 to 9.
     Parameters of a Relax function, or of a module, that are the second operand of a product or a
     convolution are divided by the square root of the number of summands: then results are about as
-    large as the first operand. Where operators are defined for some values alone, such as
-    logarithms, quotients and indices, the parameters that these are have such values.
-    Dimensions, whose names are those of shape variables, are as in `sizes` and otherwise drawn from
-    1 to 5. What is unknown is chosen: a rank is 2, a datatype float32.
+    large as the first operand. Parameters that are operands of partial functions, such as
+    logarithms, quotients and indices, are in the domain. Dimensions, whose names are those of shape
+    variables, are as in `sizes` and otherwise drawn from 1 to 5. What is unknown is chosen: a rank
+    is 2, a datatype float32.
 
     Errors:
         MisuseError (also TypeError, ValueError): a parameter takes an object or a function, no
@@ -109,7 +109,7 @@ def random_values(
     domains: Mapping[rx.Var, Domain] | None = None,
     summed: Mapping[rx.Var, Sequence[tir.PrimExpr]] | None = None,
 ) -> tuple[Value, ...]:
-    """Random values of the struct info of parameters, the `summed` dimensions of which are known.
+    """Random values of the struct info of parameters with known `summed` dimensions.
 
     Errors:
         MisuseError: there are none.
@@ -245,9 +245,9 @@ class Domain:
         return Domain(low, high, self.below + other.below)
 
     def moved_inside(self, array: Array, sizes: Sequence[int]) -> Array:
-        """The array, with other elements for those that are outside; `sizes` are those of `below`.
+        """The array, with elements out of the domain replaced; `sizes` are those of `below`.
 
-        Elements that are inside stay, except for integers, which are counted modulo the sizes.
+        Elements in the domain stay, except integers, which are taken modulo the sizes.
         """
         if array.dtype.kind in "iu":
             if self.low > 0:
@@ -267,7 +267,7 @@ class Domain:
 
 _POSITIVE: Final = Domain(low=0.125)
 _UNIT: Final = Domain(-0.96875, 0.96875)
-#: Operators that are defined for some values of an operand, by its index.
+#: Partial operators: those defined only for some values of an operand, by its index.
 _OPERANDS: Final = {
     **dict.fromkeys(("log", "sqrt", "rsqrt"), (0, _POSITIVE)),
     **dict.fromkeys(("asin", "acos", "atanh"), (0, _UNIT)),
@@ -376,7 +376,7 @@ def _call(call: rx.Call, op: str, needed: Domain | None, found: dict[rx.Var, Dom
 
 
 def _indices(call: rx.Call, op: str) -> list[tuple[rx.Expr, Sequence[tir.PrimExpr]]]:
-    """The operands that are indices, each with the dimensions that it has to be below."""
+    """The operands that are indices, each with the dimensions that bound it."""
     attrs: Mapping[str, Any] = call.attrs or {}
     if op == "one_hot":
         return [(call.args[0], [tir.IntImm("int64", int(attrs["depth"]))])]

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _functions: dict[str, Callable[..., Any]] = {}
 _pure_names: set[str] = set()
 python_functions: dict[str, Callable[..., Any]] = {}
-"""Those that `vm.builtin.register_py_func` enters; packed functions of the same names precede."""
+"""Functions of `vm.builtin.register_py_func`; packed functions of the same name take precedence."""
 _PROVIDERS = (
     "relaxpy.exec.runtime.elements",
     "relaxpy.exec.runtime.growing",
@@ -147,7 +147,7 @@ def _found(name: object) -> Callable[..., Any] | None:
 
 
 def is_registered_pure(name: str) -> bool:
-    """Whether the function under `name` was registered as pure."""
+    """Return whether the function under `name` was registered as pure."""
     if name not in _functions:
         get_global_func(name, allow_missing=True)  # which may register it
     return name in _pure_names

@@ -18,17 +18,17 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 @dataclass
 class _Slot:
-    """Where the states of a sequence are: `place` in the ring of the last ones."""
+    """The location of the states of a sequence: `place` in the ring buffer of the last ones."""
 
     number: int
     place: int = 0
     length: int = 0
     older: int = 0
-    """How many states before the current one are there to go back to."""
+    """The number of earlier states that can be restored."""
 
 
 class RNNState(SequenceState):
-    """States of recurrences, with a history to which calls of `kv_state_popn` return."""
+    """States of recurrences, with a history that `kv_state_popn` restores."""
 
     def __init__(self, layers: int, count: int, history: int, initial: Sequence[Array]) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class RNNState(SequenceState):
         for seq_id, length in zip(self.require_running(), self.lengths, strict=True):
             slot = self.slots[seq_id]
             slot.place = (slot.place + 1) % self.history
-            # Calls of one token can be undone, each by one step back.
+            # One-token calls can be undone, one step each.
             slot.older = min(slot.older + 1, self.history - 1) if length == 1 else 0
             slot.length += length
 
@@ -120,7 +120,7 @@ class RNNState(SequenceState):
         return [s.number for s in slots], [(s.place + step) % self.history for s in slots]
 
     def checked(self, layer: int, index: int, x: Array) -> Array:
-        """The states of a kind of a layer, of which `x` has one for each running sequence."""
+        """The states of a kind of a layer; `x` has one for each running sequence."""
         tensor, count = self.tensor(layer, index), len(self.require_running())
         check_tensor("the tensor of states", x, (count, *tensor.shape[2:]), tensor.dtype)
         return tensor
@@ -171,7 +171,7 @@ def get(state: RNNState, layer: int, index: int, out: Array) -> None:
 
 @provided("vm.builtin.rnn_state_set", pure=True)
 def set_state(state: RNNState, layer: int, index: int, value: Array) -> RNNState:
-    """Set what the states of the running sequences are after the call; return the state."""
+    """Set the states of the running sequences after the call; return the state."""
     _rnn(state).checked(layer, index, value)[state.places(1)] = value
     return state
 

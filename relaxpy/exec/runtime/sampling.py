@@ -1,4 +1,4 @@
-"""The packed functions that choose the next token of a text from the scores of a model."""
+"""The packed functions that sample the next token of a text from a model's logits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relaxpy.exec.runtime.values import Array
 
 
 def _row(name: str, x: Array) -> Array:
-    """The scores of one text, over the same memory."""
+    """The logits of one text, over the same memory."""
     leading = max(np.ndim(x) - 1, 0)
     check_tensor(name, x, (*[1] * leading, None), np.dtype("float32"))
     return x[(0,) * leading]  # type: ignore[no-any-return]
@@ -37,10 +37,10 @@ def _softmax(row: Array, temperature: float) -> Array:
 
 @provided("vm.builtin.sample_top_p_from_prob", pure=True)
 def sample_top_p_from_prob(prob: Array, top_p: float, uniform_sample: float) -> int:
-    """One of the most probable tokens, which together have at least the probability `top_p`.
+    """Nucleus sampling: one of the most probable tokens with total probability `top_p` or more.
 
-    It is the first of them, in falling order, at which the sum of their probabilities, divided by
-    that of all of them, exceeds the sample.
+    It is the first of them, in descending order, whose cumulative probability, normalised over all
+    of them, exceeds the sample.
 
     Errors:
         RuntimeCheckError: `prob` is not one row of float32, or has no number.
@@ -72,7 +72,7 @@ def sample_top_p_from_logits(
 
 @provided("vm.builtin.apply_repetition_penalty")
 def apply_repetition_penalty(logits: Array, token_ids: Array, penalty: float) -> None:
-    """Divide positive scores of tokens by the penalty, and multiply others by it."""
+    """Divide positive logits of tokens by the penalty, and multiply others by it."""
     row = _row("logits", logits)
     _require_positive("penalty", penalty)
     for token in _tokens(token_ids, row):
@@ -87,7 +87,7 @@ def apply_presence_and_frequency_penalty(
     presence_penalty: float,
     frequency_penalty: float,
 ) -> None:
-    """Lower the scores of tokens by a penalty, and by another one each time they have appeared."""
+    """Lower the logits of tokens by a penalty, and by another one for each occurrence."""
     row = _row("logits", logits)
     tokens = _tokens(token_ids, row)
     check_tensor("token_freqs", token_freqs, token_ids.shape, np.dtype("int32"))
@@ -97,7 +97,7 @@ def apply_presence_and_frequency_penalty(
 
 @provided("vm.builtin.apply_softmax_with_temperature")
 def apply_softmax_with_temperature(logits: Array, temperature: float) -> None:
-    """Replace scores by their softmax."""
+    """Replace logits by their softmax."""
     row = _row("logits", logits)
     _require_positive("temperature", temperature)
     row[...] = _softmax(row, temperature)

@@ -154,7 +154,7 @@ def reinterpret(value: Scalar, source: DataType, target: DataType) -> Scalar:
 
 
 HINTS = frozenset(("tir.likely", "tir.assume", "tir.tvm_thread_invariant"))
-"""The intrinsics that are hints about their operand, whose value they have."""
+"""The intrinsics that are hints, and return their operand."""
 
 SUPPORTED: frozenset[str] = frozenset(
     (

@@ -1,4 +1,4 @@
-"""States of sequences, which `vm.builtin.kv_state_*` change: caches, and states of recurrences."""
+"""Sequence states for `vm.builtin.kv_state_*`: caches, and states of recurrences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SequenceState(ABC):
 
     def __init__(self) -> None:
         self.running: list[int] | None = None
-        """The sequences of the call that has begun and not ended."""
+        """The sequences of the current call."""
 
     @abstractmethod
     def sequence_ids(self) -> set[int]:
@@ -104,7 +104,7 @@ def whole_numbers(values: object) -> list[int]:
 def check_tensor(
     name: str, x: object, shape: tuple[int | None, ...], dtype: np.dtype[Any] | None
 ) -> None:
-    """Check a tensor that a packed function takes, whose sizes and datatype may be any for None.
+    """Check a tensor that a packed function takes; sizes and datatype are unchecked if None.
 
     Errors:
         RuntimeCheckError: it has another shape or datatype, or is no tensor.

@@ -14,7 +14,7 @@ T = TypeVar("T")
 _silent = Context()
 _silent.run(np.seterr, all="ignore")
 silent_context = _silent.copy
-"""A new context in which NumPy does not warn."""
+"""A new context with NumPy's warnings suppressed."""
 
 
 def without_warnings(function: Callable[..., T]) -> Callable[..., T]:

@@ -115,7 +115,7 @@ def output_sinfos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
 
 
 def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
-    """The struct info that a user's function is to return in a call, and its name in messages.
+    """The struct info that a user's function must return in a call, and its name in messages.
 
     It is None if the call declares nothing or allocates its outputs.
     """
@@ -137,7 +137,7 @@ def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
 
 
 def may_be_null(sinfo: rx.StructInfo, is_used: bool) -> bool:
-    """Whether a function that returns nothing fits a declared result: unit, or one not used."""
+    """Return whether a function may return None for a declared result: unit, or an unused one."""
     return not is_used or (isinstance(sinfo, rx.TupleStructInfo) and not sinfo.fields)
 
 

@@ -31,7 +31,7 @@ def argsort(data: Array, out: Array, axis: int, is_ascend: int) -> None:
 
 @provided("tvm.contrib.sort.argsort_nms", pure=True)
 def argsort_valid(data: Array, valid: Array, out: Array, axis: int, is_ascend: int) -> None:
-    """Store the indices that sort the first elements of each line, and those of the others."""
+    """Store the indices that sort the first elements of each line, then the other indices."""
     lines, found = np.moveaxis(data, axis, -1), np.moveaxis(out, axis, -1)
     found[...] = np.arange(lines.shape[-1])
     for place, count in np.ndenumerate(valid.reshape(lines.shape[:-1])):

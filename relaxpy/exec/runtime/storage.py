@@ -87,12 +87,12 @@ def _tensor_at(
 
 
 def released(value: Value) -> tuple[()]:
-    """Unit; Python frees memory that is not referenced any more."""
+    """Return unit; Python frees unreferenced memory."""
     return ()
 
 
 def view(data: Value, shape: Value = (), dtype: Value = (), offset: Value = ()) -> Array:
-    """A tensor over the memory of another; arguments that are unit have the values of `data`.
+    """A tensor over the memory of another; arguments that are unit default to those of `data`.
 
     Errors:
         RuntimeCheckError: `data` is not a compact row-major tensor, or the view exceeds it.

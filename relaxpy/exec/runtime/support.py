@@ -81,7 +81,7 @@ def fields(value: Value) -> tuple[Value, ...]:
 
 
 def reshaped(value: Array, shape: tuple[int, ...]) -> Array:
-    """A new tensor of another shape with the elements of `value`, of which there are as many."""
+    """A new tensor of another shape with the same number of elements, those of `value`."""
     return np.array(value.reshape(shape), order="C")
 
 
@@ -121,11 +121,11 @@ def invoke_declared(
 
 
 CONTEXT = object()
-"""The first argument that `call_builtin_with_ctx` passes: a handle, which Python cannot use."""
+"""The first argument of `call_builtin_with_ctx`: a handle, which Python cannot use."""
 
 
 def with_context(function: Value, sinfos: tuple[StructInfo, ...], *args: Value) -> Value:
-    """Call a packed function with the context and `args`; unit if no result is declared."""
+    """Call a packed function with the context and `args`; return unit if no result is declared."""
     if category_of(function) is not Category.PACKED_FUNC:
         raise RuntimeCheckError(f"expected a packed function, found {describe(function)}")
     result = call_users(function, packed_name(function), (CONTEXT, *args))
@@ -133,7 +133,7 @@ def with_context(function: Value, sinfos: tuple[StructInfo, ...], *args: Value) 
 
 
 def call_tir_dyn(kernel: Value, args: tuple[Value, ...]) -> tuple[()]:
-    """Call a kernel with `args`, of which the last is a shape of scalars; return unit."""
+    """Call a kernel with `args`, the last one a shape of scalars; return unit."""
     invoke(kernel, *args[:-1], *args[-1])
     return ()
 
@@ -166,7 +166,7 @@ class TailCall:
     sizes: tuple[Value, ...] = ()
 
     def result(self) -> Value:
-        """Make this call and the tail calls that follow; then make the checks of the callers."""
+        """Trampoline: make this call and subsequent tail calls, then the checks of the callers."""
         callers: dict[tuple[Value, ...], None] = {}
         result: Value = self
         while type(result) is TailCall:
@@ -180,7 +180,7 @@ class TailCall:
 
 
 def run_kernel(kernel: Callable[..., Value], *args: Value) -> Value:
-    """Call a kernel, which checks its arguments (EV-27); unit if it returns nothing."""
+    """Call a kernel, which checks its arguments (EV-27); return unit if it returns nothing."""
     result = kernel(*args)
     if result is None:
         return ()

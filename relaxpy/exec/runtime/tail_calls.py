@@ -1,4 +1,4 @@
-"""Tail calls, which need no stack."""
+"""Tail-call elimination."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def split_result(seq: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
 
 
 def _is_plain(binding: rx.Binding) -> bool:
-    """Whether a binding has no check, and its variable is visible after its block."""
+    """Return whether a binding has no check, and its variable is visible after its block."""
     return isinstance(binding, rx.VarBinding) and not isinstance(binding.var, rx.DataflowVar)
 
 
 @dataclass(frozen=True, slots=True)
 class Jumps:
-    """The tail calls of one function that take no stack.
+    """The tail calls of one function that are eliminated.
 
-    They jump to the beginning of the function or, if `by_steps`, return to a loop that makes the
+    They jump to the start of the function or, if `by_steps`, return to a trampoline that makes the
     call.
     """
 
@@ -53,7 +53,7 @@ def find_jumps(functions: Mapping[str, rx.Function]) -> dict[FunctionKey, Jumps]
     """The recursive tail calls of the functions of a module, local functions included.
 
     A function that calls itself becomes a loop, unless it defines functions, which capture the
-    variables of their iteration. Recursion that no path leaves has no jumps, since it is infinite.
+    variables of their iteration. Infinite recursion, which no path leaves, has no jumps.
     """
     members: dict[FunctionKey, rx.Function] = {}
     for name, func in functions.items():

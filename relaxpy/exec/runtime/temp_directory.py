@@ -10,9 +10,9 @@ from weakref import finalize
 
 
 class TempDirectory:
-    """A new directory, which is removed at the end of a `with` block or of the last use of this.
+    """A new directory, which is removed at the end of a `with` block or with this object.
 
-    Its path is `path`, or `custom_path` if that is given. With `keep_for_debug` it stays.
+    Its path is `path`, or `custom_path` if that is passed. With `keep_for_debug` it stays.
     """
 
     def __init__(

@@ -48,9 +48,9 @@ def dump_tensor_cache(
 ) -> None:
     """Write tensors by name to a folder, in shards of at most `shard_cap_mb` times 2**20 bytes.
 
-    `meta_data` is what JSON can represent, or a function that returns it after all tensors are
-    written. With `update_if_exists`, tensors that the folder has are replaced, and others added.
-    float32 is rounded to bfloat16, unless `encode_format` is "raw"; finite numbers stay finite.
+    `meta_data` is a JSON value, or a function that returns one after all tensors are written. With
+    `update_if_exists`, tensors that the folder has are replaced, and others added. float32 is
+    rounded to bfloat16, unless `encode_format` is "raw"; finite numbers stay finite.
 
     Errors:
         MisuseError (also TypeError, ValueError): a name is not a string or occurs twice, a value is
@@ -176,7 +176,7 @@ def _shard_file(folder: Path, name: str) -> Path:
 
 
 def _is_short(record: Mapping[str, Any]) -> bool:
-    """Whether a tensor of float32 is stored as bfloat16."""
+    """Return whether a tensor of float32 is stored as bfloat16."""
     return bool(record["format"] == _SHORT and record["dtype"] == "float32")
 
 
@@ -195,7 +195,7 @@ def _encoded(name: object, value: object, encode_format: str) -> tuple[dict[str,
 
 
 def _decoded(record: Mapping[str, Any], data: bytes, path: Path) -> Tensor:
-    """The tensor of a record in the bytes of a shard, in memory of its own."""
+    """The tensor of a record in the bytes of a shard, as a copy."""
     name, shape, begin, size = (record[key] for key in ("name", "shape", "byteOffset", "nbytes"))
     dtype = _numpy_dtype("bfloat16" if _is_short(record) else record["dtype"])
     fits = all(type(n) is int and n >= 0 for n in shape)
@@ -224,7 +224,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any] | None:
 
 
 class _Shards:
-    """The files of a folder, of which the last is written when it is full."""
+    """The files of a folder; the last is written when it is full."""
 
     def __init__(self, folder: Path, records: Records, capacity: int) -> None:
         self.folder, self.records, self.capacity = folder, records, capacity
@@ -283,7 +283,7 @@ def _digest(data: bytes | bytearray) -> str:
 
 
 _loaded: dict[str, Array] = {}
-"""The tensors that programs take by name, until they are removed."""
+"""The tensors that programs load by name, until they are removed."""
 
 
 def _builtin(name: str) -> Callable[[F], F]:

@@ -1,4 +1,4 @@
-"""New tensors at run time, by the names that programs of TVM call."""
+"""Creation of tensors at run time, by TVM's names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relaxpy.support.entry import user_facing
 def as_tensors(value: Any, args: Sequence[object] = ()) -> Any:
     """A value in which arrays are tensors, over the same memory; so are those in tuples.
 
-    Arrays that are among `args` stay what they are.
+    Arrays that are among `args` stay unchanged.
     """
     if type(value) is np.ndarray:
         return next((arg for arg in args if _is_same(arg, value)), value.view(Tensor))
@@ -30,7 +30,7 @@ def as_tensors(value: Any, args: Sequence[object] = ()) -> Any:
 
 
 def _is_same(arg: object, value: Array) -> bool:
-    """Whether an argument was passed as this array."""
+    """Return whether an argument was passed as this array."""
     if type(arg) is not Tensor:
         return arg is value
     return arg.__array_interface__ == value.__array_interface__
@@ -42,7 +42,7 @@ def tensor(arr: object, device: Device | str | None = None) -> Tensor:
 
     Errors:
         MisuseError (also ValueError, TypeError): the elements have no datatype of tensors, or the
-            device is not a processor.
+        device is not a CPU.
     """
     check_device(device)
     try:
@@ -74,7 +74,7 @@ def from_dlpack(ext_tensor: object) -> Tensor:
 
     Errors:
         MisuseError (also TypeError, ValueError): it does not support DLPack, or its memory is not
-            that of the processor.
+        on the CPU.
     """
     problem = "it does not support DLPack"
     if type(ext_tensor).__name__ == "PyCapsule":
@@ -107,8 +107,8 @@ def empty(
 
 
 def convert(value: Any) -> Any:
-    """The value that a program is given for one of Python: a list is a tuple, at any depth.
+    """The value that a program gets for a Python object: lists become tuples, at any depth.
 
-    Tensors, functions and all others stay what they are.
+    Tensors, functions and all others stay unchanged.
     """
     return tuple(map(convert, value)) if type(value) in (list, tuple) else value

@@ -1,4 +1,4 @@
-"""The number of threads that a program may use, and the processors that they wake up on."""
+"""The number of threads that a program may use, and the CPUs on which they wake up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_THREADS: Final = 4096
 
 
 def thread_count() -> int:
-    """RELAXPY_NUM_THREADS, or the number of processors that this process may use.
+    """RELAXPY_NUM_THREADS, or the number of CPUs that this process may use.
 
     Errors:
         MisuseError: RELAXPY_NUM_THREADS is not an integer from 1 to MOST_THREADS.
@@ -38,17 +38,17 @@ def thread_count() -> int:
 
 @cache
 def _current_processor() -> Any:
-    """The function of the C library that returns the processor of the calling thread, or None."""
-    # PyDLL: the call is too short to let other threads of Python run meanwhile.
+    """The function of the C library that returns the CPU of the calling thread, or None."""
+    # PyDLL: the call is too short to release the GIL.
     return getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None
 
 
 def keep_from_this_processor(workers: Iterable[int]) -> frozenset[int]:
-    """Keep threads that are about to be woken from the processor of the calling thread.
+    """Keep threads that are about to be woken off the CPU of the calling thread.
 
-    Linux often lets a thread wake up behind the one that wakes it, although other processors are
-    idle. Workers are identified as by `threading.get_native_id`. Returns the processors that they
-    should be allowed to use again as soon as they run, none if nothing has changed.
+    Linux often queues a thread on the CPU of the one that wakes it, although other CPUs are idle.
+    Workers are identified as by `threading.get_native_id`. Returns the CPUs that they should be
+    allowed to use again as soon as they run; empty if nothing has changed.
     """
     current = _current_processor()
     if current is None:

@@ -1,4 +1,4 @@
-"""Packed functions on tuples and shapes that passes insert calls of."""
+"""Packed functions on tuples and shapes that passes insert."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from relaxpy.exec.runtime.values import Value
 
 @provided("vm.builtin.tuple_reset_item", pure=True)
 def tuple_reset_item(values: tuple[Value, ...], index: int) -> tuple[()]:
-    """Mark that a field is not read again: tuples are Python's, so that the field stays."""
+    """Mark that a field is dead: a no-op, as tuples are immutable."""
     return ()

@@ -176,7 +176,7 @@ class PrimFuncValue(FunctionValue):
 
 @cache
 def holds_numbers(dtype: np.dtype[Any]) -> bool:
-    """Whether a datatype is one of fixed-width integers, floats or Booleans (VAL-1)."""
+    """Return whether a datatype is a fixed-width integer, float or Boolean one (VAL-1)."""
     if dtype.kind in "biuf":
         return dtype.itemsize <= 8
     return type(dtype.type(0)).__module__ == "ml_dtypes" if dtype.kind == "V" else False
@@ -206,7 +206,7 @@ def category_of(value: Value) -> Category:
 
 
 def _is_expression(value: object) -> TypeIs[rx.Expr]:
-    """Whether `value` is an expression of a program, which is callable, but not a function."""
+    """Return whether `value` is an expression of a program: callable, but not a function."""
     return isinstance(value, rx.Expr) and not isinstance(value, rx.BaseFunc)
 
 
@@ -274,7 +274,7 @@ def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
 
 
 def memory_bytes() -> float:
-    """The size of the memory of this machine; infinity where the system does not tell."""
+    """The size of the memory of this machine; infinity if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -352,7 +352,7 @@ def _read_fields(value: tuple[object, ...], sinfos: Iterable[rx.StructInfo | Non
 
 
 def is_scalar(value: object) -> TypeIs[bool | int | float | np.generic]:
-    """Whether `value` is a Python or NumPy number or truth value."""
+    """Return whether `value` is a Python or NumPy number or bool."""
     if isinstance(value, (int, float)):
         return True
     return isinstance(value, np.generic) and holds_numbers(value.dtype)
@@ -361,7 +361,7 @@ def is_scalar(value: object) -> TypeIs[bool | int | float | np.generic]:
 def scalar_of(value: Any, dtype: DataType) -> Value | None:
     """`value` as a prim value of `dtype`, or None if that would change its value.
 
-    A float of Python, which has no datatype of its own, may be rounded, but not to infinity.
+    A Python float, which has no datatype, may be rounded, but not to infinity.
     """
     source = prim_dtype(value)
     if source.is_bool != dtype.is_bool or (source.is_float and not dtype.is_float):
@@ -372,7 +372,7 @@ def scalar_of(value: Any, dtype: DataType) -> Value | None:
         low, high = ops.int_range(dtype)
         return prim_value(int(value), dtype) if low <= int(value) <= high else None
     try:
-        # The small datatypes do not convert integers of more than 64 bits.
+        # The small datatypes do not convert integers wider than 64 bits.
         result = prim_value(float(value) if source.is_int else value, dtype)
     except OverflowError:
         return None

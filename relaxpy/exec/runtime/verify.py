@@ -1,4 +1,4 @@
-"""Checks that tests make: gradients by differences, and properties of scalar expressions."""
+"""Checks for tests: gradients against finite differences, and properties of scalar expressions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Values = Mapping[str, Array] | Sequence[Array]
 def assert_structural_equal_ignore_global_symbol(
     func1: PrimFunc, func2: PrimFunc, *args: Any, **kwargs: Any
 ) -> None:
-    """Assert that kernels are structurally equal, whatever their global symbols are.
+    """Assert that kernels are structurally equal, ignoring their global symbols.
 
     Errors:
         StructuralMismatch (also AssertionError, ValueError): they differ otherwise.
@@ -41,7 +41,7 @@ def check_numerical_grads(
     atol: float = 1e-2,
     rtol: float = 0.1,
 ) -> None:
-    """Assert that gradients of a scalar function agree with differences of its values.
+    """Assert that gradients of a scalar function agree with finite differences.
 
     The inputs are positional arguments, or keyword arguments if they are in a table. `delta` is the
     distance of the points. `function_value` is not needed, and exists for tests of TVM.

@@ -36,7 +36,7 @@ def _builtin(name: str, *, pure: bool = True) -> Callable[[F], F]:
 
 
 def _refuse(context: str, problem: str) -> NoReturn:
-    """Raise the error of a failed check; its message begins with the context that the call has."""
+    """Raise the error of a failed check; its message begins with the context of the call."""
     raise MatchCastError(_in_context(context, problem), rule="MC-3")
 
 
@@ -47,7 +47,7 @@ def _in_context(context: str, problem: str) -> str:
 
 @_builtin("alloc_shape_heap")
 def alloc_shape_heap(context: object, count: int) -> Array:
-    """Memory for the values of so many dimensions."""
+    """Memory for the values of `count` dimensions."""
     return np.zeros(int(count), np.int64)
 
 
@@ -192,7 +192,7 @@ def alloc_storage(
 
 @_builtin("reshape")
 def reshape(value: Array, shape: ShapeTuple) -> Array:
-    """A new tensor of another shape with the elements of a tensor, so that no mutation is seen.
+    """A reshaped copy of a tensor, so that no mutation is visible.
 
     Errors:
         RuntimeCheckError: the number of elements is not the same.
@@ -255,13 +255,13 @@ def call_dynamic(kernel: Value, *args: Value) -> tuple[()]:
 
 @_builtin("multinomial_from_uniform")
 def multinomial_from_uniform(prob: Array, uniform_sample: Array) -> Array:
-    """For each row of `prob`, the first category at which the sum exceeds the row's sample."""
+    """For each row of `prob`, the first category whose cumulative sum exceeds the row's sample."""
     return sampled(prob, uniform_sample, np.arange(len(prob))[:, None])
 
 
 @_builtin("register_py_func", pure=False)
 def register_py_func(name: str, function: Callable[..., Any]) -> None:
-    """Enter a Python function, which `call_py_func` calls, under a name."""
+    """Register a Python function for `call_py_func` under a name."""
     python_functions[name] = function
 
 
@@ -275,7 +275,7 @@ def get_py_func(name: str) -> Callable[..., Any]:
 
 @_builtin("clear_py_func_registry", pure=False)
 def clear_py_func_registry() -> None:
-    """Forget all Python functions."""
+    """Remove all Python functions."""
     python_functions.clear()
 
 
@@ -287,7 +287,7 @@ def call_py_func(name: str, args: Sequence[Value]) -> Any:
 
 @_builtin("invoke_debug_func", pure=False)
 def invoke_debug_func(effect: Value, name: str, line: str, *args: Value) -> Value:
-    """Call a packed function with the text of a position and `args`; return `effect`."""
+    """Call a packed function with a source position as text and `args`; return `effect`."""
     get_global_func(name)(line, *args)
     return effect
 

@@ -1,4 +1,4 @@
-"""When the workers of the two thread pools worked, as long as a thread is profiled.
+"""Records the busy times of both thread pools' workers while a thread is profiled.
 
 Native workers write to a ring of 64-bit words: how many threads are profiled, how many entries were
 written, then the entries: the thread that runs the loop, the worker, and two times in nanoseconds.
@@ -45,13 +45,13 @@ _of_numpy: deque[WorkerTime] = deque(maxlen=ENTRIES)
 def ring() -> Any:
     """The words that native workers read and write."""
     count = 2 + 4 * ENTRIES
-    # These zeros take no memory before they are written.
+    # These zeros are only allocated when they are written.
     return (ctypes.c_int64 * count).from_buffer(np.zeros(count, np.int64).data)
 
 
 @contextmanager
 def worker_times() -> Iterator[deque[WorkerTime]]:
-    """Let workers note their times; in the end, those of the loops of this thread are in the deque.
+    """Let workers record their times; at the end, the deque has those of this thread's loops.
 
     The first ones are lost if there are more than `ENTRIES`.
     """
@@ -79,7 +79,7 @@ def worker_times() -> Iterator[deque[WorkerTime]]:
 
 @contextmanager
 def measured(owner: int) -> Iterator[None]:
-    """Note the time of this worker, if a thread is profiled."""
+    """Record the time of this worker, if a thread is profiled."""
     if not ring()[0]:
         yield
         return

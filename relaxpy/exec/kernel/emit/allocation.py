@@ -21,7 +21,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 _MAX_LITERAL_ELEMENTS = 32
 """The largest number of elements of a constant that is written as numbers."""
 _SMALL = 1 << 30
-"""Buffers of fewer elements are taken to fit in memory."""
+"""Buffers of fewer elements are assumed to fit in memory."""
 
 
 def allocations(
@@ -47,7 +47,7 @@ def fresh(scope: KernelScope, buffer: Buffer) -> ast.expr:
     """New memory with the shape of `buffer`."""
     shape = tuple(extent(scope, size) for size in buffer.shape)
     counts = [as_poly(size).constant for size in buffer.shape]
-    # NumPy refuses sizes that are too large beside one of 0, too.
+    # NumPy also refuses sizes that are too large beside one of 0.
     is_small = math.prod(_SMALL if n is None else max(n, 1) for n in counts) < _SMALL
     return call("np.empty" if is_small else "rt.empty", shape, dtype_name(buffer.dtype))
 
@@ -71,7 +71,7 @@ def _overlay(scope: KernelScope, view: Buffer, root: Buffer) -> ast.expr:
 
 
 def uncertain_views(plan: Plan) -> set[Buffer]:
-    """The buffers over memory that may be too small, or not contiguous as that of arguments."""
+    """The buffers over memory that may be too small or non-contiguous, like that of arguments."""
     arguments = {*plan.func.buffer_map.values()}
     return {
         view

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 FEW_LIMITED = 1 << 12
-"""Of fewer elements a minimum or maximum takes less time than `ndarray.clip`."""
+"""For fewer elements, a minimum or maximum is faster than `ndarray.clip`."""
 
 
 class ArrayEmitter:
@@ -110,7 +110,7 @@ class ArrayEmitter:
     def compute(self, expr: PrimExpr, out: Output | None = None) -> Value:
         """The value of `expr`; this is `out` if the last operation can write to it."""
         self.count_uses(expr)
-        # What may fail may be computed again, for other iterations.
+        # Operations that may fail may be computed again, for other iterations.
         reusable = out is not None and (out.free or (out.reads and not self._may_fail(expr)))
         self.spare = out if reusable else None
         return self.value(expr, out)
@@ -168,7 +168,7 @@ class ArrayEmitter:
                 return value.node
 
     def restrict(self, guards: Iterable[PrimExpr]) -> ast.expr | None:
-        """Restrict all that follows to where the variant `guards` hold, and return their mask.
+        """Restrict subsequent code to where the variant `guards` hold, and return their mask.
 
         Each guard is only evaluated where those before it hold.
         """
@@ -180,7 +180,7 @@ class ArrayEmitter:
         return mask
 
     def split_guards(self, guards: Iterable[PrimExpr]) -> tuple[list[PrimExpr], list[PrimExpr]]:
-        """The loop-invariant guards, which can be evaluated first, and the others in order.
+        """The loop-invariant guards, which can be hoisted, and the others in order.
 
         A guard that may stop the program is not reordered with those that it depends on.
         """
@@ -199,8 +199,8 @@ class ArrayEmitter:
     def count_uses(self, expr: PrimExpr) -> None:
         """Count the uses of each subexpression; one with several uses is computed once.
 
-        Operands count again below an expression that was counted before and is not kept: it is
-        computed again, and no operand may be overwritten that is needed afterwards.
+        Operands count again below a repeated expression that is not kept: it is recomputed, and its
+        operands must not be overwritten before.
         """
         stack: list[Node] = [expr]
         expanded: set[PrimExpr] = set()
@@ -295,7 +295,7 @@ class ArrayEmitter:
                 raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
 
     def _may_fail(self, expr: PrimExpr) -> bool:
-        """Whether a load in `expr` may fail, or an integer divisor may be zero."""
+        """Return whether a load in `expr` may fail, or an integer divisor may be zero."""
         # The views of memory fail if it is too small or not contiguous.
         views = self.scope.views
         if views and any(load.buffer in views for load in occurrences(expr, BufferLoad)):
@@ -303,7 +303,7 @@ class ArrayEmitter:
         return may_fail(expr, self._all_axes(), self.scope.shape_vars)
 
     def varies(self, expr: PrimExpr) -> bool:
-        """Whether `expr` depends on the axes of the layout."""
+        """Return whether `expr` depends on the axes of the layout."""
         known = self._varying
         if expr not in known:
             for node in walk(expr):
@@ -369,7 +369,7 @@ class ArrayEmitter:
         return None if is_shared else limits
 
     def _is_small(self) -> bool:
-        """Whether the layout is known to have few elements."""
+        """Return whether the layout is known to have few elements."""
         count = math.prod((a.extent for a in self.layout), start=as_poly(1)).constant
         return count is not None and count < FEW_LIMITED
 
@@ -437,12 +437,12 @@ class ArrayEmitter:
         return self.fresh(call(function, *nodes, **keywords), dims, dtype)
 
     def _overwritten(self, value: Value) -> None:
-        """Forget the expressions whose values were in the memory of `value`."""
+        """Invalidate the expressions whose values were in the memory of `value`."""
         name = value.temporary
         self.done = {e: entry for e, entry in self.done.items() if entry[0].temporary != name}
 
     def fresh(self, node: ast.Call, dims: frozenset[Var], dtype: DataType) -> Value:
-        """The result of a call, in the memory of the output if that is free, or else in its own."""
+        """The result of a call, in the memory of the output if that is free, else in new memory."""
         spare = self.spare
         ufunc = isinstance(node.func, ast.Attribute) and node.func.attr != "astype"
         if (
@@ -485,7 +485,7 @@ class ArrayEmitter:
             return None
         position = linear_position(load, self._all_axes(), self.variables)
         if position is None or not position.coefficients:
-            return None  # a single element may be missing where the layout has no iteration
+            return None  # a single element may be missing where the layout is empty
         count = as_poly(1)
         for size in load.buffer.shape:
             count = count * as_poly(size)
@@ -515,7 +515,7 @@ class ArrayEmitter:
         return maps
 
     def shape_of(self, buffer: Buffer) -> list[IndexPoly]:
-        """The dimensions of `buffer` in this code, which may only see some rows of it."""
+        """The dimensions of `buffer` in this code, which may only access some rows of it."""
         sizes = [as_poly(s) for s in buffer.shape]
         rows = self.rows.get(buffer)
         if rows is not None:
@@ -527,7 +527,7 @@ class ArrayEmitter:
         return [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
 
     def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
-        """Whether the access is provably in bounds in all iterations, and its buffer has memory."""
+        """Return whether the access is provably in bounds everywhere, and its buffer has memory."""
         return buffer not in self.scope.views and not self.unproved(buffer, indices)
 
     def unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[int, PrimExpr]:
@@ -535,7 +535,7 @@ class ArrayEmitter:
         return unproved(buffer, indices, self._all_axes(), self.scope.shape_vars)
 
     def is_unproved(self, access: Access) -> bool:
-        """Whether the access may be out of bounds although an axis of the layout has no iteration.
+        """Return whether the access may be out of bounds although an axis of the layout is empty.
 
         A gather along all axes then has no indices.
         """
@@ -545,7 +545,7 @@ class ArrayEmitter:
         return bool(unproved) and not (gathered and along_all)
 
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
-        """Whether a view is possible: it is provably in bounds, or a line before it checks that."""
+        """Return whether a view is possible: it is in bounds by proof, or by a preceding check."""
         rows = self.rows.get(buffer)
         for axis in self.unproved(buffer, indices):
             if rows is not None and rows.axis == axis:

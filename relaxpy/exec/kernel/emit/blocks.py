@@ -1,4 +1,4 @@
-"""Emits the memory of blocks: rows of buffers, arrays of their own, and parts of accumulations."""
+"""Emits the memory of blocks: rows of buffers, private arrays, and partial accumulations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UFUNCS: Mapping[Combine, str] = {
 
 
 def ufunc_name(combine: Combine, dtype: DataType) -> str:
-    """The name of the ufunc that combines two values; truth values are integers of one bit."""
+    """The name of the ufunc that combines two values; bools are 1-bit integers."""
     return "np.logical_xor" if combine == "add" and dtype.is_bool else UFUNCS[combine]
 
 
@@ -54,7 +54,7 @@ def block_rows(scope: KernelScope, buffer: Buffer, rows: Rows, empty: str | None
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a block accumulates: lines `before` and `after` all blocks, and for the `memory`."""
+    """A partial accumulation by blocks: lines `before` and `after` all blocks, and its `memory`."""
 
     before: ast.stmt
     memory: tuple[ast.stmt, ...]
@@ -62,7 +62,7 @@ class Part:
 
 
 def part_of(scope: KernelScope, statement: Assignment, tile: Tile) -> Part:
-    """The part of the target of `statement` that a block of `tile` computes, which it names.
+    """The partial accumulation of `statement` in a block of `tile`, with a new name.
 
     A block of all rows computes the target itself.
     """

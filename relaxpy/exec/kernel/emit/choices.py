@@ -1,4 +1,4 @@
-"""Emits choices between two values: for each element, or at one position along an axis."""
+"""Emits selects between two values: for each element, or at one position along an axis."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 
 FEW_POSITIONS = 32
-"""Along an axis with fewer positions it is faster to compare each with the one that differs."""
+"""Along an axis with fewer positions it is faster to compare each one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """`yes` where the condition holds, and `no` elsewhere."""
+    """A select: `yes` where the condition holds, and `no` elsewhere."""
 
     condition: PrimExpr
     yes: PrimExpr
@@ -32,7 +32,7 @@ class Choice:
 
 
 def choice_of(expr: PrimExpr) -> Choice | None:
-    """`expr` as a choice, or None if it is not one."""
+    """`expr` as a select, or None if it is not one."""
     match expr:
         case Select(condition=condition, true_value=yes, false_value=no):
             return Choice(condition, yes, no)
@@ -43,7 +43,7 @@ def choice_of(expr: PrimExpr) -> Choice | None:
 
 
 def choose(emitter: ArrayEmitter, choice: Choice, out: Output | None) -> Value:
-    """The value of a choice; this is `out` if the choice can write to it."""
+    """The value of a select; this is `out` if the select can write to it."""
     size = wrapped_size(choice.condition, choice.yes, choice.no)
     if size is not None and not emitter.varies(size):
         index = emitter.value(choice.no)
@@ -63,7 +63,7 @@ def choose(emitter: ArrayEmitter, choice: Choice, out: Output | None) -> Value:
 
 
 def _operands(emitter: ArrayEmitter, choice: Choice) -> tuple[Value, Value, Value]:
-    """The condition, and both values, each where it is used."""
+    """The condition, and both values, each computed only where it is used."""
     condition = emitter.value(choice.condition)
     fails = call("np.logical_not", condition.node)
     yes = emitter.only_where(condition.node, choice.yes)
@@ -71,7 +71,7 @@ def _operands(emitter: ArrayEmitter, choice: Choice) -> tuple[Value, Value, Valu
 
 
 def store_choice(emitter: ArrayEmitter, choice: Choice, out: Output) -> bool:
-    """Store a choice by two stores if that is faster, and return whether it is.
+    """Store a select by two stores if that is faster, and return whether it is.
 
     It is where the condition depends on positions only, since NumPy is fast with regular masks, or
     holds at one position along an axis.
@@ -90,7 +90,7 @@ def store_choice(emitter: ArrayEmitter, choice: Choice, out: Output) -> bool:
     varying = emitter.varies(choice.yes), emitter.varies(choice.no)
     if next(loads(condition), None) is not None or not emitter.varies(condition):
         return False
-    # The output may be the memory of an operand, which is read by the first store only.
+    # The output may alias an operand, which only the first store reads.
     if all(varying):
         return False
     for operand in (condition, choice.yes, choice.no):

@@ -1,4 +1,4 @@
-"""Emits sums of products as matrix products of views, so that BLAS needs no copies."""
+"""Emits contractions as matmuls of views, so that BLAS needs no copies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass
 
 FEW_PRODUCTS = 1 << 19
-"""Fewer products of numbers take less than fifty microseconds."""
+"""Fewer multiply-adds take less than fifty microseconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +36,7 @@ class _Roles:
 
 
 class ContractionEmitter:
-    """Emits the `product` that `run` sums; `emitter` creates an ArrayEmitter for a layout."""
+    """Emits the contraction `product` of `run`; `emitter` creates an ArrayEmitter for a layout."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ContractionEmitter:
         return tuple(order)
 
     def lines(self, *, accumulate: bool) -> list[ast.stmt]:
-        """Lines that store the product to the target, or add it."""
+        """Lines that store the contraction in the target, or add it."""
         summed = {a.var for a in self.run.over}
         factors = self.product.factors
         summed_factors = [f for f in factors if mentions(f, summed)]
@@ -104,7 +104,7 @@ class ContractionEmitter:
         return self.body
 
     def _wide(self) -> DataType:
-        """The datatype of the accumulator: float32 for narrower floats, also for the precision."""
+        """The datatype of the accumulator: float32 for narrower floats, for speed and precision."""
         small = self.dtype.is_float and self.dtype.bits < 32
         return DataType("float32") if small else self.dtype
 
@@ -112,7 +112,7 @@ class ContractionEmitter:
         return {a.var for a in (*self.run.axes, *self.run.over) if mentions(factor, {a.var})}
 
     def _roles(self, factors: Sequence[PrimExpr]) -> _Roles | None:
-        """The roles of axes if the factors form a matrix product, or None."""
+        """The roles of axes if the factors form a matmul, or None."""
         a, b = (self._axes(f) for f in factors)
         if any(x.var not in a or x.var not in b for x in self.run.over):
             return None
@@ -132,9 +132,9 @@ class ContractionEmitter:
         return None
 
     def _transposed_roles(self, a: Container[Var], b: Container[Var]) -> _Roles | None:
-        """The roles of axes if the product is a matrix product with another order of batch axes.
+        """The roles of axes if the contraction is a matmul with another order of batch axes.
 
-        Only of matrices with one axis of rows and one of columns, the last axis of the target.
+        Matrices must have one axis of rows and one of columns, the last axis of the target.
         """
         batch = tuple(x for x in self.spatial if x.var in a and x.var in b)
         others = tuple(x for x in self.spatial if x not in batch)
@@ -201,9 +201,9 @@ class ContractionEmitter:
         return item(product, ..., 0) if left else item(product, ..., 0, ast.Slice())
 
     def _is_short(self, *axes: Sequence[Axis]) -> bool:
-        """Whether a product of matrices of floats takes so little time that its call matters.
+        """Return whether a float matmul is so small that the overhead of its call matters.
 
-        The last axes are those of the sum. Of sums of one element, `ndarray.dot` loses NaN.
+        The last axes are those of the sum. For sums of one element, `ndarray.dot` loses NaN.
         """
         counts = [math.prod((a.extent for a in group), start=as_poly(1)) for group in axes]
         total, summed = math.prod(counts, start=as_poly(1)).constant, counts[-1].constant

@@ -13,7 +13,7 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unchecked:
-    """The work of a kernel as a function of the sizes that it uses, too.
+    """The work of a kernel as a function with its sizes as extra parameters.
 
     `tree` takes the parameters and then `sizes`; these and scalar parameters are 64-bit integers.
     `entry` takes the parameters and calls it. The caller suppresses NumPy's warnings.
@@ -27,7 +27,7 @@ class Unchecked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NativeUnchecked:
-    """The same of native code, which checks its arguments in no time: the kernel itself."""
+    """The same for native code: the kernel itself, as its argument checks cost almost nothing."""
 
     name: str
     sizes: tuple[Var, ...] = ()
@@ -35,10 +35,10 @@ class NativeUnchecked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Emitted:
-    """The statements of a kernel for arguments that fit.
+    """The statements of a kernel for valid arguments.
 
-    Buffers that it writes must not share memory with other arguments. The kernel is a function of
-    `name`, which has a `summary`. If it `calls_functions`, these run code of users.
+    Buffers that it writes must not alias other arguments. The function is called `name` and
+    documented by `summary`. If it `calls_functions`, it runs user code.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Emits the parameters of a kernel, and the variables that are read from its arguments."""
+"""Emits the parameters of a kernel, and the variables read from its arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Entry:
                 self.params.append(scope.variable(param))
         self._values = dict(self._variables())
         for size in self._values:
-            scope.variable(size)  # a view may need it before anything else does
+            scope.variable(size)  # a view may need it first
         for size in (v for buffer in self._buffers for v in variables_of(buffer)):
             if size not in self._values and size not in self._scalars:
                 raise CompileError(
@@ -67,12 +67,12 @@ class Entry:
         return {var: self.scope.variable(var) for var in self._values}
 
     def value_of(self, var: Var) -> ast.expr:
-        """How a variable is read from the arguments."""
+        """The expression that reads a variable from the arguments."""
         return self._values[var]
 
 
 def reads_sizes_only(plan: Plan) -> bool:
-    """Whether no strides, no offsets, and no scalars but integers of 64 bits are read.
+    """Return whether no strides or offsets are read, and no scalars but 64-bit integers.
 
     Sizes have 32 bits at least.
     """
@@ -87,12 +87,12 @@ def reads_sizes_only(plan: Plan) -> bool:
 
 
 def _scalars(plan: Plan) -> list[Var]:
-    """The parameters that are numbers; a handle without a buffer may be any object."""
+    """The scalar parameters; a handle without a buffer may be any object."""
     func, pointers = plan.func, plan.nest.pointers
     others = (param for param in func.params if func.buffer_of(param) is None)
     return [p for p in others if p not in pointers and p.dtype.family != "handle"]
 
 
 def _has_layout(buffer: Buffer) -> bool:
-    """Whether `buffer` declares strides or an offset."""
+    """Return whether `buffer` declares strides or an offset."""
     return bool(buffer.strides) or getattr(buffer.elem_offset, "value", None) != 0

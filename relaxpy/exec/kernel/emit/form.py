@@ -1,4 +1,4 @@
-"""The form of a plan that NumPy runs: with its own tiles, searches, and buffers to allocate."""
+"""The NumPy form of a plan: with its own tiles, searches, and buffers to allocate."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumpyForm:
-    """A plan whose buffers `allocated` the kernel allocates, apart from those of single blocks.
+    """A plan; the kernel allocates the buffers `allocated`, except those of single blocks.
 
-    The statements that compute buffers in `unused` need not run, as no search needs the extremes.
+    Statements that compute buffers in `unused` are dead, as no search needs their max or min.
     """
 
     plan: Plan
@@ -52,7 +52,7 @@ def numpy_form(plan: Plan) -> NumpyForm:
 
 
 def with_searches(plan: Plan) -> Plan:
-    """`plan` where accumulations that search for the position of an extreme have that idiom."""
+    """`plan` with argmax and argmin searches marked as that idiom."""
     trees = list(plan.trees)
     for number, tree in enumerate(trees):
         if isinstance(tree, Run) and tree.idiom is None:
@@ -63,7 +63,7 @@ def with_searches(plan: Plan) -> Plan:
 
 
 def unused_extremes(plan: Plan) -> dict[Buffer, Assignment]:
-    """The computation of each local buffer whose values nothing needs but searches."""
+    """The computation of each local max or min that only searches use."""
     searches = {r: r.idiom for r in runs(plan.trees) if isinstance(r.idiom, Search)}
     extremes = {s.extreme.target: s.extreme for s in searches.values()}
     own = {*extremes.values()}
@@ -97,7 +97,7 @@ def _search(before: Sequence[Tree], run: Run, root: Callable[[Buffer], Buffer]) 
 
 
 def _compared(condition: PrimExpr) -> tuple[PrimExpr, BufferLoad] | None:
-    """The value and the load that is its extreme, if the condition is that they are equal.
+    """The value and the load of its max or min, if the condition is that they are equal.
 
     A float may also be NaN.
     """
@@ -114,7 +114,7 @@ def _compared(condition: PrimExpr) -> tuple[PrimExpr, BufferLoad] | None:
 def _extreme_at(
     statement: Assignment, over: Sequence[Axis], load: BufferLoad, searched: Sequence[Axis]
 ) -> PrimExpr | None:
-    """The values along `searched` of which `load` is the extreme, as `statement` computes it."""
+    """The values along `searched` whose max or min `statement` stores in `load`."""
     update = statement.update
     if update is None or update.combine not in ("min", "max"):
         return None

@@ -112,7 +112,7 @@ def _checked(
 
 
 def trailing_axes(load: BufferLoad, layout: Sequence[Axis]) -> int:
-    """How many of the last axes of `layout` the last indices of `load` are, over whole dimensions.
+    """The number of last axes of `layout` that are the last indices of `load`, in whole dimensions.
 
     The other indices do not depend on them, and one depends on another axis.
     """
@@ -144,7 +144,7 @@ def _full_axis(
 
 
 def without_widening(index: PrimExpr) -> PrimExpr:
-    """An index without conversions to wider integers."""
+    """An index without integer extensions."""
     match index:
         case Cast(dtype=wide, value=inner) if (
             inner.dtype.family == wide.family and inner.dtype.bits <= wide.bits
@@ -155,7 +155,7 @@ def without_widening(index: PrimExpr) -> PrimExpr:
 
 
 def wrapped_size(test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr | None:
-    """n, if the choice is that of i + n where the integer i is negative, else of i."""
+    """n, if this is a select of i + n for negative integers i, else of i."""
     match test, yes:
         case LT(a=index, b=IntImm(value=0)), Add(a=moved, b=size) if (
             index.dtype.is_int

@@ -63,9 +63,9 @@ _INVARIANT = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.
 
 
 def _is_invariant(expr: ast.expr, bound: Container[str]) -> bool:
-    """Whether `expr` is invariant in loops over `bound`, and can be evaluated before them.
+    """Return whether `expr` is invariant in loops over `bound`, and can be evaluated before them.
 
-    Loads may change between iterations, and divisions may fail although there is no iteration.
+    Loads may change between iterations, and hoisted divisions may fail for an empty loop.
     """
     match expr:
         case ast.Call(func=ast.Name(id="range" | "min" | "max"), args=args, keywords=[]):
@@ -80,6 +80,6 @@ def _is_invariant(expr: ast.expr, bound: Container[str]) -> bool:
 
 
 def _breaks(body: Iterable[ast.stmt]) -> bool:
-    """Whether a loop with this body may end by a `break`."""
+    """Return whether a loop with this body may end by a `break`."""
     inside = preorder(body, lambda s: () if isinstance(s, (ast.For, ast.While)) else _children(s))
     return any(isinstance(statement, ast.Break) for statement in inside)

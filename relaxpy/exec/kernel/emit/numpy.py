@@ -90,7 +90,7 @@ class NumpyEmitter:
         self.row_products = row_products(plan)
 
     def emitted(self) -> Emitted:
-        """The work, for arguments that fit and do not share memory that is written.
+        """The work, for valid arguments without aliases of written memory.
 
         Errors:
             CompileError: an operation of the kernel cannot run on NumPy.
@@ -105,7 +105,7 @@ class NumpyEmitter:
         return self._emitted(entry, work)
 
     def in_text_order(self) -> Emitted:
-        """The same loops as the text, for arguments that share memory that is written."""
+        """The loops in source order, for arguments that alias written memory."""
         entry = self._begin()
         nest = self.plan.nest
         if not nest.allows_aliasing:
@@ -184,7 +184,7 @@ class NumpyEmitter:
         return [statement]
 
     def _within(self, axes: Sequence[Axis]) -> list[ast.expr]:
-        """Conditions for an iteration of the enclosing loops to be in the bounds of `axes`."""
+        """Conditions that an iteration of the enclosing loops is within the bounds of `axes`."""
         return [self.scope.truth(test) for test in tests_within(axes, self.serial)]
 
     def _scalar(self, statement: Statement) -> list[ast.stmt]:
@@ -202,7 +202,7 @@ class NumpyEmitter:
                 return [when(both(tests), lines)] if tests else lines
 
     def _nonempty(self, axes: Iterable[Axis], *, always: bool = False) -> list[ast.expr]:
-        """Conditions for axes to have an iteration.
+        """Conditions that axes are not empty.
 
         Unless `always`, only for axes whose extent may be negative.
         """
@@ -224,7 +224,7 @@ class NumpyEmitter:
         over = self._nonempty(iterated, always=always or keeps_negative_zero(run))
         tests = [*self._within(statement.axes), *self._nonempty(axes, always=always), *over]
         if isinstance(statement, Assignment) and statement.initial is not None and over:
-            # The initialisation also runs if the reduction has no iteration.
+            # The initialisation also runs if the reduction is empty.
             outer = tuple(a for a in statement.axes if a not in run.over)
             init = replace(
                 statement,
@@ -245,7 +245,7 @@ class NumpyEmitter:
         return lines
 
     def _may_stop(self, run: Run, axes: Sequence[Axis]) -> bool:
-        """Whether a run may stop the program before its first iteration."""
+        """Return whether a run may stop the program before its first iteration."""
         arrays = self._emitter(axes, run.statement)
         if any(a.buffer in self.plan.views or arrays.is_unproved(a) for a in accesses(run)):
             return True
@@ -280,7 +280,7 @@ class NumpyEmitter:
         return ArrayEmitter(self.scope, self.plan.name, layout, outer, self.rows, self.proof, span)
 
     def _reads(self, statement: Assignment) -> Sequence[BufferLoad] | None:
-        """The loads of the elements that the statement stores; None if it reads others of them."""
+        """The loads of the stored elements; None if other elements of the target are read."""
         target, indices = statement.target, statement.indices
         memory = self.plan.root(target)
         count = sum(self.plan.root(r.buffer) is memory for r in statement.reads)
@@ -322,7 +322,7 @@ class NumpyEmitter:
         return [when(both(arrays.scalars.value(g) for g in invariant), arrays.lines)]
 
     def _is_copy_in_place(self, statement: Assignment) -> bool:
-        """Whether the statement copies a buffer to the same memory, element for element."""
+        """Return whether the statement copies a buffer to the same memory, element for element."""
         match statement.value:
             case BufferLoad(buffer=buffer, indices=indices) if not statement.guards:
                 shared, target = self.plan.shared, statement.target
@@ -395,7 +395,7 @@ class NumpyEmitter:
         return arrays.lines
 
     def _is_size(self, value: PrimExpr | None) -> bool:
-        """Whether `value` is a shape variable with the datatype that NumPy gives to int."""
+        """Return whether `value` is a shape variable of NumPy's default integer datatype."""
         return isinstance(value, Var) and value in self.scope.shape_vars and value.dtype == INT64
 
     def _combined(
@@ -540,7 +540,7 @@ class NumpyEmitter:
         sizes = [self.scope.index(size) for size in (row_bytes(tile, self.plan), row_work(tile))]
         sizes += [self.scope.index(reduce(ops.minimum, gaps))] if gaps else []
         products = [r for r in runs(tile.body) if is_product(r)]
-        # Threads of BLAS divide what is no product of a batch.
+        # BLAS threads divide products without a batch.
         of_batch = not parts and all(
             a in batch_axes(r) for r in products for a in r.axes if a.start is tile.low
         )

@@ -1,4 +1,4 @@
-"""Which inputs of a kernel on NumPy may be in the memory of an output."""
+"""Finds the inputs of a NumPy kernel that may alias an output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relaxpy.ir.tir.buffer import Buffer
 
 
 def overwritable(form: NumpyForm) -> Iterator[tuple[Buffer, Buffer]]:
-    """The pairs of a parameter that is read and one that is written, which may be one array.
+    """The pairs of a read and a written parameter that may be the same array.
 
     Rule:
         No step reads the first one after a step uses the second one. The first step that does

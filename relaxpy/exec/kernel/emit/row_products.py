@@ -1,4 +1,4 @@
-"""Finds products that only a sum reads, so that both become one product of vectors."""
+"""Fuses products that only a sum reads into dot products of vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DATATYPES = (DataType("float32"), DataType("float64"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowProducts:
-    """Sums along rows as `contractions` of the factors of a product that nothing else reads.
+    """Sums along rows as `contractions` of the factors of a product without other readers.
 
     The runs that compute the products are `omitted`, and the buffers in `unused` have no memory.
     """
@@ -30,11 +30,11 @@ class RowProducts:
 
 
 def row_products(plan: Plan) -> RowProducts:
-    """The sums of `plan` that are products of vectors.
+    """The sums of `plan` that are dot products of vectors.
 
     Rule:
-        Only of float32 and float64, in which NumPy has products of vectors from BLAS. Rows are
-        contiguous in both factors, or nearly so: the last index is that of the sum.
+        Only for float32 and float64, whose dot products NumPy gets from BLAS. Rows are contiguous
+        in both factors, or nearly so: the last index is that of the sum.
     """
     visible = {*plan.func.buffer_map.values(), *plan.nest.pointers.values()}
     visible |= {*plan.nest.constants, *plan.views, *plan.views.values()}
@@ -102,7 +102,7 @@ def _contraction(product: Run, total: Run, load: BufferLoad) -> Run | None:
 
 
 def _is_row(factor: PrimExpr, along: Var, everywhere: Sequence[Var]) -> bool:
-    """Whether a factor is a load that uses each axis, and the last index is `along`."""
+    """Return whether a factor is a load that uses each axis, and the last index is `along`."""
     return (
         isinstance(factor, BufferLoad)
         and bool(factor.indices)

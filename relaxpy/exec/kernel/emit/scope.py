@@ -46,7 +46,7 @@ BOOLEAN: Mapping[type[tir.PrimExpr], str] = {
     tir.Add: "np.logical_xor",
     tir.Sub: "np.logical_xor",
 }
-"""As `ELEMENTWISE`, for truth values, which are integers of one bit."""
+"""As `ELEMENTWISE`, for bools, which are 1-bit integers."""
 INTEGER_DIVISION: Mapping[type[tir.PrimExpr], str] = {
     tir.FloorDiv: "floor_divide",
     tir.FloorMod: "remainder",
@@ -58,7 +58,7 @@ NUMPY_DIVISION: Mapping[str, str] = {
     "remainder": "np.remainder",
     "truncmod": "np.fmod",
 }
-"""The functions for divisions by integers that are not zero."""
+"""The functions for divisions by non-zero integers."""
 FLOAT_DIVISION: Mapping[type[tir.PrimExpr], str] = {
     tir.Div: "np.divide",
     tir.Mod: "np.fmod",
@@ -90,7 +90,7 @@ INTRINSICS: Mapping[str, str] = {
 
 
 def division(kind: type[tir.PrimExpr], dtype: DataType) -> str:
-    """The function of `rt` for `kind`, a division of integers or truth values."""
+    """The function of `rt` for `kind`, a division of integers or bools."""
     if dtype.is_bool:
         return "bool_quotient" if kind in (tir.Div, tir.FloorDiv) else "bool_remainder"
     return INTEGER_DIVISION[kind]
@@ -100,10 +100,10 @@ class KernelScope:
     """The names of variables and buffers in a generated function.
 
     The variables `shape_vars` are never negative, nor are `dimensions`, those of the arguments.
-    What is computed from `scalars`, the other integers among the parameters, wraps in comparisons,
-    but neither in sizes nor in indices: these are outside of what they would wrap into. `functions`
-    has the names of the functions of the module that can be called. The buffers in `views` are
-    declared over memory that may be too small or not contiguous.
+    Values computed from `scalars`, the other integer parameters, wrap in comparisons, but not in
+    sizes or indices, which are out of bounds before they would wrap. `functions` has the names of
+    the functions of the module that can be called. The buffers in `views` are declared over memory
+    that may be too small or not contiguous.
     """
 
     def __init__(
@@ -135,11 +135,11 @@ class KernelScope:
         return self.variables[var]
 
     def forget(self, var: tir.Var) -> None:
-        """End the loop over `var`, whose name is free again."""
+        """End the loop over `var`; its name may be reused."""
         self.names.free(self.variables.pop(var))
 
     def is_not_negative(self, size: IndexPoly) -> bool:
-        """Whether `size` is provably at least 0."""
+        """Return whether `size` is provably at least 0."""
         return size.is_at_least(0, self.shape_vars) or any(map(size.same, self.dimensions))
 
     def buffer(self, buffer: Buffer) -> str:
@@ -213,7 +213,7 @@ class KernelScope:
         return binary(self.index(a), ast.Add, self.index(b))
 
     def _may_wrap(self, value: tir.PrimExpr) -> bool:
-        """Whether `value` contains a load, or an operation that may wrap.
+        """Return whether `value` contains a load, or an operation that may wrap.
 
         Operations on less than 32 bits, on unsigned integers and on literals near the ends of their
         datatype may wrap.
@@ -254,7 +254,7 @@ class KernelScope:
                 raise CompileError(f"`{condition}` cannot be decided from shapes")
 
     def _compared(self, value: tir.PrimExpr) -> ast.expr:
-        """A side of a comparison, which wraps where it is computed from scalars."""
+        """An operand of a comparison, which wraps if it is computed from scalars."""
         is_plain = isinstance(value, (tir.IntImm, tir.Var))
         if self.compute is None or is_plain or not any(n in self.scalars for n in walk(value)):
             return self.index(value)
@@ -285,12 +285,12 @@ def dtype_name(dtype: DataType) -> str:
 
 
 def intermediate(source: DataType, target: DataType) -> DataType | None:
-    """The datatype by way of which values are converted, if NumPy cannot do it as documented."""
+    """The intermediate datatype of a conversion that NumPy does not do as documented."""
     small = source.bits < 8 or (source.is_float and source.bits == 8)
     if source.is_bool or target.is_bool:
         return None
     if source.is_float and target == "uint32":
-        # NumPy returns something else for arrays than for numbers that are outside the range.
+        # For values out of range, NumPy converts arrays differently from scalars.
         return DataType("int64")
     if small and source.is_float:
         # ml_dtypes saturates, and has no conversions from and to float8_e8m0fnu.
@@ -325,5 +325,5 @@ def intrinsic_name(call_node: tir.Call) -> str:
 
 
 def title(kernel: str, buffer: Buffer) -> ast.expr:
-    """The text for a buffer of a kernel in messages at run time."""
+    """The description of a kernel's buffer in run-time messages."""
     return text(f"{kernel}: {buffer.name}")

@@ -1,7 +1,7 @@
-"""Runs a store along long axes for each position of a short innermost one.
+"""Interchanges loops: runs a store along long axes for each position of a short innermost one.
 
-NumPy's loops are along the innermost axis of the target, and start anew for each position of the
-others. Where that axis has few elements, a loop of Python over it and strided stores take less.
+NumPy loops along the innermost axis of the target, and restarts for each position of the others. If
+that axis is short, a Python loop over it with strided stores is faster.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 
 _SHORT = 4
-"""The largest number of elements along an axis that a loop of Python runs over."""
+"""The longest axis that a Python loop runs over."""
 _NEAR = 32
-"""The largest number of bytes between the elements that such a loop stores one after the other."""
+"""The largest stride, in bytes, of the elements that such a loop stores."""
 _LEAST_LONG = 1 << 10
-"""The number of elements from which a strided store takes more time than the call."""
+"""The number of elements from which a strided store outweighs the overhead of its call."""
 _SIMPLE = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min)
-"""Operations that are as fast with strided operands; one of them is, but not several in turn."""
+"""Operations that are as fast with strided operands, if there is only one."""
 
 _Maps: TypeAlias = Sequence[Affine]
 
@@ -39,9 +39,8 @@ def with_short_loops(plan: Plan) -> Plan:
     Rule:
         The store copies, broadcasts, or does one operation, which cannot fail. Its iterations may
         be in any order, and it reads no memory that it writes. The other axes are long, and in the
-        same order in all operands, so that nothing is read in more distant steps than before. NumPy
-        does not join the axis with the next one, as it does where both are contiguous in all
-        operands.
+        same order in all operands, so that no stride grows. NumPy cannot coalesce the axis with the
+        next one, as it does where both are contiguous in all operands.
     """
     return replace(plan, trees=tuple(_looped(tree, plan, ()) for tree in plan.trees))
 
@@ -65,7 +64,7 @@ def _looped(tree: Tree, plan: Plan, outer: tuple[Axis, ...]) -> Tree:
 
 
 def _is_simple(statement: Assignment, plan: Plan) -> bool:
-    """Whether a store without guards copies or does one operation, and reads other memory."""
+    """Return whether an unguarded store copies or does one operation, and reads other memory."""
     if statement.guards or statement.target in plan.reshaped:
         return False
     target = plan.root(statement.target)
@@ -114,7 +113,7 @@ def _short_axis(statement: Assignment, axes: Sequence[Axis]) -> Axis | None:
 
 
 def _is_short(axis: Axis) -> bool:
-    """Whether a loop over the axis has few iterations, and not one alone."""
+    """Return whether a loop over the axis has few iterations, but more than one."""
     count = axis.extent.constant
     return count is not None and 1 < count <= _SHORT
 
@@ -133,7 +132,7 @@ def _maps(indices: Sequence[tir.PrimExpr], axes: Sequence[Axis]) -> _Maps | None
 
 
 def _innermost_last(maps: _Maps) -> list[tir.Var] | None:
-    """The axes by the distance of their elements, longest first; None if one is used twice."""
+    """The axes by decreasing stride; None if one is used twice."""
     order = [
         var
         for m in maps
@@ -143,7 +142,7 @@ def _innermost_last(maps: _Maps) -> list[tir.Var] | None:
 
 
 def _is_joined(operands: Sequence[tuple[Buffer, _Maps]], inner: Axis) -> bool:
-    """Whether the axis is contiguous with the same next one in all operands."""
+    """Return whether the axis is contiguous with the same next one in all operands."""
     nexts = {_next(buffer, maps, inner) for buffer, maps in operands}
     return len(nexts) == 1 and None not in nexts
 

@@ -48,7 +48,7 @@ class Output:
 
     @property
     def free(self) -> bool:
-        """Whether no operand reads it."""
+        """True if no operand reads it."""
         return self.reads is not None and not self.reads
 
 
@@ -62,7 +62,7 @@ class Rows:
 
 
 def truth_of(expr: tir.PrimExpr) -> tir.PrimExpr | None:
-    """The condition that holds where `expr` is 1, if it is 0 elsewhere."""
+    """The condition whose value, as 0 or 1, is `expr`; None if there is none."""
     match expr:
         case tir.Cast(value=condition) if condition.dtype.is_bool and not expr.dtype.is_bool:
             return condition
@@ -78,7 +78,7 @@ def truth_of(expr: tir.PrimExpr) -> tir.PrimExpr | None:
 
 
 def converted_by_store(expr: tir.PrimExpr) -> tir.PrimExpr | None:
-    """The expression of another datatype that NumPy converts to `expr` while it stores it."""
+    """The expression that NumPy converts to `expr` while storing; None if there is none."""
     match expr:
         case tir.Cast(value=value, dtype=dtype) if step := intermediate(value.dtype, dtype):
             return tir.Cast(step, value)
@@ -89,7 +89,7 @@ def converted_by_store(expr: tir.PrimExpr) -> tir.PrimExpr | None:
 
 
 def _is_literal(expr: tir.PrimExpr, value: int) -> bool:
-    """Whether `expr` is a literal number, a 0 being positive."""
+    """Return whether `expr` is a literal number, a 0 being positive."""
     match expr:
         case tir.IntImm(value=number) | tir.FloatImm(value=number):
             is_negative = math.copysign(1, number) < 0
@@ -100,7 +100,7 @@ def _is_literal(expr: tir.PrimExpr, value: int) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """`operand`, replaced by the nearest bound where it is not between them; one may be missing."""
+    """`operand` clamped to bounds, one of which may be missing."""
 
     operand: tir.PrimExpr
     low: tir.IntImm | tir.FloatImm | None
@@ -134,10 +134,10 @@ def limits_of(expr: tir.PrimExpr) -> Limits | None:
 
 
 def is_weak(dtype: DataType) -> bool:
-    """Whether a plain Python number takes this datatype from the other operand."""
+    """Return whether a plain Python number takes this datatype from the other operand."""
     return dtype.numpy().isbuiltin == 1
 
 
 def is_work(expr: tir.PrimExpr) -> bool:
-    """Whether a value is computed, and not only read."""
+    """Return whether a value is computed, and not only read."""
     return not isinstance(expr, (BufferLoad, tir.Var, tir.IntImm, tir.FloatImm))

@@ -39,7 +39,7 @@ def view(
     """The elements of `buffer` at `maps` for all iterations of `layout`, in its order.
 
     `sizes` are the dimensions of the buffer at run time; a `flat` view has one, the number of
-    elements. A `whole` view is an array that can be written to, even if it has no dimension.
+    elements. A `whole` view is a writable array, even if it has no dimension.
     """
     ranges = {a.var: a for a in layout}
     name = path(scope.buffer(buffer))
@@ -69,7 +69,7 @@ def view(
 def _is_sliceable(
     maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]
 ) -> bool:
-    """Whether slices suffice: each axis is in one dimension, and each dimension has at most one."""
+    """Return whether slices suffice: each axis is in one dimension, with at most one in each."""
     sliced: list[Var] = []
     for m, size in zip(maps, sizes, strict=True):
         if len(m.coefficients) > 1:
@@ -102,7 +102,7 @@ def _split(
 def _digits(
     m: Affine, size: IndexPoly, ranges: dict[Var, Axis]
 ) -> list[tuple[IndexPoly, Affine]] | None:
-    """The extent of each axis, largest stride first; None unless they cover the dimension."""
+    """The extent of each axis by decreasing stride; None unless they cover the dimension."""
     remaining = dict(m.coefficients)
     digits: list[tuple[IndexPoly, Affine]] = []
     below = as_poly(1)
@@ -118,7 +118,7 @@ def _digits(
 
 
 def _reverses(index: Affine, step: int, axis: Axis, size: IndexPoly) -> bool:
-    """Whether `index` runs backwards through the whole dimension."""
+    """Return whether `index` runs backwards through the whole dimension."""
     first = index.offset - as_poly(axis.start)
     return step == -1 and axis.extent.same(size) and first.same(size - 1)
 

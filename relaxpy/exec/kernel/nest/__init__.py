@@ -1,1 +1,1 @@
-"""Loop nests of a kernel as they are read: statements, domains, accesses, bounds."""
+"""Loop nests read from a kernel: statements, domains, accesses, bounds."""

@@ -53,7 +53,7 @@ def bounds_of_axis(
 def is_inside(
     index: PrimExpr, size: PrimExpr | IndexPoly, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> bool:
-    """Whether `index` provably lies in a dimension of `size` in every iteration of `axes`."""
+    """Return whether `index` is provably in a dimension of `size` in every iteration of `axes`."""
     for axis in axes:
         if axis.var is index and isinstance(axis.start, IntImm) and axis.start.value >= 0:
             if as_poly(axis.stop).same(as_poly(size)):
@@ -95,7 +95,7 @@ def _is_clamped(
 def is_range_inside(
     domain: Range, size: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> bool:
-    """Whether `domain` provably lies in a dimension of `size` in every iteration of `axes`."""
+    """Return whether `domain` is provably in a dimension of `size` in every iteration of `axes`."""
     loops = {a.var for a in axes}
     found = []
     for value in (domain.min, domain.extent, domain.stop):
@@ -123,9 +123,9 @@ def unproved(
 def obliged(
     node: Node, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> Iterator[tuple[PrimExpr, int]]:
-    """What `node` itself, and not its operands, needs to have a value, and is not proved.
+    """The unproved obligations of `node` itself, without those of its operands.
 
-    That are indices of a load with their dimensions, or a divisor, which is not zero.
+    They are the indices of a load with their dimensions, or a divisor, which must not be zero.
     """
     if isinstance(node, BufferLoad):
         for dimension, index in unproved(node.buffer, node.indices, axes, shape_vars).items():
@@ -142,12 +142,12 @@ def obliging(expr: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def may_fail(expr: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
-    """Whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
+    """Return whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
     return any(True for node in obliging(expr) for _ in obliged(node, axes, shape_vars))
 
 
 def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ()) -> bool:
-    """Whether `result`, equal to `expr`, still stops the program where `expr` divides by zero.
+    """Return whether `result`, equal to `expr`, still fails where `expr` divides by zero.
 
     While a loop in `axes` runs, neither its extent nor a factor of its extent is zero.
     """
@@ -201,7 +201,7 @@ def _eliminated(
 
 
 def is_injective(f: Affine, axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
-    """Whether the map provably takes no value twice, as the digits of a number do not."""
+    """Return whether the map provably takes no value twice, as the digits of a number do not."""
     width = as_poly(0)
     ordered = sorted(f.coefficients.items(), key=lambda item: _weight(item[1]))
     for var, factor in ordered:
@@ -220,7 +220,7 @@ def _weight(factor: IndexPoly) -> tuple[int, int]:
 
 
 def is_one_to_one(maps: Sequence[Affine], axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
-    """Whether different iterations of the axes in `maps` provably have different indices."""
+    """Return whether different iterations of the axes in `maps` provably have different indices."""
     unknown = {v for m in maps for v in m.coefficients}
     while unknown:
         determined: set[Var] = set()

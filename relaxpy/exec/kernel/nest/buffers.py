@@ -1,4 +1,4 @@
-"""The buffers in scope while a kernel is read: the memory of each, and how accesses resolve."""
+"""The buffers in scope while a kernel is read: their memory, and the resolution of accesses."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class BufferTable:
         """Declare `buffer`, which is allocated in each iteration of `axes` and used in `body`."""
         self._known.add(buffer)
         self._memory[buffer.data] = buffer
-        # In a loop without iterations or a branch that is not taken the shape is not evaluated.
+        # In an empty loop or a branch that is not taken, the shape is not evaluated.
         divides = any(may_divide_by_zero(p) for size in buffer.shape for p in walk(size))
         if self._is_fixed(buffer) and not divides:
             self.local.append(Local(buffer, tuple(axes)))
         else:
             self._dynamic.add(buffer)
             yield Alloc(buffer)
-            # In the order of the text, so that generated code is the same each time.
+            # In source order, so that generated code is deterministic.
             views = (b for b in _over(buffer.data, body) if b is not buffer)
             for dtype in dict.fromkeys(view.dtype for view in views):
                 yield Alloc(self._flattened(buffer, dtype), buffer)
@@ -108,14 +108,14 @@ class BufferTable:
         }
 
     def _is_fixed(self, buffer: Buffer) -> bool:
-        """Whether the layout of `buffer` is known when the kernel begins."""
+        """Return whether the layout of `buffer` is known when the kernel begins."""
         layout = (*buffer.shape, *buffer.strides, buffer.elem_offset)
         return variables_of(buffer) <= self._fixed and not any(
             True for e in layout for _ in loads(e)
         )
 
     def _is_disjoint(self, buffer: Buffer) -> bool:
-        """Whether different indices of `buffer` provably have different positions in memory."""
+        """Return whether different indices of `buffer` provably have different addresses."""
         every = zip(buffer.shape, buffer.strides, strict=False)
         dims = {Var("i", "int64"): (n, s) for n, s in every if getattr(n, "value", 0) != 1}
         position = Affine({v: as_poly(stride) for v, (_, stride) in dims.items()}, as_poly(0))
@@ -175,7 +175,7 @@ class BufferTable:
     def _ends(self, buffer: Buffer, root: Buffer) -> Iterator[tuple[PrimExpr, PrimExpr]]:
         """The first and the last position of `buffer` in `root`, each with the size of `root`.
 
-        Nothing if that size is not known when the kernel begins.
+        Empty if that size is not known when the kernel begins.
         """
         if not self._is_fixed(root):
             return
@@ -193,7 +193,7 @@ class BufferTable:
             yield end, count
 
     def is_argument(self, root: Buffer) -> bool:
-        """Whether `root` is the memory of an argument."""
+        """Return whether `root` is the memory of an argument."""
         return root in self._arguments or root in self.pointers.values()
 
     def root(self, buffer: Buffer) -> Buffer:

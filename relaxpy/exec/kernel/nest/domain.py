@@ -27,7 +27,7 @@ class Split:
 def split(condition: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]) -> Split | None:
     """Split `box` by `condition`, or return None if the results are not boxes, or too many.
 
-    A condition on loaded values splits nothing: unlike indices, these may wrap or be NaN.
+    Conditions on loaded values do not split: unlike indices, these may wrap or be NaN.
     """
     result = _split(condition, box, shape_vars)
     if result is None or len(result.holds) + len(result.fails) > MAX_BOXES:
@@ -154,7 +154,7 @@ def max_bound(bound: tir.PrimExpr, cut: IndexPoly, shape_vars: Container[tir.Var
 
 
 def is_point(axis: Axis) -> bool:
-    """Whether the axis has exactly one value."""
+    """Return whether the axis has exactly one value."""
     start, stop = axis.start, axis.stop
     if isinstance(start, tir.IntImm) and isinstance(stop, tir.IntImm):
         return stop.value - start.value == 1
@@ -162,12 +162,12 @@ def is_point(axis: Axis) -> bool:
 
 
 def is_empty(axis: Axis, shape_vars: Container[tir.Var]) -> bool:
-    """Whether the axis provably has no iteration."""
+    """Return whether the axis is provably empty."""
     return (axis.extent * -1).is_at_least(0, shape_vars)
 
 
 def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[tir.PrimExpr, ...]:
-    """The conditions for an iteration of the loops `serial` to be in the bounds of `axes`."""
+    """The conditions that an iteration of the loops `serial` is within the bounds of `axes`."""
     own = {axis.var: axis for axis in axes}
     tests: list[tir.PrimExpr] = []
     for outer in serial:
@@ -186,21 +186,21 @@ def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[tir.Prim
 
 
 def nonempty_condition(axis: Axis, shape_vars: Container[tir.Var]) -> tir.PrimExpr | None:
-    """The condition that `axis` has an iteration, or None if that is proved."""
+    """The condition that `axis` is not empty, or None if that is proved."""
     if axis.extent.is_at_least(1, shape_vars):
         return None
     return ops.convert(as_poly(axis.start).expr() < as_poly(axis.stop).expr())
 
 
 def empty_condition(axis: Axis, shape_vars: Container[tir.Var]) -> tir.PrimExpr | None:
-    """The condition that `axis` has no iteration, or None if that is disproved."""
+    """The condition that `axis` is empty, or None if that is disproved."""
     if axis.extent.is_at_least(1, shape_vars):
         return None
     return ops.convert(as_poly(axis.stop).expr() <= as_poly(axis.start).expr())
 
 
 def is_implied(test: tir.PrimExpr, axes: Iterable[Axis], shape_vars: Container[tir.Var]) -> bool:
-    """Whether `test` provably holds if each of `axes` has an iteration."""
+    """Return whether `test` provably holds if none of `axes` is empty."""
     conditions = (nonempty_condition(axis, shape_vars) for axis in axes)
     assumed = [condition for condition in conditions if condition is not None]
     analyzer = Analyzer()

@@ -1,4 +1,4 @@
-"""What kernels are refused for, and in which datatype intrinsics compute."""
+"""The reasons to refuse kernels, and the datatypes in which intrinsics compute."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _OF_FLOATS: Final = frozenset(
 _OF_SMALL_FLOATS: Final = frozenset(
     Op(f"tir.{n}") for n in (*UNARY_MATH, *BINARY_MATH) if n != "nextafter"
 )
-"""ml_dtypes has some of these, with mistakes: `copysign` of 0 is NaN."""
+"""ml_dtypes has bugs in some of these: `copysign` of 0 is NaN."""
 _ROUNDED_TWICE: Final = frozenset(Op(f"tir.{n}") for n in ("exp10", "rsqrt", "sigmoid", "erf"))
-"""Those that are several functions of NumPy; the others are rounded once to 16 bits."""
+"""Those that are compositions of NumPy functions; the others are rounded once to 16 bits."""
 
 
 def check_datatypes(func: PrimFunc, name: str) -> None:
@@ -38,7 +38,7 @@ def check_datatypes(func: PrimFunc, name: str) -> None:
 
     Errors:
         CompileError: the elements are vectors, an operand is not an integer, threads, which run
-            one after another, would wait for each other, or share a buffer of each one's own.
+        sequentially, would wait for each other, or share a thread-local buffer.
     """
     for buffer in func.buffer_map.values():
         if buffer.dtype.lanes != 1:
@@ -72,7 +72,7 @@ def check_datatypes(func: PrimFunc, name: str) -> None:
 
 
 def _check_local_buffers(func: PrimFunc, name: str, threads: Sequence[For]) -> None:
-    """Check that no loop over threads reads what each of another loop wrote for itself.
+    """Check that no loop over threads reads thread-local data of another loop.
 
     A GPU has a local buffer for each thread; here, there is one where the buffer is allocated.
     """
@@ -114,7 +114,7 @@ def _thread(loop: For) -> str:
 
 
 def _depends(loop: For) -> set[Var]:
-    """The variables in `loop` whose values tell its iterations apart, perhaps with others."""
+    """The variables in `loop` that, perhaps with others, distinguish its iterations."""
     found = {loop.loop_var}
     for node in reversed(list(occurrences(loop.body, BlockRealize, For, LetStmt))):  # outer first
         assert isinstance(node, BlockRealize | For | LetStmt)
@@ -127,7 +127,7 @@ def _depends(loop: For) -> set[Var]:
 
 
 def _distinguished(value: Node) -> set[Var]:
-    """The variables of an expression, but not of quotients, which several of their values share."""
+    """The variables of an expression, except those of quotients, which are not injective."""
     if isinstance(value, FloorDiv | Div):
         return set()
     own = {value} if isinstance(value, Var) else set()
@@ -135,10 +135,10 @@ def _distinguished(value: Node) -> set[Var]:
 
 
 def with_float_intrinsics(func: PrimFunc) -> PrimFunc:
-    """`func`, where intrinsics that NumPy cannot compute in their datatype are in a wider one.
+    """`func`, with intrinsics that NumPy cannot compute in their datatype in a wider one.
 
-    Functions of floats on integers are computed in float64 and truncated; those of floats that
-    would be rounded more than once, in float32, and rounded then.
+    Float functions of integers are computed in float64 and truncated; those of floats that would be
+    rounded more than once are computed in float32 and rounded once.
     """
     if not any(map(_wider, occurrences(func.body, Call))):
         return func

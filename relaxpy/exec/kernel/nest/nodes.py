@@ -38,7 +38,7 @@ class Axis:
         return as_poly(self.stop) - as_poly(self.start)
 
     def has_bounds_of(self, other: Axis) -> bool:
-        """Whether both axes provably have the same start and stop."""
+        """Return whether both axes provably have the same start and stop."""
         start, stop = as_poly(other.start), as_poly(other.stop)
         return as_poly(self.start).same(start) and as_poly(self.stop).same(stop)
 
@@ -55,10 +55,10 @@ class Loop:
 class Branch:
     """`body` if `condition` holds, else `orelse`.
 
-    The init of a block has the reduction loops as `init_loops` when it is read. If one of these has
-    no iteration, the body still runs, once for all of them, with their variables at the starts.
-    Enclosing conditions on a loop without iterations are then not evaluated. Before anything
-    else, `with_initialisation` says so without `init_loops`.
+    The init of a block has the reduction loops as `init_loops` when it is read. If one of these is
+    empty, the body still runs, once for all of them, with their variables at the starts. Enclosing
+    conditions on an empty loop are then not evaluated. `with_initialisation` runs first and
+    rewrites this without `init_loops`.
     """
 
     condition: PrimExpr
@@ -88,7 +88,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bind:
-    """Assign the present value of `value` to `var`, for all that follows."""
+    """Assign the current value of `value` to `var`, for all subsequent items."""
 
     var: Var
     value: PrimExpr
@@ -113,7 +113,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jump:
-    """Leave the innermost loop, or its present iteration."""
+    """Leave the innermost loop, or its current iteration."""
 
     kind: Literal["break", "continue"]
 
@@ -162,7 +162,7 @@ class Nest:
 
     `constants` are only read. `pointers` represent arguments that are pointers; their datatype and
     shape have no meaning. Unless the nest `allows_aliasing`, it is only correct for arguments that
-    do not share memory. `kinds` are those of loops that are not serial in the text.
+    do not share memory. `kinds` are those of loops that are not serial in the source.
     """
 
     items: tuple[Item, ...]
@@ -291,7 +291,7 @@ def external_calls(expr: Node) -> Iterator[Call]:
 
 
 def is_external(call: Call) -> bool:
-    """Whether `call` calls a registered function or a function of the module."""
+    """Return whether `call` calls a registered function or a function of the module."""
     return call.op in EXTERNAL_CALLS or not isinstance(call.op, Op)
 
 

@@ -100,7 +100,7 @@ class _Reader:
         self.shape_vars = shape_vars
         self.may_alias = may_alias
         self.assumes_no_alias = False
-        """Whether the result is correct only if arguments share no memory."""
+        """True if the result is correct only if arguments share no memory."""
         self.buffers = BufferTable(func)
         self.axes: list[nest.Axis] = []
         self.kinds: dict[Var, ForKind] = {}
@@ -258,7 +258,7 @@ class _Reader:
         others = []
         for value, minimum in reduced:
             loops = self._loops_at_start(value, minimum)
-            # Where a reduction loop has no iteration, the init runs for all of the spatial ones.
+            # Where a reduction loop is empty, the init runs for all iterations of the spatial ones.
             if loops is None or not loops.isdisjoint(spatial):
                 others.append((value, minimum))
             else:
@@ -288,7 +288,7 @@ class _Reader:
     def _fused_at_start(self, digits: Sequence[tuple[PrimExpr, PrimExpr]]) -> set[Var] | None:
         """The loops whose first iteration is where all `digits` have their minima, or None."""
         if any(may_fail(digit, self.axes, self.shape_vars) for digit, _ in digits):
-            return None  # it is evaluated, even if a loop has no iteration
+            return None  # it is evaluated, even if a loop is empty
         used = {node for digit, _ in digits for node in walk(digit)}
         loops = {a.var: Range.from_min_extent(a.start, a.extent.expr()) for a in self.axes}
         loops = {var: values for var, values in loops.items() if var in used}
@@ -300,7 +300,7 @@ class _Reader:
         return None if found.errors else set(loops)
 
     def _constant(self, stmt: AllocateConst) -> Iterator[nest.Item]:
-        """A constant: used itself if it is only read, or else copied to memory of its own."""
+        """A constant: used directly if it is only read, or else copied to private memory."""
         var, body = stmt.buffer_var, stmt.body
         constant = Buffer(var, stmt.dtype, stmt.extents, name=var.name)
         changed = any(
@@ -355,7 +355,7 @@ class _Reader:
         yield nest.Loop(axis, stores)
 
     def _lanes_conflict(self, store: BufferStore) -> bool:
-        """Whether a lane may read an element that another lane writes."""
+        """Return whether a lane may read an element that another lane writes."""
         operands = [store.value, *store.indices]
         if store.predicate is not None:
             operands.append(store.predicate)
@@ -376,7 +376,7 @@ class _Reader:
         return not (aliases and distinct and aligned)
 
     def _may_overlap(self, written: Set[Buffer], read: Set[Buffer]) -> bool:
-        """Whether a buffer in `written` may share memory with another one in `read`."""
+        """Return whether a buffer in `written` may share memory with another one in `read`."""
         both = all(any(map(self.buffers.is_argument, side)) for side in (written, read))
         self.assumes_no_alias |= both and not self.may_alias
         return both and self.may_alias
@@ -391,8 +391,8 @@ class _Reader:
             yield from self._store(replace(_scalar(store, number), value=var))
 
     def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Generator[nest.Item, None, Stmt]:
-        """The binding of a variable, unless its value takes its place; the statement after it."""
-        # Statements that run one by one compute a value once, as the text does.
+        """The binding of a variable, unless its value is substituted; the statement after it."""
+        # Statements that run one by one compute a value once, as in the source.
         is_shared = self.may_alias and bool(children(value))
         is_small = not is_shared and tree_size(value) <= MAX_TREE_SIZE
         if is_small and not self._is_bound_here(var, value, body):
@@ -407,7 +407,7 @@ class _Reader:
         return substitute(body, {var: vector_of(lanes)})
 
     def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
-        """Whether `value` must be evaluated here, and not where `body` uses `var`."""
+        """Return whether `value` must be evaluated here, and not where `body` uses `var`."""
         written = set(map(self.buffers.root, written_buffers(body)))
         called = any(True for _ in nest.external_calls(value))
         reads = {self.buffers.root(load.buffer) for load in nest.loads(value)}
@@ -528,7 +528,7 @@ class _Reader:
 
 
 def _in_order(*values: PrimExpr) -> Iterator[PrimExpr]:
-    """The conditions that no member of `values` is greater than the next."""
+    """The conditions that `values` do not decrease."""
     for low, high in pairwise(values):
         a, b = ops.match_dtypes(low, high)
         yield ops.convert(a <= b)

@@ -1,4 +1,4 @@
-"""Which iterations of two statements access one element."""
+"""Finds the iterations of two statements that access the same element."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def aligned_axes(
     """The values of `axes` in the iteration of `other_axes` that accesses the same element.
 
     None unless each iteration has exactly one counterpart, which the axes decide one by one, or one
-    of `axes` for several others, of which it numbers the iterations. An axis of one iteration needs
-    no counterpart. Variables that are the same in both are left out.
+    of `axes` for several others, whose iterations it numbers. An axis of one iteration needs no
+    counterpart. Variables that are the same in both are left out.
     """
     own, others = {a.var: a for a in axes}, {a.var: a for a in other_axes}
     pairs: set[tuple[Var, Var]] = set()
@@ -36,7 +36,7 @@ def aligned_axes(
             number = _number(f, own[x], g, others)
             if number is None or x in numbers:
                 return None
-            # The same expression where possible, so that both read the element by equal indices.
+            # The same expression where possible, so that both accesses have equal indices.
             value = other if isinstance(index, Var) else number.expr()
             numbers[x] = ops.cast_to(value, x.dtype)
             digits += g.coefficients

@@ -1,4 +1,4 @@
-"""Recognises pairs of stores that find an extreme and its position."""
+"""Recognises argmax and argmin: pairs of stores of a max or min and its position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """When a candidate replaces the best: it is greater (or less), or equal (`last`), or NaN.
+    """The order in which a candidate beats the best: greater (or less), equal (`last`), or NaN.
 
     With `by_position`, an equal candidate replaces the best only if its position is less, or with
     `last` if its position is greater.
@@ -32,7 +32,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArgExtreme:
-    """`best` becomes the extreme of `operand` along `axis`, and `arg` its `position`.
+    """`best` becomes the max or min of `operand` along `axis`, and `arg` its `position`.
 
     Both keep their values if no candidate is better.
     """
@@ -46,7 +46,7 @@ class ArgExtreme:
 
 
 def arg_extreme_of(statement: Compound) -> ArgExtreme | None:
-    """The arg-extreme that `statement` finds along one of its axes, or None."""
+    """The argmax or argmin that `statement` finds along one of its axes, or None."""
     pair = _guarded_pair(statement.items) or _selected_pair(statement.items)
     if pair is None:
         return None

@@ -1,4 +1,4 @@
-"""The plan of a kernel whose loops run as its text has them, which shows what a schedule does."""
+"""The plan of a kernel whose loops run as scheduled, to measure the effect of a schedule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REASON = "its loops run as they are written"
 
 
 def plan_as_written(func: PrimFunc, name: str) -> Plan:
-    """The plan of `func` in which loops, and what they store, have the order of the text.
+    """The plan of `func` with loops and stores in source order.
 
     Inits run before their reduction loops, as after `decompose_reduction`. Parallel loops are loops
     of the tree, and everything else is in statements.
@@ -70,9 +70,9 @@ def _is_parallel(item: Item, nest: Nest) -> bool:
 
 
 def kept_kinds(plan: Plan) -> tuple[dict[Var, ForKind], list[str]]:
-    """The kinds of loops that are kept, and why others are serial.
+    """The kinds of loops that are kept, and the reasons why others are serial.
 
-    Iterations that run at once do not depend on each other.
+    Parallel iterations do not depend on each other.
     """
     statements = statements_of(plan.nest, plan.shape_vars)
     kept: dict[Var, ForKind] = {}

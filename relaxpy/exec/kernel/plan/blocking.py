@@ -1,4 +1,4 @@
-"""Runs steps together on blocks of rows, so that intermediate results stay in cache."""
+"""Tiles: fuses steps on blocks of rows, so that intermediate results stay in cache."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ from relaxpy.support.dataclass import dataclass, replace
 COSTLY: frozenset[Node] = frozenset(
     Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
 )
-"""The functions of an element that take several times as long as a sum."""
+"""The functions that take several times as long as an addition."""
 _LEAST_PASSES = 4
-"""The number of passes over the elements from which blocks save more than they cost."""
+"""The number of passes over the elements from which blocks pay."""
 _LEAST_BYTES = 1 << 16
-"""The number of bytes up to which all rows fit in one block, with memory to spare in any cache."""
+"""The number of bytes up to which all rows are one block, which easily fits into any cache."""
 _ELEMENT_WORK = 4
-"""The time of an operation on an element, in products of a product of matrices."""
+"""The time of an elementwise operation, in multiply-adds of a matmul."""
 _COSTLY_OPERATIONS = 8
 """The operations that take as long as a costly one."""
 MUCH_WORK = 1 << 24
-"""The work from which blocks are worth it for threads, even for few passes."""
+"""The work from which blocks pay for threads, even with few passes."""
 _LEAST_DIVIDED = 1 << 22
-"""The number of bytes up to which accumulations are faster as a whole than in parts."""
+"""The number of bytes up to which accumulations are faster without a split."""
 _LEAST_RUN = 1 << 12
-"""The contiguous bytes below which gaps between them cost more than blocks save."""
+"""With fewer contiguous bytes, gaps between them cost more than blocks save."""
 _ROWS_OF_PART = 1 << 4
-"""The number of rows from which blocks need much less memory for parts than for operands."""
+"""The number of rows from which partial results need much less memory than operands."""
 _ANY_BLOCK = 1 << 20
-"""The number of bytes up to which it does not matter what a block has at least."""
+"""The number of bytes up to which the least size of a block does not matter."""
 _LEAST_LONG = 1 << 5
-"""The length of an innermost axis from which a few passes take as long as their work suggests."""
+"""The length of an innermost axis from which the time of a few passes follows their work."""
 
 
 def in_tiles(
@@ -68,9 +68,9 @@ def in_tiles(
     """`plan` with consecutive elementwise runs over a common axis fused into blocks of rows.
 
     Blocks are not worth their overhead for the `fast` statements alone. If they are `for_threads`,
-    they may have products of matrices, of which they divide the batch or the windows of a
-    convolution, and are also worth it for few passes that are much work. They may also divide the
-    loops of accumulations, of which each block has a part that starts from the initial value.
+    they may contain matmuls, whose batch (or the windows of a convolution) they divide, and also
+    pay for a few passes with much work. They may also split the loops of accumulations; the part of
+    each block then starts from the initial value.
     They are divided again `within_batches` of unknown sizes, which are most likely one, unless that
     leaves gaps.
     """
@@ -81,9 +81,9 @@ def in_tiles(
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """What decides about blocks: see `in_tiles`.
+    """The profitability criteria of blocks: see `in_tiles`.
 
-    They may allocate `local` buffers. Whether a block may compute a part of an accumulation.
+    Blocks may allocate `local` buffers. They may split accumulations if it `divides`.
     """
 
     local: Container[Buffer]
@@ -118,9 +118,9 @@ def _tiled(
 class _Rows:
     """Runs over a common axis, and the row of each buffer that an iteration accesses.
 
-    The row is None if accesses differ; buffers in `written` have one. All rows accumulate into
-    the same elements of those that are `reduced`. The first run is divided `along` its first axis
-    that is possible, or this one.
+    The row is None if accesses differ; buffers in `written` have one. All rows accumulate into the
+    same elements of those that are `reduced`. The first run is divided `along` this axis, or else
+    its first possible one.
     """
 
     plan: Plan
@@ -145,7 +145,7 @@ class _Rows:
         if not self.reduced.isdisjoint(_memory(self.plan, a.buffer) for a in accesses(run)):
             return False
         if any(may_fail(b, (), self.plan.shape_vars) for a in run.loops for b in (a.start, a.stop)):
-            return False  # what stops the program does so without blocks, too
+            return False  # a failure also occurs without blocks
         written = self.written.union(_memory(self.plan, b) for b in writes)
         for axis in axes:
             rows = self._rows(accesses(run), axis) if self._is_common(axis) else {}
@@ -177,7 +177,7 @@ class _Rows:
         return False
 
     def _is_common(self, axis: Axis) -> bool:
-        """Whether `axis` has the bounds of the others, or may be the first one."""
+        """Return whether `axis` has the bounds of the others, or may be the first one."""
         return axis.has_bounds_of(self.axes[0]) if self.axes else self.along in (None, axis)
 
     def _rows(self, accesses: Iterable[Access], axis: Axis) -> dict[Buffer, Row | None]:
@@ -192,7 +192,7 @@ class _Rows:
 
 
 def _is_divisible(run: Run, statement: Assignment) -> bool:
-    """Whether parts of an accumulation, into all elements of a buffer, may be computed apart."""
+    """Return whether parts of an accumulation into a whole buffer may be computed separately."""
     if statement.guards or not _may_start_each_part(statement):
         return False
     elements = math.prod((axis.extent for axis in run.axes), start=as_poly(1))
@@ -208,7 +208,7 @@ def _is_divisible(run: Run, statement: Assignment) -> bool:
 
 
 def _may_start_each_part(statement: Assignment) -> bool:
-    """Whether an accumulation has the same result if each part starts from its initial value."""
+    """Return whether each part of an accumulation may start from its initial value."""
     match statement.combine, statement.initial:
         case "add" | "bitwise_xor", IntImm(value=0) | FloatImm(value=0.0):
             return True
@@ -235,14 +235,14 @@ def _row(access: Access, axis: Axis) -> Row | None:
 
 
 def _is_inside(buffer: Buffer, row: Row, axis: Axis, shape_vars: Container[Var]) -> bool:
-    """Whether the rows of all iterations are provably inside the buffer."""
+    """Return whether the rows of all iterations are provably inside the buffer."""
     first, end = as_poly(axis.start) + row.offset, as_poly(axis.stop) + row.offset
     margin = as_poly(buffer.shape[row.axis]) - end
     return first.is_at_least(0, shape_vars) and margin.is_at_least(0, shape_vars)
 
 
 def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree]:
-    """The members of `rows` in blocks if that is worth the overhead, else as they are."""
+    """The members of `rows` in blocks if that is worth the overhead, else unchanged."""
     members = rows.members
     most = max((_rank(run) for run in members), default=0)
     # Runs over fewer axes, such as those that compute indices, take little time.
@@ -270,7 +270,7 @@ def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree
 
 
 def _has_gaps_in_batch(rows: _Rows) -> bool:
-    """Whether blocks that divide a batch of unknown size would have gaps between their elements.
+    """Return whether blocks of a batch of unknown size would have gaps between their elements.
 
     That is so if all axes that can be divided are those of adjacent elements.
     """
@@ -284,7 +284,7 @@ def _has_gaps_in_batch(rows: _Rows) -> bool:
 
 
 def _saves_memory(tile: Tile, plan: Plan) -> bool:
-    """Whether an intermediate result is not much smaller than all that blocks read."""
+    """Return whether an intermediate result is not much smaller than the operands of blocks."""
     written = {_memory(plan, w.buffer) for run in runs(tile.body) for w in run.statement.writes}
     read = sum(
         (_row_size(tile, b) for b in tile.rows if _memory(plan, b) not in written), as_poly(0)
@@ -300,7 +300,7 @@ def _row_size(tile: Tile, buffer: Buffer) -> IndexPoly:
 
 
 def _least_block(tile: Tile, plan: Plan) -> int:
-    """The bytes of a row, or of the rows that a block has at least if these have gaps.
+    """The bytes of a row, or of the fewest rows of a block if rows have gaps.
 
     Blocks have `_ROWS_OF_PART` rows if they compute parts of several elements, which need memory.
     """
@@ -345,7 +345,7 @@ def _along(run: Run, old: Axis, new: Axis) -> Run:
 
 
 def _needs_no_memory(run: Run) -> bool:
-    """Whether `run` accumulates what is in memory."""
+    """Return whether `run` accumulates elements that are in memory."""
     update = None if run.accumulation is None else run.accumulation.update
     is_load = update is not None and isinstance(update.operand, BufferLoad)
     return is_load or isinstance(run.idiom, Contraction)
@@ -377,7 +377,7 @@ def _rank(run: Run) -> int:
 
 
 def _passes(run: Run, costly: int = 2) -> int:
-    """The number of passes over the elements; costly operations count as several."""
+    """The number of passes over the elements, with costly operations counted as several."""
     match run:
         case Run(idiom=Contraction()):
             return 2
@@ -402,12 +402,12 @@ def _operations(value: PrimExpr, costly: int) -> int:
 
 
 def is_part(run: Run, tile: Tile) -> bool:
-    """Whether each block of `tile` computes a part of an accumulation."""
+    """Return whether each block of `tile` computes a part of an accumulation."""
     return any(axis.start is tile.low for axis in run.over)
 
 
 def runs_once(tile: Tile, plan: Plan) -> bool:
-    """Whether rows store to memory that they have read, so that they cannot be computed again."""
+    """Return whether rows overwrite memory that they read, so that they cannot run again."""
     read, written = set[Buffer](), {plan.root(b) for b in tile.local}
     for run in runs(tile.body):
         statement = run.statement
@@ -423,7 +423,7 @@ def runs_once(tile: Tile, plan: Plan) -> bool:
 
 
 def row_work(tile: Tile) -> IndexPoly:
-    """The work of one iteration, as the number of products in a product of matrices."""
+    """The work of one iteration, in multiply-adds of a matmul."""
     total = as_poly(0)
     for run in runs(tile.body):
         total = total + _work(run, [a for a in run.loops if a.start is not tile.low])
@@ -439,7 +439,7 @@ def _is_much_work(members: Sequence[Run]) -> bool:
 
 
 def _work(run: Run, loops: Sequence[Axis]) -> IndexPoly:
-    """The work of all iterations of `loops`; bounds that depend on other loops do not count."""
+    """The work of all iterations of `loops`, ignoring bounds that depend on other loops."""
     inner = {a.var for a in run.loops}
     extents = (a.extent for a in loops if not a.extent.mentions(inner))
     each = 1 if is_product(run) else _ELEMENT_WORK * max(1, _passes(run, _COSTLY_OPERATIONS))
@@ -447,7 +447,7 @@ def _work(run: Run, loops: Sequence[Axis]) -> IndexPoly:
 
 
 def row_bytes(tile: Tile, plan: Plan) -> IndexPoly:
-    """The bytes that one iteration accesses in memory that has a row for it."""
+    """The bytes that one iteration accesses in buffers with a row for it."""
     total = as_poly(0)
     seen: set[Buffer] = set()
     for run in runs(tile.body):

@@ -1,4 +1,4 @@
-"""Which pairs of statements may access common memory: of many stores most are disjoint."""
+"""Finds the pairs of statements that may access common memory: most stores are disjoint."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def possible_conflicts(
     """Pairs of statements, by number, that are not proved independent.
 
     Two statements may conflict if one writes memory that the other accesses. Every statement is
-    paired with itself, as its iterations may conflict. Pairs are left out where those of statements
-    between them imply the same order.
+    paired with itself, as its iterations may conflict. Transitively implied pairs are omitted.
     """
     pairs = {(i, i) for i in range(len(statements))}
     uses: dict[Buffer, list[_Use]] = {}

@@ -1,4 +1,4 @@
-"""Forwards copies: statements read the original in place of a local buffer that repeats it."""
+"""Forwards copies: statements read the original instead of a local copy of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
 _LONG_RUN = 64
-"""The number of consecutive elements from which reading slices is as fast as reading a copy."""
+"""The number of contiguous elements from which slices are as fast to read as a copy."""
 
 
 def forward_copies(
@@ -65,9 +65,9 @@ class _Forwarding:
         return self.roots.get(buffer, buffer)
 
     def removes(self, buffer: Buffer) -> bool:
-        """Let the readers of `buffer` do without it if that is possible, and return whether it is.
+        """Forward `buffer` to its readers if that is possible, and return whether it is.
 
-        It is not an alias of other memory.
+        The buffer is not an alias of other memory.
         """
         writers, positions = self.writers[buffer], self.readers.get(buffer, [])
         if len(writers) != 1 or not positions or min(positions) <= writers[0]:
@@ -95,7 +95,7 @@ class _Forwarding:
         return True
 
     def _computes_all(self, statement: Assignment) -> bool:
-        """Whether a statement stores each element of its target once, and cannot fail."""
+        """Return whether a statement stores each element of its target once, and cannot fail."""
         if statement.guards or statement.ordered:
             return False
         if any(read.buffer is statement.target for read in statement.reads):
@@ -116,7 +116,7 @@ class _Forwarding:
     def _is_constant(
         self, source: Assignment, position: int, readers: Collection[Assignment]
     ) -> bool:
-        """Whether no statement changes what `source` reads while or after it runs."""
+        """Return whether no statement changes the operands of `source` while or after it runs."""
         operands = {self._root(read.buffer) for read in source.reads}
         if not operands.isdisjoint(self._root(reader.target) for reader in readers):
             return False
@@ -129,7 +129,7 @@ class _Forwarding:
 
 
 def _is_plain(statement: Assignment, buffer: Buffer) -> bool:
-    """Whether an assignment does not read `buffer` for the bounds of its loops."""
+    """Return whether an assignment does not read `buffer` for the bounds of its loops."""
     return not any(
         load.buffer is buffer
         for axis in statement.axes
@@ -151,7 +151,7 @@ def _paired(source: Assignment, load: BufferLoad) -> Iterator[tuple[Var, PrimExp
 
 
 def _is_slice(source: Assignment, readers: Sequence[Assignment]) -> bool:
-    """Whether `source` copies a slice that is as fast to read, with the axes in the same order.
+    """Return whether `source` copies a slice that is as fast to read, with axes in the same order.
 
     It may also repeat the slice, unless its elements are accumulated.
     """
@@ -178,7 +178,7 @@ def _is_slice(source: Assignment, readers: Sequence[Assignment]) -> bool:
 
 
 def _is_only_copied(source: Assignment, readers: Sequence[Assignment]) -> bool:
-    """Whether one statement reads each element at most once, and copies it."""
+    """Return whether one statement reads each element at most once, and copies it."""
     [reader, *others] = readers
     load = reader.value
     if others or reader.guards or not isinstance(load, BufferLoad):
@@ -198,7 +198,7 @@ def _is_only_copied(source: Assignment, readers: Sequence[Assignment]) -> bool:
 
 
 def _forwarded(source: Assignment, reader: Assignment) -> Assignment:
-    """`reader` with the value of `source` in place of loads of its target."""
+    """`reader` with loads of the target of `source` replaced by its value."""
 
     def rule(node: Node) -> Node | None:
         if not isinstance(node, BufferLoad) or node.buffer is not source.target:

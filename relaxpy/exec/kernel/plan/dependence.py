@@ -50,9 +50,9 @@ class Edge:
 def edges(
     statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> set[Edge]:
-    """The dependences between `statements`, in the order of the text, that share a loop.
+    """The dependences between `statements`, in source order, that share a loop.
 
-    Statements without a common loop stay in the order of the text.
+    Statements without a common loop stay in source order.
     """
     compare = _Comparison(shape_vars)
     result: set[Edge] = set()
@@ -102,12 +102,11 @@ def independent_axes(
     *,
     reduces: bool,
 ) -> frozenset[Var]:
-    """The variables of loops around `statement` whose iterations may run in any order.
+    """The variables of parallel loops around `statement`.
 
-    Two iterations of which one writes what the other one accesses differ in none of them; with
-    `reduces`, the caller combines accumulations into one element itself. Loops in `serial` enclose
-    all others, so that their variables are the same. `roots` maps buffers to those of the same
-    shape whose memory they use.
+    Conflicting iterations (one writes) differ in none of them; with `reduces`, the caller combines
+    accumulations into one element itself. Loops in `serial` enclose all others, so that their
+    variables are the same. `roots` maps buffers to those of the same shape whose memory they use.
     """
     own = _pairs if reduces else _conflicts
     found = _axes_that_agree(own(statement, statement), statement.axes, serial, shape_vars, roots)
@@ -131,7 +130,7 @@ def meets_itself(
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> bool:
-    """Whether iterations of which one writes what the other accesses are the same one of `axes`.
+    """Return whether two iterations that conflict (one writes) are the same iteration of `axes`.
 
     Both statements are in these loops, and in the same iteration of those that enclose them.
     """
@@ -154,9 +153,9 @@ def may_run_at_once(
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> bool:
-    """Whether iterations of `axis`, a loop around all `statements`, run in any order.
+    """Return whether `axis`, a loop around all `statements`, is parallel.
 
-    None of them writes what another one accesses.
+    No iteration then writes elements that another one accesses.
     """
     compare = _Comparison(shape_vars)
     for i, j in possible_conflicts(statements, shape_vars, roots):
@@ -177,7 +176,7 @@ def may_run_at_once(
 
 
 def common_indices(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> Set[Var]:
-    """The variables that are the same where both are those of one element.
+    """The variables that are equal if both are indices of the same element.
 
     An access of all elements has no indices.
     """
@@ -191,7 +190,7 @@ def _axes_that_agree(
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> frozenset[Var]:
-    """The variables that are the same whenever both of a pair access one element.
+    """The variables that are equal whenever both accesses of a pair are of the same element.
 
     Those of loops in `serial` are known to be.
     """
@@ -325,7 +324,7 @@ def _by_range(ends: Ends, shape_vars: Container[Var]) -> set[Direction]:
 
 
 def _is_less(a: IndexPoly, b: IndexPoly, shape_vars: Container[Var]) -> bool:
-    """Whether `a` is provably less than `b`."""
+    """Return whether `a` is provably less than `b`."""
     return b.exceeds(a, 1, shape_vars)
 
 
@@ -388,7 +387,7 @@ def _same_digits(
 
 
 def _is_nonzero_stride(factor: IndexPoly, size: PrimExpr, shape_vars: Container[Var]) -> bool:
-    """Whether `factor` is never 0, unless the dimension has no element."""
+    """Return whether `factor` is never 0, unless the dimension has no element."""
     zero = as_poly(0)
     if _is_less(zero, factor, shape_vars) or _is_less(factor, zero, shape_vars):
         return True

@@ -1,4 +1,4 @@
-"""Array expansion: a buffer that is local to an iteration gets an element for each iteration."""
+"""Array expansion (privatisation): a buffer local to an iteration gets an axis for the loop."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ _UNKNOWN: Final = 1 << 20
 def expand_locals(nest: Nest, arguments: Iterable[Buffer]) -> Nest:
     """`nest` with each buffer that is local to loops allocated once, with a dimension per loop.
 
-    So there is no dependence between the iterations of these loops. Not expanded are loops whose
-    bounds are not known in advance, and outer ones that would make the buffer much larger than all
-    `arguments`.
+    This removes dependences between iterations. Loops with unknown bounds are not expanded, nor
+    outer ones that would make the buffer much larger than all `arguments`.
     """
     most = _MAX_ELEMENTS
     if any(entry.axes for entry in nest.local):
@@ -90,10 +89,10 @@ def _element_count(shape: Iterable[PrimExpr]) -> int:
 
 
 def _is_fixed(entry: Local) -> bool:
-    """Whether the loop bounds and the shape are known before the loops, and evaluated at no risk.
+    """Return whether the loop bounds and the shape can be hoisted out of the loops safely.
 
-    They depend neither on these loops nor on loads, and divide by nothing that may be zero: a loop
-    inside one without iterations does not evaluate its bounds.
+    They depend neither on these loops nor on loads, and have no divisor that may be zero: the
+    bounds of a loop inside an empty one are not evaluated.
     """
     variables = {a.var for a in entry.axes}
     bounds = [b for a in entry.axes for b in (a.start, a.stop)]

@@ -49,9 +49,9 @@ def fold_initial(
 def _initialises_all(
     run: Run, update: Assignment, shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> bool:
-    """Whether an accumulation initialises all elements, also those for which no guard holds.
+    """Return whether an accumulation initialises all elements, also those for which no guard holds.
 
-    Those of a view may lie outside of its memory, as those at indices that are not proved.
+    Elements of a view, or at unproved indices, may be out of bounds.
     """
     variables = {a.var for a in run.loops}
     return not update.guards or (
@@ -73,7 +73,7 @@ def _initial(
     memory = roots.get(target, target)
     operands = (update.value, *update.guards, *update.indices)
     if any(roots.get(load.buffer, load.buffer) is memory for e in operands for load in loads(e)):
-        return None  # it may read an initial value, which a register need not leave in memory
+        return None  # it may read an initial value, which may only be in a register
     for position, before in reversed([*enumerate(trees)]):
         if all(roots.get(a.buffer, a.buffer) is not memory for a in accesses(before)):
             continue
@@ -96,6 +96,6 @@ def _initial(
 
 
 def _same_iterations(store: Assignment, update: Assignment, serial: Container[Var]) -> bool:
-    """Whether both run in the same iterations of the enclosing loops `serial`."""
+    """Return whether both run in the same iterations of the enclosing loops `serial`."""
     axes = {axis.var: axis for axis in update.axes}
     return all(axis.has_bounds_of(axes[axis.var]) for axis in store.axes if axis.var in serial)

@@ -1,8 +1,7 @@
-"""Moves the inits of blocks before their reduction loops, which then need no first iteration.
+"""Hoists the inits of blocks out of their reduction loops.
 
-An init runs in the first iteration of its loops, and also if one of them has none. Where other
-items of the loops may notice that it runs earlier, it stays, and a copy runs after a loop without
-iterations.
+An init runs in the first iteration of its loops, and also if one of them is empty. Where hoisting
+is visible to other items of the loops, it stays, and a copy runs after an empty loop.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
 
 Step: TypeAlias = Loop | Bind | Alloc | PrimExpr
-"""What is around an init, or before it: a loop, a value, memory, or a condition."""
+"""A node that encloses or precedes an init: a loop, a value, memory, or a condition."""
 
 
 def with_initialisation(nest: Nest, shape_vars: Container[Var], *, may_alias: bool = False) -> Nest:
-    """`nest` with inits that are not tied to loops; unless `may_alias`, they are moved."""
+    """`nest` with inits that are not tied to loops; unless `may_alias`, they are hoisted."""
     if not any(_is_init(item) for item in walk_items(nest.items)):
         return nest
     items = _Initialiser(nest, shape_vars, may_alias=may_alias).items(nest.items)
@@ -84,7 +83,7 @@ class _Initialiser:
     def __init__(self, nest: Nest, shape_vars: Container[Var], *, may_alias: bool) -> None:
         self.nest, self.shape_vars, self.may_alias = nest, shape_vars, may_alias
         self._seen: set[Branch] = set()
-        """The inits of which it is decided whether they move."""
+        """The inits that have been handled."""
         self._moved: set[Branch] = set()
 
     def items(self, items: Iterable[Item]) -> tuple[Item, ...]:
@@ -121,8 +120,8 @@ class _Initialiser:
     def _copy(self, init: _Init, outermost: Axis, *, is_empty: bool) -> tuple[Item, ...]:
         """The init in the first iteration of its loops from `outermost`, in the other loops.
 
-        Conditions on a loop without iterations are not evaluated, nor are bindings that mention
-        it. One `is_empty` itself. Loops whose iterators start in another iteration, such as
+        Conditions on an empty loop are not evaluated, nor are bindings that mention it. One loop
+        `is_empty` itself. Loops whose iterators start in another iteration, such as
         `T.axis.reduce(n, k - 2)`, are run.
         """
         loops = init.loops(outermost)
@@ -161,7 +160,7 @@ class _Initialiser:
     def _all_iterations(
         self, axis: Axis, items: tuple[Item, ...], *, is_reduced: bool
     ) -> tuple[Item, ...]:
-        """`items` in a loop over `axis`, and once at its start if a reduction has no iteration."""
+        """`items` in a loop over `axis`, and once at its start if a reduction is empty."""
         loop = Loop(axis, items)
         has_none = empty_condition(axis, self.shape_vars)
         if not is_reduced or has_none is None:
@@ -172,9 +171,9 @@ class _Initialiser:
     def _at_start(
         self, test: PrimExpr, axes: list[Axis], starts: Mapping[Var, PrimExpr], *, is_empty: bool
     ) -> Iterator[PrimExpr]:
-        """What remains of the condition `test` in the first iteration of the axes in `starts`.
+        """The rest of the condition `test` in the first iteration of the axes in `starts`.
 
-        If one of the `axes` that it mentions has no iteration, the others are at their starts.
+        If one of the `axes` that it mentions is empty, the others are at their starts.
         """
         for part in conjuncts(test):
             mentioned = [axis for axis in axes if mentions(part, {axis.var})]
@@ -195,7 +194,7 @@ class _Initialiser:
                 yield ops.any_of(ops.all_of(has_none, *others), at_start)
 
     def _is_movable(self, init: _Init, loop: Loop) -> bool:
-        """Whether no item of `loop` notices that `init` runs before it."""
+        """Return whether hoisting `init` out of `loop` is invisible to its items."""
         branch, loops = init.branch, init.loops(loop.axis)
         own, every = [*walk_items(branch.body)], [*walk_items((loop,))]
         if self.may_alias or len(loops) < len(branch.init_loops) or not all(map(_is_plain, every)):
@@ -235,7 +234,7 @@ class _Initialiser:
         around: Sequence[Axis],
         reduced: Container[Var],
     ) -> bool:
-        """Whether no access is of what other iterations of the loops `around` store."""
+        """Return whether no access is to elements stored by other iterations of loops `around`."""
         if buffer is not store.buffer:
             return False
         variables = {axis.var for axis in around}
@@ -264,7 +263,7 @@ def _inits(items: Sequence[Item], steps: tuple[Step, ...]) -> Iterator[_Init]:
 
 
 def _with_own_variables(item: Item) -> Item:
-    """`item` with other variables of loops, which no other loop has."""
+    """`item` with fresh loop variables."""
     match item:
         case Loop(axis=axis, body=body):
             var = axis.var.renamed(axis.var.name)
@@ -284,7 +283,7 @@ def _is_start(axis: Axis) -> PrimExpr:
 
 
 def _is_plain(item: Item) -> bool:
-    """Whether an item neither jumps nor has effects on memory that are not stores."""
+    """Return whether an item has neither jumps nor effects other than stores."""
     called = any(True for e in expressions(item) for _ in (*external_calls(e), *passed_memory(e)))
     return not called and isinstance(item, Loop | Branch | WhileLoop | Store | Bind | Check)
 

@@ -51,7 +51,7 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
 
 _PEELED: Final = 8
-"""A loop has so many times the iterations of its digits, or it is not divided into two."""
+"""The least ratio of a loop's iterations to those of its digits for peeling it."""
 
 
 def normalise_loops(nest: Nest, shape_vars: Container[Var]) -> Nest:
@@ -72,7 +72,7 @@ class _Loops:
         return tuple(found)
 
     def _item(self, item: Item, outer: tuple[Axis, ...], *, simplified: bool) -> tuple[Item, ...]:
-        """`item` normalised; one that is `simplified` was so inside of an enclosing loop."""
+        """`item` normalised; if `simplified`, it was already simplified in an enclosing loop."""
         match item:
             case Loop():
                 return self._loop(item, outer, simplified=simplified)
@@ -100,10 +100,10 @@ class _Loops:
         return (replace(loop, body=self.items(loop.body, axes, simplified=True)),)
 
     def _peeled(self, loop: Loop, outer: tuple[Axis, ...]) -> tuple[Loop, Loop] | None:
-        """A loop as one for each digit and one for the few iterations that follow these.
+        """A loop split into one for each digit and an epilogue for the few remaining iterations.
 
-        A body without remainders has the same elements, or a mask, for long stretches: that is
-        left as it is.
+        A body without remainders has the same elements, or a mask, for long stretches: it stays
+        unchanged.
         """
         axis = loop.axis
         exprs = (expr for item in loop.body for expr in _all_expressions(item))
@@ -128,7 +128,7 @@ class _Loops:
         return whole, Loop(rest, substituted(loop.body, {axis.var: index}))
 
     def _narrowed(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop:
-        """`loop` with a condition on its variable around the body as its bounds."""
+        """`loop` with a condition on its variable around the body turned into bounds."""
         match loop.body:
             case (Branch(condition=condition, body=body, orelse=()),):
                 pass
@@ -185,7 +185,7 @@ def _simpler(
 ) -> tuple[Item, ...]:
     """`items` with indices and conditions simplified by the bounds of the enclosing loops.
 
-    The bounds of a loop are facts only inside of the loop, as it may have no iteration.
+    The bounds of a loop only hold inside the loop, which may be empty.
     """
     change = _Simpler(axes, shape_vars).expr
 
@@ -205,7 +205,7 @@ def _simpler(
 class _Simpler:
     """Simplifies divisions of expressions over loop variables and `shape_vars`.
 
-    Other variables are data, whose datatype a simplified expression may overflow.
+    Other variables are data: a simplified expression may overflow their datatype.
     """
 
     axes: Sequence[Axis]
@@ -244,7 +244,7 @@ def analyzer_of(axes: Sequence[Axis]) -> Analyzer:
 
 
 def _is_index(expr: PrimExpr) -> bool:
-    """Whether `expr` is index arithmetic, which does not overflow."""
+    """Return whether `expr` is index arithmetic, which does not overflow."""
     kinds = (Var, IntImm, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Cast)
     return consists_of(expr, *kinds) and all(
         isinstance(node, kinds) and node.dtype.family == "int" and node.dtype.bits >= 32
@@ -253,7 +253,7 @@ def _is_index(expr: PrimExpr) -> bool:
 
 
 def _divides(expr: PrimExpr, variables: Container[Var] | None = None) -> bool:
-    """Whether a quotient or remainder (of one of `variables`) occurs in `expr`."""
+    """Return whether a quotient or remainder (of one of `variables`) occurs in `expr`."""
     return any(
         variables is None or mentions(node, variables)
         for node in occurrences(expr, FloorDiv, FloorMod)
@@ -310,8 +310,8 @@ class Coalesced:
 def coalesced_axis(outer: Axis, inner: Axis, shape_vars: Container[Var]) -> Coalesced | None:
     """The axis of `outer * size + inner`, or None if an axis does not start at 0.
 
-    Or if both extents may be negative, as their product would be positive; or if one is 0, as the
-    product would not stop the program where evaluating the other does.
+    Also None if both extents may be negative, as their product would be positive; or if one is 0,
+    as the product would hide a failure in evaluating the other.
     """
     if not (as_poly(outer.start).same(0) and as_poly(inner.start).same(0)):
         return None

@@ -1,4 +1,4 @@
-"""Which buffers reuse the memory of others, and which arguments must not overlap."""
+"""Memory planning: buffers that reuse the memory of others, and noalias requirements."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from relaxpy.ir.tir.substitution import mentions
 def shared_memory(
     trees: Sequence[Tree], local: Sequence[Buffer], fixed: Container[Buffer]
 ) -> Mapping[Buffer, Buffer]:
-    """The buffers of `local` that use the memory of another buffer, and that buffer for each.
+    """The buffers of `local` that reuse the memory of another buffer, mapped to that buffer.
 
     A buffer can use the memory of the target of its last use, if that is an elementwise store which
     begins the live range of the target. Buffers in `fixed` keep their memory, and so do those that
-    declare strides, as their elements are elsewhere in memory than those of the others.
+    declare strides, as their layout differs.
 
     Rule:
         The live ranges of the buffers that use one memory only overlap in the store that reads one
@@ -62,7 +62,7 @@ def _same_layout(a: Buffer, b: Buffer) -> bool:
 
 
 def _overwrites_in_place(store: Assignment, axes: Sequence[Axis], buffer: Buffer) -> bool:
-    """Whether each element of `buffer` is only read for the same element of the target."""
+    """Return whether each element of `buffer` is only read for the same element of the target."""
     reads = [r for r in store.reads if r.buffer is buffer]
     if any(r.buffer is store.target for r in store.reads):
         return False
@@ -71,9 +71,9 @@ def _overwrites_in_place(store: Assignment, axes: Sequence[Axis], buffer: Buffer
 
 
 def _covers(store: Assignment, axes: Sequence[Axis]) -> bool:
-    """Whether `store`, which has no guards, stores to every element of its target.
+    """Return whether `store`, which has no guards, stores to every element of its target.
 
-    Its iterations store to different elements, so it does if there are as many of them.
+    Its iterations store to different elements, so their number decides.
     """
     sizes = [as_poly(size) for size in store.target.shape]
     uncovered = [size for size in sizes if not size.same(1)]
@@ -86,9 +86,9 @@ def _covers(store: Assignment, axes: Sequence[Axis]) -> bool:
 
 
 def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
-    """For each argument that is written: the others that must not overlap it, and a count.
+    """The noalias requirements: each written argument, the others, and a count.
 
-    So many of them, at the end, may be the identical array.
+    The last `count` of the others may be the identical array.
     """
     buffers = [*plan.func.buffer_map.values(), *plan.nest.pointers.values()]
     members = list(runs(plan.trees))

@@ -27,7 +27,7 @@ from relaxpy.ir.tir.rewrite.inline import inline_shared
 
 
 def nest_of(func: PrimFunc, name: str) -> tuple[PrimFunc, Nest, frozenset[Var]]:
-    """`func` with intrinsics that targets have, its nest, and the variables of its dimensions.
+    """`func` with supported intrinsics, its nest, and the variables of its dimensions.
 
     Errors:
         CompileError: a statement has no meaning outside special hardware, or a datatype does not
@@ -78,7 +78,7 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
 
 
 def _not_negative(size: PrimExpr) -> Iterable[Var]:
-    """The variable of `size`, a dimension of an array, if it is a multiple of a variable."""
+    """The variable of `size`, a dimension of an array, if that is a multiple of a variable."""
     match list(as_poly(size).terms.items()):
         case [((Var() as var,), factor)] if factor > 0:
             return (var,)

@@ -1,4 +1,4 @@
-"""Products of matrices: along which axes threads may divide them, and what they do to zeros."""
+"""Matmuls: the axes along which threads may divide them, and the signs of zeros."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from relaxpy.ir.tir.substitution import mentions
 
 
 def is_product(run: Run) -> bool:
-    """Whether a run is a product with a matrix that several rows of the other factor use.
+    """Return whether a run is a matmul: several rows of one factor use the same matrix.
 
-    Products of which all factors mention all axes are those of vectors, each with its own.
+    If all factors mention all axes, it is a batch of dot products.
     """
     match run.idiom:
         case Contraction(factors=factors):
@@ -25,7 +25,7 @@ def is_product(run: Run) -> bool:
 
 
 def keeps_negative_zero(run: Run) -> bool:
-    """Whether -0.0 remains if no product is added to it; NumPy's sum of no products is 0.0."""
+    """Return whether -0.0 remains if no product is added; NumPy's sum of no products is 0.0."""
     if not isinstance(run.idiom, Contraction) or run.accumulation is None:
         return False
     match run.accumulation.initial:
@@ -36,18 +36,18 @@ def keeps_negative_zero(run: Run) -> bool:
 
 
 def batch_axes(run: Run) -> list[Axis]:
-    """The axes that a product of matrices has in all factors."""
+    """The batch axes of a matmul, which are in all factors."""
     assert isinstance(run.idiom, Contraction)
     factors = run.idiom.factors
     return [a for a in run.axes if all(mentions(f, {a.var}) for f in factors)]
 
 
 def divided_axes(run: Run) -> Sequence[Axis]:
-    """The axes along which to divide a product of matrices into blocks, the best first.
+    """The axes along which to divide a matmul into blocks, the best first.
 
-    These are the axes of a batch. In a convolution, whose windows are copied, they are those of
-    the images and of their windows, unless the kernels are larger: the copies of a block stay in
-    the cache. Other products have none, since BLAS divides them as well.
+    These are batch axes. In a convolution, whose windows are copied (im2col), they are those of the
+    images and of their windows, unless the kernels are larger: the copies of a block stay in the
+    cache. Other matmuls have none, since BLAS divides them as well.
     """
     assert isinstance(run.idiom, Contraction)
     factors = run.idiom.factors
@@ -64,7 +64,7 @@ def divided_axes(run: Run) -> Sequence[Axis]:
 
 
 def _slides(factor: PrimExpr, axis: Axis, over: Sequence[Axis]) -> bool:
-    """Whether an index of `factor` is the sum of `axis` and an axis of the sum."""
+    """Return whether an index of `factor` is the sum of `axis` and an axis of the sum."""
     summed = {a.var for a in over}
     return any(
         mentions(index, {axis.var}) and mentions(index, summed)

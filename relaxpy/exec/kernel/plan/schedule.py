@@ -31,7 +31,7 @@ from relaxpy.ir.tir.substitution import mentions
 def schedule(
     statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> tuple[Tree, ...]:
-    """The trees that execute `statements`, which are in the order of the text.
+    """The trees that execute `statements`, which are in source order.
 
     `roots` maps buffers to the buffers that own their memory.
     """
@@ -73,7 +73,7 @@ class _Scheduler:
             yield from self._cycle(component, inside, serial)
 
     def _forced(self, statement: Statement, serial: tuple[Axis, ...]) -> bool:
-        """Whether a loop of `statement` is needed although no dependence requires it."""
+        """Return whether a loop of `statement` is needed although no dependence requires it."""
         if isinstance(statement, Compound):
             return False
         return any(a.var in statement.ordered for a in _free(statement, serial)) or self._repeats(
@@ -81,7 +81,7 @@ class _Scheduler:
         )
 
     def _repeats(self, statement: Assignment, serial: tuple[Axis, ...]) -> bool:
-        """Whether an element is overwritten repeatedly."""
+        """Return whether an element is overwritten repeatedly."""
         free = _free(statement, serial)
         if statement.update is not None or None in _maps(statement, {a.var for a in free}):
             return False
@@ -119,7 +119,7 @@ class _Scheduler:
         bounds = [b for p in statements for b in (p.axes[level].start, p.axes[level].stop)]
         if any(mentions(b, outer) for b in bounds):
             return False
-        # A loop inside one without iterations does not evaluate its bounds.
+        # The bounds of a loop inside an empty one are not evaluated.
         if any(may_fail(b, (), self.shape_vars) for b in bounds) and not all(
             a.extent.is_at_least(1, self.shape_vars) for a in before
         ):
@@ -129,7 +129,7 @@ class _Scheduler:
     def _cycle_sizes(
         self, level: int, levels: list[int], component: list[int], inside: set[Edge]
     ) -> int:
-        """How many statements remain in cycles if the loop at `level` is serial."""
+        """The number of statements that remain in cycles if the loop at `level` is serial."""
         unsatisfied = {e for e in inside if not _satisfied(e, level)}
         sccs = components(component, unsatisfied)
         ordering = [e for e in unsatisfied if not e.kept_by_vectorising]
@@ -170,7 +170,7 @@ class _Scheduler:
 def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]) -> Run:
     """`statement` with `axes` in their roles, where no dependence requires an order of stores.
 
-    Stores at computed indices, or several to one element, are in the order of the text.
+    Stores at computed indices, or several to one element, are in source order.
     """
     variables = {a.var for a in axes}
     update = statement.update
@@ -203,12 +203,12 @@ def _contraction(
 ) -> Contraction | None:
     """The sum of `term` as a contraction, if `term` is a product of several factors.
 
-    Integers of at least 8 bits wrap, so their factors may be regrouped. Factors that are floats are
-    grouped as in the text, unless that needs arrays larger than the operands.
+    Integers of at least 8 bits wrap, so their factors may be regrouped. Float factors are grouped
+    as in the source, unless that needs arrays larger than the operands.
     """
     dtype = statement.target.dtype
     summed = {a.var for a in over}
-    # An axis that no factor mentions repeats the sum, which is not a matrix product.
+    # An axis that no factor mentions repeats the sum, which is not a matmul.
     if not (dtype.is_float or dtype.bits >= 8) or not all(mentions(term, {v}) for v in summed):
         return None
     factors = tuple(_factors(term))
@@ -224,7 +224,7 @@ def _contraction(
 
 
 def _is_no_larger(product: PrimExpr, variables: Iterable[Var]) -> bool:
-    """Whether a factor of `product` mentions all variables that the product mentions."""
+    """Return whether a factor of `product` mentions all variables that the product mentions."""
     inside = [v for v in variables if mentions(product, {v})]
     return any(all(mentions(f, {v}) for v in inside) for f in _factors(product))
 
@@ -257,12 +257,12 @@ def _free(statement: Statement, serial: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 
 def _satisfied(edge: Edge, level: int) -> bool:
-    """Whether the loop at `level` preserves `edge` if it is serial."""
+    """Return whether the loop at `level` preserves `edge` if it is serial."""
     return edge.directions[level] == {EARLIER}
 
 
 def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]]:
-    """The strongly connected components in topological order, ties in the order of the text."""
+    """The strongly connected components in topological order, ties in source order."""
     after: dict[int, set[int]] = {n: set() for n in sorted(members)}
     for edge in orders:
         if edge.source != edge.sink:

@@ -1,4 +1,4 @@
-"""The statements that a kernel consists of: assignments over boxes, and compound statements."""
+"""The statements of a kernel: assignments over boxes, and compound statements."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Access:
 
 
 _UNKNOWN_MEMORY = Access(decl_buffer((), "uint8", "elsewhere"), (), ())
-"""The effects of external functions, which are called in the order of the text."""
+"""The effects of external functions, which are called in source order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +76,7 @@ class Assignment:
     replaced by its start in all expressions. The axes in `ordered` may not be reordered.
 
     An accumulation has a function to `combine` the target with the value. It starts from `initial`,
-    which is also its result if it has no iteration, or without one from the present value of the
-    target.
+    which is also its result if it is empty, or without one from the current value of the target.
     """
 
     axes: tuple[Axis, ...]
@@ -93,7 +92,7 @@ class Assignment:
 
     @late_property
     def update(self) -> Update | None:
-        """How the target is combined with an operand, if it is."""
+        """The accumulation into the target, if it is one."""
         if self.combine is not None:
             return Update(self.combine, self.value)
         return update_of(self.value, BufferLoad(self.target, self.indices), self.axes)
@@ -110,7 +109,7 @@ class Assignment:
 
     @late_property
     def reads(self) -> tuple[Access, ...]:
-        """What an iteration reads, with the bounds of the loops."""
+        """The accesses that an iteration reads, with the bounds of the loops."""
         found = _reads(expressions_of(self), {a.var for a in self.axes})
         present = () if self.combine is None or self.initial is not None else (self.write,)
         return (*present, *found)
@@ -125,7 +124,7 @@ class Assignment:
         return tuple((load.buffer, load.indices) for e in sources for load in loads(e))
 
     def elements(self) -> Iterator[tuple[Buffer, tuple[PrimExpr, ...]]]:
-        """The same with the element of the target, and what the initial value reads."""
+        """The same, with the element of the target and the loads of the initial value."""
         yield from self._read_elements
         yield self.target, self.indices
         if self.initial is not None:
@@ -147,7 +146,7 @@ class Assignment:
         )
 
     def relocated(self, place: Callable[[BufferLoad], BufferLoad]) -> Assignment:
-        """The same with the elements of buffers in other places, of other buffers."""
+        """The same with elements of buffers replaced by those of others."""
 
         def change(expr: PrimExpr) -> PrimExpr:
             rule = lambda node: place(node) if isinstance(node, BufferLoad) else None  # noqa: E731
@@ -192,7 +191,7 @@ class Compound:
         stores = [i for i in walk_items(self.items) if isinstance(i, Store)]
         writes = [access(s.buffer, s.indices, variables, inner) for s in stores]
         for source in sources:
-            # A function may change the memory that it takes, and any other memory that it knows.
+            # A function may change its arguments' memory, and any other memory that it can access.
             writes += (Access(memory.buffer, (), ()) for memory in passed_memory(source))
             writes += (_UNKNOWN_MEMORY for _ in external_calls(source))
         object.__setattr__(self, "writes", tuple(writes))
@@ -247,7 +246,7 @@ def _reads(
 
 
 def statements_of(nest: Nest, shape_vars: Container[Var]) -> list[Statement]:
-    """The statements of `nest` in the order of the text; loops are distributed over them."""
+    """The statements of `nest` in source order; loops are distributed over them."""
     return list(_Collector(nest, shape_vars).collect(nest.items, (), (), frozenset()))
 
 
@@ -332,11 +331,11 @@ class _Collector:
             start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
             peeled = (a for a in box if a.var in first)
             tests = [t for a in peeled if (t := nonempty_condition(a, self.shape_vars)) is not None]
-            # The guards are not evaluated if there is no iteration.
+            # The guards are not evaluated if the loop is empty.
             yield from self.collect(branch.body, tuple(start), (*tests, *guards), ordered)
             return
         is_indivisible = _is_triangular(box) or any(is_empty(a, self.shape_vars) for a in box)
-        # The loop of a part of the box may be joined with that of the whole, which then evaluates
+        # The loop of a part of the box may be fused with that of the whole, which then evaluates
         # the bounds of inner loops.
         is_indivisible |= any(
             may_fail(bound, box, self.shape_vars)
@@ -374,12 +373,12 @@ class _Collector:
             )
 
     def overwritten(self, expr: PrimExpr, items: tuple[Item, ...]) -> bool:
-        """Whether `items` store to memory that `expr` reads."""
+        """Return whether `items` store to memory that `expr` reads."""
         written = set(map(self.nest.memory, stored_buffers(items)))
         return any(self.nest.memory(load.buffer) in written for load in loads(expr))
 
     def is_proved(self, condition: PrimExpr, box: Box) -> bool:
-        """Whether an assertion provably holds, so that no back end tests it."""
+        """Return whether an assertion provably holds, so that no back end tests it."""
         if _is_triangular(box) or self.bounds_may_fail(box):
             return False
         if may_fail(condition, box, self.shape_vars) or any(
@@ -390,7 +389,7 @@ class _Collector:
         return sides is not None and not sides.fails
 
     def bounds_may_fail(self, box: Box) -> bool:
-        """Whether evaluating the bounds of these loops may stop the program."""
+        """Return whether evaluating the bounds of these loops may stop the program."""
         return any(
             may_fail(bound, box[:k], self.shape_vars)
             for k, axis in enumerate(box)
@@ -424,7 +423,7 @@ class _Collector:
 
 
 def _has_effect(items: tuple[Item, ...], shape_vars: Container[Var]) -> bool:
-    """Whether `items` provably execute a statement whenever they run."""
+    """Return whether `items` provably execute a statement whenever they run."""
     for item in items:
         match item:
             case Loop(axis=axis, body=body):
@@ -438,7 +437,7 @@ def _has_effect(items: tuple[Item, ...], shape_vars: Container[Var]) -> bool:
 
 
 def _first_iterations(condition: PrimExpr, box: Box) -> frozenset[Var]:
-    """The axes whose first iterations `condition` selects; none if it has other conjuncts."""
+    """The axes whose first iterations `condition` selects; empty if it has other conjuncts."""
     starts = {a.var: a.start for a in box}
     selected = set()
     for test in conjuncts(condition):
@@ -453,7 +452,7 @@ def _first_iterations(condition: PrimExpr, box: Box) -> frozenset[Var]:
 
 
 def _cannot_distribute(item: Item) -> str | None:
-    """Why loops cannot be distributed over `item` and what follows it, or None if they can."""
+    """The reason why loops cannot be distributed over `item` and its successors, or None."""
     match item:
         case Bind(var=var, value=value):
             called = next(external_calls(value), None)
@@ -478,7 +477,7 @@ def _call_reason(item: Item) -> str | None:
 
 
 def _is_triangular(box: Box) -> bool:
-    """Whether the bounds of one axis depend on another."""
+    """Return whether the bounds of one axis depend on another."""
     variables = {a.var for a in box}
     return any(mentions(b, variables) for a in box for b in (a.start, a.stop))
 
@@ -503,7 +502,7 @@ def _points_eliminated(box: Box) -> Box:
 
 
 def _branch_conditions(value: PrimExpr) -> Iterator[PrimExpr]:
-    """The conditions of the if_then_else in `value`, outer ones first, as they decide most."""
+    """The conditions of the if_then_else in `value`, outer ones first."""
     for node in reversed(list(occurrences(value, Call))):
         match node:
             case Call(op=Op(name="tir.if_then_else"), args=(condition, *_)):
@@ -513,7 +512,7 @@ def _branch_conditions(value: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def _accumulates(store: Store, box: Box) -> bool:
-    """Whether the store accesses an element repeatedly, so that a split would reorder sums."""
+    """Return whether the store accesses an element repeatedly: a split would reorder sums."""
     return not all(any(mentions(i, {a.var}) for i in store.indices) for a in box if not is_point(a))
 
 

@@ -1,4 +1,4 @@
-"""Tables: a local buffer that gets literals, the same in every iteration, gets them first."""
+"""Hoists tables: local buffers that store the same literals in every iteration."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from relaxpy.support.dataclass import replace
 def fill_tables_first(nest: Nest) -> Nest:
     """`nest` with the stores to tables before its loops, so that iterations do not depend on them.
 
-    A table is a local buffer each element of which gets one literal, wherever that is stored. What
-    an element has before is undefined.
+    A table is a local buffer whose every element is only assigned one literal. Earlier values are
+    undefined.
     """
     local = {entry.buffer for entry in nest.local} - {*nest.views, *nest.views.values()}
     if not local or not any(isinstance(item, Loop) for item in nest.items):
@@ -51,7 +51,7 @@ def fill_tables_first(nest: Nest) -> Nest:
 
 
 def _is_literal(store: Store) -> bool:
-    """Whether a literal is stored to an element that the buffer has."""
+    """Return whether a literal is stored in bounds."""
     pairs = zip(store.indices, store.buffer.shape, strict=True)
     return isinstance(store.value, (IntImm, FloatImm)) and all(
         isinstance(i, IntImm) and isinstance(size, IntImm) and 0 <= i.value < size.value
@@ -71,7 +71,7 @@ def _others(items: tuple[Item, ...]) -> set[Buffer]:
 
 
 def _without(items: tuple[Item, ...], tables: set[Buffer]) -> tuple[Item, ...]:
-    """`items` without stores to `tables`, and without loops and branches that had nothing else."""
+    """`items` without stores to `tables`, and without loops and branches that become empty."""
     result: list[Item] = []
     for item in items:
         match item:

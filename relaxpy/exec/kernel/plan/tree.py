@@ -1,7 +1,7 @@
 """The tree of a kernel: its statements within their loops, each in a role; and its buffers.
 
-A tree does not depend on a library. It decides the roles of loops, which buffers share memory, and
-which statements run in blocks of rows.
+A tree is independent of the back end. It fixes the roles of loops, which buffers alias, and which
+statements run in blocks of rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Contraction:
     """A sum of products of at least two `factors`.
 
-    If the factors are `regrouped`, they are not multiplied in the order of the text. A different
+    If the factors are `regrouped`, they are not multiplied in source order. A different
     product may then overflow.
     """
 
@@ -48,7 +48,7 @@ class Scan:
 class Search:
     """The first position of the maximum (or minimum) of `values`, or of a NaN among them.
 
-    An earlier assignment computes this `extreme`, which needs not be known in the search.
+    An earlier assignment computes this `extreme`; the search need not know it.
     """
 
     values: PrimExpr
@@ -56,7 +56,7 @@ class Search:
 
     @property
     def is_maximum(self) -> bool:
-        """Whether the extreme is the maximum."""
+        """True if it is an argmax, not an argmin."""
         return self.extreme.update is not None and self.extreme.update.combine == "max"
 
 
@@ -64,23 +64,23 @@ Idiom: TypeAlias = Contraction | Scan | Search | ArgExtreme
 
 
 class Tree:
-    """A part of a kernel: a `Run`, a `For`, a `Tile`, or what a back end adds to these."""
+    """A part of a kernel: a `Run`, a `For`, a `Tile`, or a kind that a back end adds."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run(Tree):
-    """A statement in the loops around it, apart from those that enclose it in the tree.
+    """A loop nest: a statement in its loops, except those that enclose it in the tree.
 
-    The iterations of `axes` may run at once, where all loads precede all stores. In each of them,
-    those of `over` accumulate into one element, in an order that a back end chooses, or those of
-    `ordered` run in the order of the text. A library may have a function for the `idiom`.
+    The iterations of `axes` may run simultaneously, with all loads before all stores. In each of
+    them, those of `over` accumulate into one element, in any order, or those of `ordered` run in
+    source order. A library may have a function for the `idiom`.
 
-    A back end may join several assignments, which then run in turn in each iteration, and let each
-    iteration of `axes` end with the stores `after` the only accumulation. It notes the `tests` that
-    enclosing loops have to pass, the axes that are `independent`, as their iterations may be in any
-    order, and whether what must hold is `checked` in each iteration.
+    A back end may fuse several assignments, which then run in turn in each iteration, and let each
+    iteration of `axes` end with the epilogue `after` the only accumulation. It records the `tests`
+    that enclosing loops have to pass, the `independent` (parallel) axes, and whether obligations
+    are `checked` in each iteration.
     """
 
     statements: tuple[Statement, ...]
@@ -116,13 +116,13 @@ class Run(Tree):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it runs element by element: in order, with checks, or a compound statement."""
+        """True if it runs element by element: in order, with checks, or a compound statement."""
         has_compound = any(isinstance(s, Compound) for s in self.statements)
         return bool(self.ordered) or self.checked or has_compound
 
     @property
     def is_serial(self) -> bool:
-        """Whether some of its loops run in the order of the text."""
+        """True if some of its loops run in source order."""
         return bool(self.ordered) or any(a.var not in self.independent for a in self.axes)
 
     @property
@@ -132,7 +132,7 @@ class Run(Tree):
 
     @property
     def store(self) -> Assignment | None:
-        """The statement of an elementwise store, each iteration of which is on its own."""
+        """The statement of an elementwise store with independent iterations."""
         is_elementwise = self.axes and not self.over and not self.ordered
         return self.statement if is_elementwise and isinstance(self.statement, Assignment) else None
 
@@ -166,8 +166,8 @@ class Tile(Tree):
     In each run one axis is from `low` to below `high`, the variables of a block. `rows` are the
     buffers of which only those rows are accessed; the live range of those in `local` is one block.
 
-    Where a back end has chosen the `size` of blocks, one of size 1 has no such axes: the variable
-    of `axis` takes their place. Buffers in `local` may have one more axis, in `single`, along which
+    If a back end has chosen the `size` of blocks, those of size 1 have no such axes, but the
+    variable of `axis` instead. Buffers in `local` may have one more axis, in `single`, along which
     the tree is in one iteration of an enclosing loop.
     """
 
@@ -183,13 +183,12 @@ class Tile(Tree):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """How a kernel runs: its `trees`, one after the other.
+    """The execution plan of a kernel: its `trees`, in order.
 
-    Some of the buffers in `local` use the memory of another buffer, as `shared` tells; `views` maps
-    buffers to the owners of their memory, and `reshaped` maps those that are parameters in another
-    shape to these. The trees are only correct for arguments that do not share memory which is
-    written. No statement has the local buffers in `forwarded`: what reads them reads what they are
-    computed from. `uses` has the number of runs that access a buffer.
+    Buffers in `local` may alias another buffer in `shared`; `views` maps buffers to the owners of
+    their memory, and `reshaped` maps reshaped parameters to the parameters. The trees are only
+    correct if written arguments do not alias others. Local buffers in `forwarded` are eliminated:
+    their readers read the original instead. `uses` has the number of runs that access a buffer.
     """
 
     func: PrimFunc
@@ -210,20 +209,20 @@ class Plan:
         return self.shared.get(buffer, buffer)
 
     def independent(self, run: Run, serial: Iterable[Axis]) -> frozenset[Var]:
-        """The variables of a run whose iterations may be in any order, inside `serial`."""
+        """The variables of a run's parallel loops, inside `serial`."""
         outer = {axis.var for axis in serial}
         reduces = bool(run.over) or isinstance(run.idiom, ArgExtreme)
         return independent_axes(run.statement, outer, self.shape_vars, self.shared, reduces=reduces)
 
     @property
     def calls_functions(self) -> bool:
-        """Whether the kernel calls external functions."""
+        """True if the kernel calls external functions."""
         sources = (e for item in walk_items(self.nest.items) for e in expressions(item))
         return any(True for source in sources for _ in external_calls(source))
 
     @property
     def fixed(self) -> frozenset[Buffer]:
-        """The buffers whose memory is that of others, or is also used as that of others."""
+        """The buffers that alias others, or that others alias."""
         return frozenset((*self.views, *self.views.values(), *self.reshaped))
 
     @property

@@ -56,9 +56,9 @@ class Update:
 
 
 def update_of(value: PrimExpr, target: BufferLoad, axes: Sequence[Axis]) -> Update | None:
-    """How storing `value` in each iteration of `axes` accumulates into `target`, or None.
+    """The accumulation into `target` by storing `value` in each iteration of `axes`, or None.
 
-    `and` and `or` do not evaluate an operand that may stop the program if the target decides.
+    It is None for `and` and `or` if the operand may stop the program, as they short-circuit.
     """
     update = update_from(value, target)
     if update is None or update.combine not in ("and", "or"):
@@ -67,7 +67,7 @@ def update_of(value: PrimExpr, target: BufferLoad, axes: Sequence[Axis]) -> Upda
 
 
 def update_from(value: PrimExpr, target: BufferLoad) -> Update | None:
-    """How `value` combines `target` with an operand that does not contain it, or None."""
+    """The operation in `value` that combines `target` with an operand without it, or None."""
     update = _update(value, target, {})
     if update is None or any(load is target for load in loads(update.operand)):
         return None

@@ -1,4 +1,4 @@
-"""Copies of arrays that are not contiguous, for native code that takes only those that are."""
+"""Copies of non-contiguous arrays, for native code that takes only contiguous ones."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 import numpy as np
 
 _LARGEST: Final = 1 << 30
-"""The bytes of the largest copy of an array that takes less memory itself."""
+"""The most bytes of a copy that is larger than its array, such as a broadcast one."""
 
 
 class WithCopies:
     """A fallback of native code that first tries it with copies of arrays.
 
     `native()` returns the native function with the fallback `function`. The arguments at the
-    positions `kept` are passed as they are; so are all if one of these may share memory with an
+    positions `kept` are passed unchanged; so are all if one of these may share memory with an
     array that would be copied, since it may be written, or a copy would take much more memory than
     an array whose elements share it. Where a result is a copy, it is replaced by the argument.
     """
@@ -42,7 +42,7 @@ class WithCopies:
         return _replaced(self.prepared(*copies), originals)
 
     def _copies(self, args: tuple[Any, ...]) -> list[Any] | None:
-        """The arguments, of which some are copies; None if none of them is."""
+        """The arguments, with copies of some; None if there is no copy."""
         copied = {
             n: item
             for n, item in enumerate(args)
@@ -65,7 +65,7 @@ def _is_plain(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _grows(array: np.ndarray[Any, Any]) -> bool:
-    """Whether a contiguous copy would be large and take more memory than the array does."""
+    """Return whether a contiguous copy would be large and take more memory than the array does."""
     steps = zip(array.strides, array.shape, strict=True)
     memory: int = array.itemsize + sum(abs(stride) * (size - 1) for stride, size in steps)
     return array.nbytes > max(memory, _LARGEST)

@@ -62,8 +62,8 @@ _MATCHES: Final = "PyErr_GivenExceptionMatches"
 class Array:
     """A parameter that is an array.
 
-    A size with a name is the same wherever the name stands. Without strides, which may have names,
-    too, the array is contiguous.
+    Sizes with the same name are equal. Without strides, which may have names too, the array is
+    contiguous.
 
     Units:
         strides  elements
@@ -77,7 +77,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A parameter that is an integer, known by its name as a size is, passed as an i64."""
+    """An integer parameter, referred to by its name like a size, passed as an i64."""
 
     name: str
     dtype: str = "int64"
@@ -85,7 +85,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A parameter that is a truth value or a float, passed as the bits of a float of 64 bits."""
+    """A parameter that is a bool or a float, passed as the bits of a float64."""
 
     dtype: str
 
@@ -115,8 +115,8 @@ def emit_entry(
     then it has written nothing, or has raised an error.
 
     If there is a `result`, `result(f, objects, arguments)` calls it in `f`: it returns a new
-    reference to the result for the arguments that a kernel would take, or null, which calls the
-    fallback, also in place of an error of a kernel.
+    reference to the result for the arguments of a kernel, or null, which calls the fallback, also
+    instead of an error of a kernel.
     """
     declare_python(module)
     f = module.function(
@@ -163,9 +163,9 @@ def emit_entry(
 
 
 def fall_back(f: Function, operands: Sequence[Value], is_graph: Value) -> Value:
-    """What the fallback of a builtin returns for its operands, or null where an error is raised.
+    """The result of the fallback of a builtin for its operands, or null if it raises.
 
-    The fallback of a graph is called in place of an error of a kernel, as it knows the position of
+    The fallback of a graph is called instead of an error of a kernel, as it knows the position of
     the call.
     """
     null = Value(f, POINTER, "null")
@@ -188,7 +188,7 @@ def fall_back(f: Function, operands: Sequence[Value], is_graph: Value) -> Value:
 
 
 class _Arguments:
-    """What a kernel takes for objects of the types and ranks of its parameters.
+    """The arguments of a kernel, from objects of the types and ranks of its parameters.
 
     `tests` are the conditions for that: sizes and strides are those of the parameters.
     """
@@ -236,7 +236,7 @@ class _Arguments:
                 self.tests.append(layout.is_injective())
 
     def _test_size(self, size: int | str, value: Value) -> None:
-        """Test a size; the first of a name decides what it is."""
+        """Test a size; the first one with a name defines it."""
         if isinstance(size, str):
             known = self._sizes.setdefault(size, value)
             if known is not value:
@@ -245,7 +245,7 @@ class _Arguments:
             self.tests.append(_same(self.function, value, size))
 
     def apart(self) -> Iterator[Value]:
-        """The conditions that no array which is written overlaps another one (noalias)."""
+        """The noalias checks: no written array overlaps another one."""
         f = self.function
         for (first, last, also), (start, stop, written) in combinations(self._spans, 2):
             if written or also:
@@ -282,10 +282,10 @@ def make_entry(
 ) -> Callable[..., object]:
     """A function that runs a kernel on arrays, and calls `fallback` on all other arguments.
 
-    The library exports `entry_name(kernel)`, and lives as long as the
-    function. It writes to arrays and returns `()`. `fallback` gets arguments of other types,
-    datatypes, ranks and shapes, arrays that are not contiguous, aligned or, where written,
-    writable, written arrays that overlap others, keyword arguments, and what the kernel refuses.
+    The library exports `entry_name(kernel)`, and lives as long as the function. It writes to arrays
+    and returns `()`. `fallback` gets arguments of other types, datatypes, ranks and shapes, arrays
+    that are not contiguous, aligned or, where written, writable, written arrays that overlap
+    others, keyword arguments, and arguments that the kernel refuses.
     """
     return builtin_at(library[entry_name(kernel)], kernel, library, fallback)
 
@@ -293,13 +293,13 @@ def make_entry(
 def builtin_at(
     address: int, name: str, library: Library, fallback: Callable[..., object], table: bytes = b""
 ) -> Callable[..., object]:
-    """The builtin of a function at an address, which finds the `table` in what it is bound to."""
+    """The builtin of a function at an address, bound to an object with the `table`."""
     return _builtin(_Fallback(fallback, library, (name, address), table))
 
 
 @cache
 def empty_builtin() -> Callable[..., object]:
-    """The function `empty` of the run time as a builtin; large tensors have memory to use again."""
+    """The function `empty` of the run time as a builtin; large tensors reuse freed memory."""
     return builtin_at(memory().library["empty"], "empty", memory().library, empty)
 
 
@@ -309,7 +309,7 @@ CONTENT: Final = bytes.__basicsize__ - 1
 
 @cache
 def table_offset() -> int:
-    """The offset of the reference to the table in what a builtin is bound to; 0 if unknown."""
+    """The offset of the reference to the table in the object that a builtin is bound to; or 0."""
     table = b"\1\2\3\4\5\6\7"
     owner = _Fallback(table_offset, None, ("", 0), table)
     if ctypes.string_at(id(table) + CONTENT, len(table)) != table:
@@ -320,7 +320,7 @@ def table_offset() -> int:
 
 
 def is_entry(function: object) -> bool:
-    """Whether `function` is a builtin of `make_entry`."""
+    """Return whether `function` is a builtin of `make_entry`."""
     return isinstance(getattr(function, "__self__", None), _Fallback)
 
 
@@ -386,7 +386,7 @@ _CONTENT_OF: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 
 
 def _types_of(param: Param) -> tuple[str, ...]:
-    """The objects that an argument may be: the types of Python, and that of NumPy."""
+    """The object types of an argument: those of Python, and that of NumPy."""
     match param:
         case Array():
             return ("ndarray",)
@@ -416,12 +416,12 @@ def _has_form(f: Function, item: Value, param: Array) -> Iterator[Value]:
 
 
 def _is_scalar(f: Function, item: Value, param: Integer | Number) -> Value:
-    """Whether an argument is a scalar of NumPy."""
+    """Return whether an argument is a scalar of NumPy."""
     return _same(f, field_of(f, item, TYPE, POINTER), python(f, f"scalar {param.dtype}"))
 
 
 def _integer(f: Function, item: Value, param: Integer, overflow: Value) -> tuple[Value, Value]:
-    """An integer argument, and whether it is one of 64 bits."""
+    """An integer argument, and whether it fits into 64 bits."""
     bits = DTYPES[param.dtype].itemsize * 8
 
     def from_numpy() -> list[Value]:
@@ -446,7 +446,7 @@ def _flags_of(param: Array) -> int:
 
 
 def _bits(f: Function, item: Value, param: Number) -> Value:
-    """What the kernel takes for a number."""
+    """The bits that the kernel takes for a number."""
     if param.dtype == "bool":
         is_true = _same(f, item, python(f, "True"))
         is_numpy = _is_scalar(f, item, param)
@@ -484,7 +484,7 @@ def _same(f: Function, value: Value, other: Operand) -> Value:
 
 
 def _all(f: Function, conditions: Sequence[Value]) -> Value:
-    """Whether all conditions hold."""
+    """Return whether all conditions hold."""
     result = f.const(BOOL, 1)
     for condition in conditions:
         result = f.arithmetic("and", result, condition)

@@ -33,7 +33,7 @@ DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
     },
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
-"""The datatypes of arrays that native kernels take, each of which new arrays share."""
+"""The datatypes of arrays that native kernels take; new arrays share these objects."""
 _FUNCTIONS: Final = (
     *("PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"),
     *("PyLong_AsLongLongAndOverflow", "Py_DecRef", "PyErr_Clear", "PyTuple_New"),
@@ -58,14 +58,14 @@ TYPE, DATA, RANK, SHAPE, STRIDES, DTYPE, FLAGS = 8, 16, 24, 32, 40, 56, 64
 VALUE: Final = 16
 """The offset of the value in a float of Python and in the scalars of NumPy."""
 KIND: Final = 24
-"""The offset of the kind, the order of the bytes, flags, and the number of a datatype."""
+"""The offset of the kind, byte order, flags, and number of a datatype."""
 WITHOUT_FLAGS: Final = ~(0xFF << 24)
 CONTIGUOUS, ALIGNED, WRITABLE = 0x1, 0x100, 0x400
 
 
 @cache
 def fits_interpreter() -> bool:
-    """Whether the objects of this interpreter and of NumPy have the fields that entries read."""
+    """Return whether objects of this interpreter and of NumPy have the layout that entries read."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -85,7 +85,7 @@ def fits_interpreter() -> bool:
         all(map(_has_fields, samples))
         and all(np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values())
         and all(map(_has_kind, DTYPES.values()))
-        and _creates_arrays(3)  # also a large one, which has memory to use again
+        and _creates_arrays(3)  # also a large one, which reuses freed memory
         and _creates_arrays(1 << 14)
         and all(map(_has_value, [-2.5, *(dtype.type(1) for dtype in DTYPES.values())]))
     )
@@ -159,7 +159,7 @@ def python(f: Function, name: str) -> Value:
 
 
 def _creates_arrays(columns: int) -> bool:
-    """Whether the function that creates arrays is the one that it is taken for."""
+    """Return whether the function that creates arrays is the expected one."""
     kinds = ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
     create = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(memory().library["new_array"])
     dtype = DTYPES["float32"]
@@ -174,7 +174,7 @@ def _creates_arrays(columns: int) -> bool:
 
 
 def new_array(f: Function, dtype: str, dims: Sequence[Value]) -> Value:
-    """A new array with these dimensions, which are not negative, or null if there is no memory."""
+    """A new array with these non-negative dimensions, or null if memory is exhausted."""
     shape = f.alloca(I64, max(len(dims), 1))
     for axis, dim in enumerate(dims):
         f.store(dim, f.element(shape, axis, I64))
@@ -189,7 +189,7 @@ def data_of(f: Function, array: Value) -> Value:
 
 
 def kind_of(f: Function, dtype: Value) -> Value:
-    """What datatypes share that are equal, such as those of arrays that were pickled."""
+    """The part that equal datatypes share, such as those of unpickled arrays."""
     return f.arithmetic("and", field_of(f, dtype, KIND, I64), WITHOUT_FLAGS)
 
 

@@ -1,12 +1,12 @@
-"""Lets signals of Python interrupt loops of native code that may take long, or never end.
+"""Lets Python signals interrupt loops of native code that may take long, or never end.
 
 Such are `while` loops, and others that may take long, also in tasks of the thread pool, which
-itself looks for signals between these (`pool.py`). Long loops run in stretches. After some thousand
-iterations of any of the loops, the next one to end a stretch or its body looks at the clock. Once a
-second it lets Python run the handlers of signals that have arrived. If one of them raises, as that
-of Ctrl-C does, all loops end, the kernel reports that it failed, and the entry of the kernel
-returns the exception to Python. Buffers then hold what had been computed. As everywhere in Python,
-handlers run in the main thread alone.
+itself looks for signals between these (`pool.py`). Long loops are strip-mined. After some thousand
+iterations of any of the loops, the next one to end a strip or its body reads the clock. Once a
+second it lets Python run the handlers of pending signals. If one of them raises, as that of Ctrl-C
+does, all loops end, the kernel reports that it failed, and the entry of the kernel returns the
+exception to Python. Buffers then hold partial results. As everywhere in Python, handlers run in the
+main thread alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ declare i64 @time(ptr)"""
 
 
 class Interrupt:
-    """What leaves the function `f` if a handler raises.
+    """The exit from the function `f` if a signal handler raises.
 
     It is created in a block of the function that runs before its loops. In tasks, only the thread
     with `slot` 0 asks Python; the others leave if it has stored a negative number at `record`.
@@ -56,12 +56,12 @@ class Interrupt:
         self._second, self._count = f.alloca(I64, 1), f.alloca(I64, 1)
         self._slot, self._record = slot, record
         f.store(f.const(I64, 0), self._count)
-        # Tasks are many, and need not ask Python at once.
+        # There are many tasks; they need not ask Python at once.
         now = f.const(I64, 0) if slot is None else f.new(I64, "call i64 @time(ptr null)")
         f.store(now, self._second)
 
     def poll(self, iterations: Operand = 1) -> None:
-        """Look for signals, once in many iterations, of which these have been made."""
+        """Poll for signals once in many iterations, after these `iterations`."""
         f = self.function
         count = f.load(I64, self._count) + iterations
         f.store(count, self._count)

@@ -1,7 +1,7 @@
 """The entry of all functions and kernels whose parameters and results are arrays of fixed shapes.
 
-One function, which is compiled once, checks the arguments by a table, which the object that a
-builtin is bound to has: code for each function took longer to compile than many kernels.
+One function, compiled once, checks the arguments against a table in the object that a builtin is
+bound to: code for each function took longer to compile than many kernels.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from relaxpy.support.dataclass import dataclass
 
 _IN_REGISTERS: Final = 6
 _MOST: Final = 14
-"""The number of arguments of a call; those in excess of a kernel's parameters are ignored."""
+"""The most arguments of a call; those beyond a kernel's parameters are ignored."""
 _PARAMS, _RESULTS, _RELEASES, _IS_TUPLE, _FUNCTION, _TASKS, _WRITTEN, _SCRATCH, _SPECS = range(9)
 """The words of a table, the last of which begins the specifications of arrays."""
 _NUMBER, _RANK, _FLAGS, _BYTES, _DIMS = range(5)
@@ -81,7 +81,7 @@ class _Enter:
         self.layout = f.element(table, CONTENT, I8)
         self.words, self.stops, self.writes = (f.alloca(I64, _MOST) for _ in range(3))
         self.arrays, self.created = f.alloca(POINTER, _MOST), f.alloca(I64, 1)
-        """The results, and how many of them there are."""
+        """The results, and their number."""
         f.store(f.const(I64, 0), self.created)
         self.params, self.results = self._word(_PARAMS), self._word(_RESULTS)
 
@@ -120,7 +120,7 @@ class _Enter:
         return f.attempt(lambda: self._called(specs), self._dropped)
 
     def _argument(self, n: Value, spec: Value, ndarray: Value) -> Value:
-        """Check an argument; the following specification."""
+        """Check an argument; return the address of the next specification."""
         f = self.f
         item = self._pointer_at(self.args, n)
         self._require(f.compare("eq", field_of(f, item, TYPE, POINTER), ndarray))
@@ -147,7 +147,7 @@ class _Enter:
         return f.element(dims, rank, I64)
 
     def _apart(self, i: Value) -> None:
-        """Check that an argument and those before it are apart if one of them is written."""
+        """Check that an argument does not overlap those before it if one of them is written."""
         f = self.f
         start, stop, write = (self._at(table, i) for table in (self.words, self.stops, self.writes))
 
@@ -195,7 +195,7 @@ class _Enter:
         return f.branch(single, lambda: [self._pointer_at(self.arrays, 0)], self._tuple)
 
     def _create(self, m: Value, spec: Value) -> Value:
-        """Create the array of a result; the following specification."""
+        """Create the array of a result; return the address of the next specification."""
         f, rank = self.f, self._at(spec, _RANK)
         dims = f.element(spec, _DIMS, I64)
         dtype = self._pointer_at(Value(f, POINTER, f"@{PYTHON}"), self._at(spec, _NUMBER))
@@ -236,7 +236,7 @@ class _Enter:
         return [self.null]
 
     def _refused(self) -> list[Value]:
-        """What the fallback returns, which knows the position of the call of a kernel that failed.
+        """The result of the fallback, which knows the position of the call of a failed kernel.
 
         All other errors are raised.
         """
@@ -247,15 +247,15 @@ class _Enter:
 
 @dataclass(frozen=True, slots=True)
 class StaticEntry:
-    """What the entry does for a function: its table.
+    """The table of a function, which the entry interprets.
 
     Fields:
-        function: what it runs, on the arrays of parameters and results: a kernel, which returns
+        function: the code to run on the arrays of parameters and results: a kernel, which returns
             0 unless it refuses its data, or the body of a parallel loop, which has them as context.
         tasks: the number of tasks of that loop; 0 for a kernel.
         params: the datatype and the shape of each parameter.
         results: those of the new arrays that it returns.
-        release_gil: whether other threads of Python may run.
+        release_gil: whether it releases the GIL.
         is_tuple: whether the result is a tuple, rather than the only array.
         written: the numbers of the parameters that it writes, which overlap no others.
         scratch: the bytes that each thread of the loop needs beside its stack.
@@ -287,7 +287,7 @@ class StaticEntry:
 
 
 def kernel_entry(kernel: str, params: Sequence[Param]) -> StaticEntry | None:
-    """What the entry does for a kernel that Python calls; None if it does not take it."""
+    """The table of a kernel that Python calls; None if the entry does not take it."""
     if not is_static(params):
         return None
     arrays = [p for p in params if isinstance(p, Array)]
@@ -299,7 +299,7 @@ def kernel_entry(kernel: str, params: Sequence[Param]) -> StaticEntry | None:
 def make_kernel_entry(
     library: Library, kernel: str, params: Sequence[Param], fallback: Callable[..., object]
 ) -> Callable[..., object]:
-    """The function of `make_entry`, by the common entry if that takes the parameters.
+    """The function of `make_entry`, through the common entry if that takes the parameters.
 
     Otherwise the library exports `entry_name(kernel)`, too.
     """
@@ -312,7 +312,7 @@ def make_kernel_entry(
 def is_static(
     params: Sequence[Param], results: Sequence[tuple[str, Sequence[object]]] = ()
 ) -> bool:
-    """Whether the common entry takes these parameters and results."""
+    """Return whether the common entry takes these parameters and results."""
     arrays = [(p.dtype, p.shape) for p in params if isinstance(p, Array) and p.strides is None]
     return (
         bool(STATIC_ENTRY)

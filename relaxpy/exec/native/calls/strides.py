@@ -36,9 +36,9 @@ class Layout:
     def matches(
         self, expected: Sequence[int | str], known: MutableMapping[str, Value]
     ) -> list[Value]:
-        """The conditions that the strides are as expected, where they matter.
+        """The conditions that the strides are the expected ones, where they matter.
 
-        That is not so along a dimension with one element, nor if there is no element.
+        They do not matter along a dimension with one element, or if the array is empty.
         """
         f = self.function
         conditions = []
@@ -54,7 +54,7 @@ class Layout:
         return conditions
 
     def is_injective(self) -> Value:
-        """The condition that no element is at two addresses: each axis spans those on one side."""
+        """The condition that no two elements share an address, in row- or column-major order."""
         f = self.function
         axes = list(zip(self.dims, self.strides, strict=True))
         result = self._is_empty()

@@ -1,1 +1,1 @@
-"""Contractions in LLVM IR: register tiles, copies of operands, products of bytes."""
+"""Contractions in LLVM IR: register tiles, packing of operands, int8 dot products."""

@@ -26,7 +26,7 @@ _MANY_TASKS: Final = 64
 PLACE_BYTES: Final = 256 * 1024
 """The packing threshold: larger second operands miss the TLB if they are read in place."""
 _PLACE_PAGES: Final = 128
-"""The pages up to which a larger one is read in place, if each has `_PAGE_ROWS` of its rows."""
+"""Larger ones are read in place up to so many pages, if each has `_PAGE_ROWS` of their rows."""
 _PAGE_ROWS: Final = 8
 _PAGE_BYTES: Final = 4096
 
@@ -63,7 +63,7 @@ class Columns:
 def columns_of(
     f: Function, contraction: Gemm, start: Size, lanes: tuple[int, ...], *, is_whole: bool = False
 ) -> Columns:
-    """The block of columns from `start` on, which has all of them if it `is_whole`."""
+    """The block of columns from `start` on, without masks if it `is_whole`."""
     fold, extent, masks = contraction.fold, contraction.column.extent, list[Value | None]()
     for before, count in zip(_sums(lanes), lanes, strict=True):
         if is_whole:
@@ -99,7 +99,7 @@ def _sums(lanes: Sequence[int]) -> list[int]:
 
 
 def divisor(extent: int, most: int) -> int:
-    """About `most` or fewer of `extent` iterations, if possible a divisor of them."""
+    """A block size of about `most` or fewer iterations, if possible a divisor of `extent`."""
     for size in range(most * 5 // 4, max(0, (most - 1) // 2), -1):
         if extent % size == 0:
             return size
@@ -107,7 +107,7 @@ def divisor(extent: int, most: int) -> int:
 
 
 def even(extent: int, most: int) -> int:
-    """The size of equal parts of an extent, which are at most `most`."""
+    """The size of equal parts of an extent, at most `most`."""
     count = max(1, -(-extent // most))
     return max(1, -(-extent // count))
 
@@ -173,7 +173,7 @@ def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: f
 
 
 def is_near(axes: Sequence[GemmAxis], size: int) -> bool:
-    """Whether the rows of the second operand along `axes` are so near that it is read in place.
+    """Return whether rows of the second operand along `axes` are near enough to read in place.
 
     An element has `size` bytes.
     """
@@ -190,7 +190,7 @@ def is_near(axes: Sequence[GemmAxis], size: int) -> bool:
 
 
 def merged_strides(f: Function, axes: Sequence[GemmAxis]) -> list[GemmAxis]:
-    """The axes, of which adjacent ones with proportional strides in `b` become one."""
+    """The axes, with adjacent ones of proportional strides in `b` joined."""
     result: list[GemmAxis] = []
     for axis in axes:
         last = result[-1] if result else None
@@ -230,5 +230,5 @@ def each(
 
 
 def up(size: int, multiple: int) -> int:
-    """The next multiple."""
+    """`size` rounded up to a multiple."""
     return -(-size // multiple) * multiple

@@ -1,4 +1,4 @@
-"""Emits the runs that are contractions of two factors, with what follows them as epilogues."""
+"""Emits contractions of two factors, with fused epilogues."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ from relaxpy.ir.tir.expr import FloatImm, IntImm
 from relaxpy.support.dataclass import replace
 
 _DEEP_BYTES = 256
-"""The products of a sum from which more rows of bytes than a few are read along the sum."""
+"""The length of int8 sums from which more than a few rows are read along the sum."""
 _DEEP = 128
-"""The products of the innermost axis of a sum from which the same is done with other elements."""
+"""The same for other elements: the extent of the innermost reduction axis."""
 _NEAREST_BYTES = 16 * 1024
-"""The size up to which an operand is in the nearest cache, in whatever order it is read."""
+"""The size up to which an operand stays in the L1 cache in any access order."""
 _SPAN_BYTE_ROWS = 1
-"""The most rows of bytes that are read along the columns, where tiles copy the second operand."""
+"""The most int8 rows that are read along the columns where tiles pack the second operand."""
 _SERIAL = 1 << 18
-"""The number of products below which a contraction takes less time than to start threads."""
+"""A contraction with fewer multiply-adds is faster than starting threads."""
 
 
 Emitter: TypeAlias = TileEmitter | DotEmitter | RowLanesEmitter | SpanEmitter
-"""What emits the tasks of a contraction."""
+"""The emitter of the tasks of a contraction."""
 
 
 def emit_product(
@@ -80,10 +80,10 @@ def emit_product(
     columns: tuple[Value, Value] | None = None,
     over: tuple[Value, Value] | None = None,
 ) -> None:
-    """Emit a contraction, whose operands `frame` knows the addresses of.
+    """Emit a contraction; `frame` has the addresses of its operands.
 
-    It has tasks of its own if there is enough work, unless it is part of one. Of the columns and
-    of the only axis of the sum it needs the iterations from a first to below a last one.
+    It has tasks of its own if there is enough work, unless it is `in_task`. Optional half-open
+    ranges restrict it to `columns`, and to `over` on the only reduction axis.
     """
     f = frame.function
     if columns is None and over is None:
@@ -99,7 +99,7 @@ def emit_product(
         _run(f, one, in_task=in_task)
 
     def run_rows(row: GemmAxis, when: Value, others: Callable[[], None]) -> None:
-        """Read the second operand in place for such rows, or do as for all others."""
+        """Read the second operand in place for these rows, otherwise run `others`."""
         if contraction.b.may_be_packed:
             when = f.arithmetic("and", when, f.arithmetic("xor", is_packed(f, contraction.b), 1))
         f.branch(when, lambda: run(replace(plain, row=row)), others)
@@ -122,7 +122,7 @@ def emit_product(
         return run_packed_or_plain()
 
     if isinstance(rows, Value):
-        # A batch of one is as common as it is slow in tiles, unless these need no copies.
+        # A batch of one is common, and slow in tiles unless these need no copies.
         single = replace(plain.row, extent=1)
         run_rows(single, f.compare("eq", rows, 1), lambda: run_few(rows))
     else:
@@ -135,9 +135,9 @@ def emit_tiles(product: Product, frame: Values) -> None:
 
 
 def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
-    """The contraction, and what it is if its second operand, which may be packed, is not.
+    """The contraction, and its form for an unpacked second operand.
 
-    Its columns are folded if its second operand is then read in place, its rows if that is packed.
+    Columns are folded if the second operand is then read in place, rows if it is packed.
     """
     joined, fold = folded(product, frame.function.module)
     if fold is not None:
@@ -146,8 +146,8 @@ def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
         if isinstance(emitter, TileEmitter) and not emitter.packs_b:
             return contraction, contraction
     plain = contraction_of(product, frame)
-    # The order of a packed operand is free, so that of the image decides, whose pixels may be in
-    # one set of the cache.
+    # The order of a packed operand is free, so that of the image decides: its pixels may be in one
+    # cache set.
     along = sorted(product.over, key=lambda d: -(d.strides[A].constant or math.inf))
     ordered = replace(product, over=tuple(along))
     joined, fold = with_folded_rows(ordered)
@@ -161,9 +161,10 @@ def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
 
 
 def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
-    """The contraction, whose second operand may be packed if nothing else reads it.
+    """The contraction, whose second operand may be packed if it has no other reader.
 
-    That is for what is copied otherwise, or is faster to read in order. The frame then knows how.
+    This pays if the operand would be copied otherwise, or is faster to read in order. The frame
+    records the packing.
     """
     buffer, uses = product.operands[B].buffer, frame.packable
     if buffer not in uses:
@@ -195,9 +196,8 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
 def _converted_once(operand: Operand, contraction: Gemm) -> str:
     """The datatype that the second operand is packed in, if not its own: that of the sums.
 
-    It has floats of 16 bits, each of which is read for many rows, as those of windows are. For few
-    rows, as a large matrix is read for, they take less time to convert than twice as many bytes to
-    read.
+    This is for 16-bit floats that are read for many rows, as in convolutions. For few rows of a
+    large matrix, converting takes less time than reading twice as many bytes.
     """
     dtype, target = operand.buffer.dtype, "float32"
     are_sums = contraction.accumulator.element == "float" and {*map(str, operand.casts)} <= {target}
@@ -209,7 +209,7 @@ def _converted_once(operand: Operand, contraction: Gemm) -> str:
 
 
 def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
-    """Whether tiles take rows in place that fill them only if they are folded, or copy few."""
+    """Return whether tiles read rows in place that fill them only if folded, or copy few."""
     contraction = emitter.contraction
     if emitter.dots is not None or converts(contraction.a, contraction):
         return fold.width < ROWS and _is_one(contraction.over[-1].a)
@@ -217,7 +217,7 @@ def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
 
 
 def _is_faster_packed(emitter: Emitter) -> bool:
-    """Whether tiles with a packed operand take less time than what reads it in place."""
+    """Return whether tiles with a packed operand are faster than reading it in place."""
     contraction = emitter.contraction
     if isinstance(emitter, TileEmitter):
         axes = (*contraction.over, contraction.column)
@@ -232,10 +232,10 @@ def _is_faster_packed(emitter: Emitter) -> bool:
 
 
 def _can_be_packed(emitter: TileEmitter) -> bool:
-    """Whether packed elements are those of memory, or joined in stretches of equal length."""
+    """Return whether packed elements are unchanged, or joined in k-blocks of equal length."""
     if emitter.dots is None:
         return not converts(emitter.contraction.b, emitter.contraction)
-    # Joined rows are those of one stretch, which have the same number in each.
+    # Joined rows are those of one k-block; all k-blocks have the same number.
     axis = emitter.chunked
     return axis is None or (isinstance(axis.extent, int) and axis.extent % emitter.chunk == 0)
 
@@ -327,12 +327,12 @@ def _frame(f: Function) -> Values:
 
 
 def _widened(dtype: DataType, value: Value) -> Value:
-    """An element of memory as values are computed."""
+    """An element of memory in the type of arithmetic."""
     return _frame(value.function).widened(value, dtype)
 
 
 def _computed(product: Product, frame: Values, sum_: Value, operands: Sequence[Value]) -> Value:
-    """The value that the last store after a sum stores, as memory has it."""
+    """The value of the last store of the epilogue, in memory's type."""
     member, last = product.member, product.after[-1].target.dtype
     frame.stored[member.target, member.indices] = frame.rounded(sum_, member.target.dtype)
     for load, value in zip(product.loads, operands, strict=True):
@@ -349,7 +349,7 @@ def _bfloat(value: Value) -> Value:
 
 
 def _converted(operand: Operand, value: Value) -> Value:
-    """Elements of memory as values of the last datatype that they are cast to."""
+    """Elements of memory, converted to the last datatype that they are cast to."""
     f, source = value.function, operand.buffer.dtype
     if str(source) == "bfloat16":
         value = widen(f.cast("bitcast", value, "bfloat"))
@@ -403,7 +403,7 @@ def emitter_of(f: Function, contraction: Gemm, *, in_task: bool = False) -> Emit
 
 
 def _suits_more_rows(dots: DotEmitter) -> bool:
-    """Whether more rows than a few are read along the sum, which is long."""
+    """Return whether more than a few rows are read along the sum, which is long."""
     contraction, inner = dots.contraction, dots.over[-1].extent
     if dots.dots is not None:
         return math.prod(extents(contraction.over)) >= _DEEP_BYTES
@@ -413,12 +413,12 @@ def _suits_more_rows(dots: DotEmitter) -> bool:
 
 
 def _has_dots(module: Module, contraction: Gemm) -> bool:
-    """Whether instructions add several products of the operands."""
+    """Return whether there are dot-product instructions for the operands."""
     return dots_of(module, contraction.accumulator, contraction.a, contraction.b) is not None
 
 
 def _is_window(column: GemmAxis, inner: GemmAxis) -> bool:
-    """Whether the columns are adjacent too, as those of windows are, and more than their sums."""
+    """Return whether the columns are adjacent too, as in a convolution, and longer than the sum."""
     if isinstance(column.extent, Value) or isinstance(inner.extent, Value):
         return False
     return _is_one(column.b) and column.extent > inner.extent

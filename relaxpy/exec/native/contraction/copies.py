@@ -1,7 +1,7 @@
 """Packs the operands of a task of a contraction into scratch memory.
 
 Rows of the first operand and blocks of columns of the second one are copied in the order in which
-tiles read them. Successive bytes of a column are adjacent: one instruction adds several products.
+tiles read them. Successive int8 values of a column are adjacent, for dot-product instructions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class BlockSizes:
-    """The most products of a stretch of the sum, columns of a block, and rows of a task."""
+    """The block sizes: steps of the sum (k-blocking), columns of a block, and rows of a task."""
 
     depth: int
     width: int
@@ -39,13 +39,13 @@ class BlockSizes:
 
 
 class Copies:
-    """The copies of a task of `contraction`, whose products of bytes `dots` adds if there are any.
+    """The packed copies of a task of `contraction`; `dots` are its int8 dot products, if any.
 
-    The memory has to be allocated before they are made.
+    Memory has to be allocated before copying.
     """
 
     band: Matrix
-    """The rows of the first operand, `pitch` elements after each other."""
+    """The rows of the first operand, `pitch` elements apart."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Copies:
         self.f, self.contraction, self.dots, self.sizes = f, contraction, dots, sizes
         self.lanes = tile.lanes
         self.packed = dots.packed if dots else contraction.accumulator
-        # Rows of a copy begin in different sets of the cache.
+        # Rows of a copy begin in different cache sets.
         self.pitch = up(sizes.depth, self._wide()) + self._wide()
 
     def allocate_rows(self) -> None:
@@ -80,7 +80,7 @@ class Copies:
         return self.f.module.vector_bits // self.packed.bits
 
     def _lanes_along(self, extent: Size) -> int:
-        """Those that rows of this extent are copied by: LLVM has masks for all with AVX-512."""
+        """The vector length for copying rows of this extent: AVX-512 has masks for all."""
         is_whole = isinstance(extent, int) and extent % self._wide() == 0
         return self._wide() if is_whole or self.f.module.has_avx512 else self.lanes
 
@@ -92,7 +92,7 @@ class Copies:
         columns: Columns,
         number: Value | None,
     ) -> list[Value]:
-        """The addresses of the joined rows of a stretch, and of what sums start from.
+        """The addresses of the joined rows of a k-block, and of its zero-point corrections.
 
         If the whole operand is packed already, they are parts of that.
         """
@@ -118,7 +118,7 @@ class Copies:
         return copied_unless_packed(f, self.contraction.b, present, copied)
 
     def _read_rows(self, dots: Dots, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read:
-        """How rows of the second operand are read to be joined: in place, or copied first."""
+        """The reader of rows of the second operand to be joined: in place, or from a copy."""
         f = self.f
         over = merged_strides(f, [GemmAxis(x.extent, 0, x.b) for x in axes])
         column = self.contraction.column.b

@@ -1,9 +1,8 @@
-"""Dot products of bytes, by instructions of x86-64 that add several products to each lane.
+"""Int8 dot products by x86-64 instructions that add several products to a lane (VNNI, PMADDWD).
 
-They are exact: vectors of 16 bits hold every byte, and the instruction for bytes, which does not
-saturate, takes unsigned ones of one operand and signed ones of the other. Where both operands are
-of the same kind, the packed first one is offset by 128, and every sum starts from the zero-point
-correction.
+They are exact: 16-bit vectors hold every int8 and uint8, and the VNNI instruction, which does not
+saturate, multiplies uint8 by int8. Where both operands are of the same kind, the packed first one
+is offset by 128, and every sum starts from the zero-point correction.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ _PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.51
 Read: TypeAlias = Callable[[Value, int, Value | None], Value]
 """The elements of a row in a vector of columns by its number; 0 if a condition does not hold."""
 _MOVED: Final = -128
-"""What exclusive or with each byte moves a value by 128, as an unsigned or a signed one."""
+"""XOR with it offsets a byte by 128, and turns signed bytes into unsigned ones or back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """How products of bytes are added; rows of the second operand are joined for it.
+    """The dot-product instruction of a contraction; rows of the second operand are joined for it.
 
     Fields:
-        count: the products that one instruction adds to a lane: 2, of 16 bits, or 4, of bytes.
-        moves: whether the values of the first operand are moved by 128.
-        b_is_unsigned: whether the second operand has unsigned bytes, and the copy of the first one
-            signed ones; otherwise it is the other way round.
+        count: the products that one instruction adds to a lane: 2 of int16, or 4 of int8.
+        moves: whether the values of the first operand are offset by 128.
+        b_is_unsigned: whether the second operand is uint8 and the copy of the first one int8, or
+            vice versa.
     """
 
     count: int
@@ -56,7 +55,7 @@ class Dots:
 
     @property
     def moved(self) -> int:
-        """What the sums of the second operand are multiplied by where sums of products start."""
+        """The factor of the second operand's sums in the zero-point correction."""
         return (-_MOVED if self.b_is_unsigned else _MOVED) if self.moves else 0
 
     def first(self, a: Matrix) -> Matrix:
@@ -97,7 +96,7 @@ class Dots:
         return value + f.call(f"llvm.x86.{_PAIRS[lanes]}", vector.type, *pairs)
 
     def add_moved(self, vector: Value, value: Value) -> Value:
-        """`value` plus what sums of products with `vector` have too much if these are moved."""
+        """`value` plus the excess of dot products with `vector` if the other operand is offset."""
         return self.add(value.function.const(vector.type, _REPEATED), vector, value)
 
     def join_rows(
@@ -106,7 +105,7 @@ class Dots:
         """Store `count` rows of the second operand as one, in which their elements are adjacent.
 
         A joined row has room for `pitch` columns, and those that are missing are zeros. The result
-        is what the sums of the vectors of `columns` start from; none is 0 for all of them.
+        is the zero-point correction for each vector of `columns`; empty if there is none.
         """
         count = self.count
         whole = combine(f, "sdiv", rows, count)
@@ -134,7 +133,7 @@ class Dots:
 
 
 _REPEATED: Final = int.from_bytes(bytes([_MOVED % 256] * 4), "little", signed=True)
-"""The bytes of `_MOVED` as one number of 32 bits."""
+"""`_MOVED` in each byte of an int32."""
 
 
 def _joined(f: Function, vectors: list[Value]) -> Value:
@@ -179,7 +178,7 @@ def rows_in_copy(copy: Matrix, width: int, columns: Columns) -> Read:
 
 
 def dots_of(module: Module, accumulator: Type, a: Matrix, b: Matrix) -> Dots | None:
-    """How products of two operands are added by instructions for bytes, if they are."""
+    """The dot-product instruction for two int8 operands, if there is one."""
     if not module.triple.startswith("x86_64") or accumulator != I32:
         return None
     if not a.type == b.type == I8:

@@ -1,7 +1,7 @@
 """Emits contractions with few rows (GEMV).
 
-Almost all of their time is that of reading the second operand, which is read once, in the order of
-memory: along the sum if that is contiguous, otherwise along the columns.
+They are bound by the bandwidth of the second operand, which is read once, in memory order: along
+the sum if that is contiguous, otherwise along the columns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from relaxpy.exec.native.llvm.function import I8, Function, Type, Value
 MOST_ROWS = 4
 """The most rows that are read along the columns."""
 MOST_DOT_ROWS = 8
-"""The most rows that are read along the sum, for which tiles would transpose the columns."""
+"""The most rows that are read along the sum; tiles would transpose the columns."""
 _ROWS = 3
 """The rows whose sums are computed together if their number is known only in a call."""
 _DOTS = 64
@@ -43,7 +43,7 @@ _DOTS = 64
 _GROUP = 4
 """The most columns that such a task reads at a time."""
 _STREAMED_ROWS, _STREAMED_ELEMENTS = 2, 1 << 20
-"""So few rows compute so little that so large an operand is read in the order of memory."""
+"""With so few rows, an operand of so many elements is read in memory order."""
 _SUMS = 16
 """The most sums of such a task that are in registers of 512 bits."""
 _NARROW_SUMS = 6
@@ -53,14 +53,14 @@ _SPAN = 4096
 _LEAST_SPAN = 1024
 """The columns that are too few to be divided into two tasks."""
 _SHORT_BYTES = 512
-"""The size up to which adjacent rows are fetched: they are read in columns, and so out of order."""
+"""Adjacent rows up to this size are prefetched, since they are read by columns, out of order."""
 _AHEAD = 1 << 11
-"""How many bytes ahead that is."""
+"""The prefetch distance in bytes."""
 _LINE = 64
 
 
 _Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
-"""The sums after the products of vectors of rows and of columns are added to them."""
+"""The sums plus the products of vectors of rows and columns."""
 
 
 class FewRows:
@@ -123,17 +123,17 @@ class FewRows:
 class DotEmitter(FewRows):
     """The second operand, and the first one, are contiguous along the innermost axis of the sum.
 
-    The products of an element are added in as many lanes as a register of 512 bits has, which are
-    combined at the end. Rows whose number is known only in a call are computed a few at a time,
-    while the columns that they share are in the nearest cache; what is missing in the last of them
-    repeats the last row, and is not stored.
+    The products of an element are accumulated in the lanes of a 512-bit register, which are reduced
+    at the end. Rows whose number is known only in a call are computed a few at a time, while the
+    columns that they share are in the L1 cache; the last group is filled up by repeating the last
+    row, which is not stored.
     """
 
     def __init__(self, f: Function, contraction: Gemm) -> None:
         rows = contraction.row.extent
         super().__init__(f, contraction, _DOTS, rows if isinstance(rows, int) else _ROWS)
         self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
-        # The second operand is the one whose values are moved: its vectors are read only once.
+        # The second operand is the one with the offset: its vectors are read only once.
         accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
         self.dots = dots_of(f.module, accumulator, b, a)
         sums = _SUMS if f.module.has_avx512 else _NARROW_SUMS
@@ -142,7 +142,7 @@ class DotEmitter(FewRows):
             self.group = 1
 
     def _is_large(self) -> bool:
-        """Whether the caches hardly have the second operand from an earlier call."""
+        """Return whether the second operand is too large to stay cached between calls."""
         sizes = [self.columns, *(axis.extent for axis in self.over)]
         known = [size for size in sizes if isinstance(size, int)]
         return len(known) == len(sizes) and prod(known) > _STREAMED_ELEMENTS
@@ -218,7 +218,7 @@ class DotEmitter(FewRows):
     def _folded(
         self, rows: Sequence[Matrix], columns: Sequence[Matrix], count: int, add: _Add
     ) -> list[Value]:
-        """`count` sums to which `add` adds what the rows and columns have in each vector."""
+        """`count` sums, to which `add` adds the products of each vector of rows and columns."""
         f, dots = self.f, self.dots
         step = self.vector.lanes * (1 if dots is None else dots.count)
         *outer, axis = self.over or (GemmAxis(1, 1, 1),)
@@ -271,7 +271,7 @@ class DotEmitter(FewRows):
 class SpanEmitter(FewRows):
     """The second operand is contiguous along the columns.
 
-    The sums of a task's columns stay in the nearest cache. Several rows of the operand are added
+    The sums of a task's columns stay in the L1 cache. Several rows of the operand are added
     at a time.
     """
 

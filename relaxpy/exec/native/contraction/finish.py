@@ -44,7 +44,7 @@ def finish_rows(
             for column, lanes, mask in vectors
         ]
 
-    # What all rows share is computed before the loop.
+    # Values that all rows share are hoisted out of the loop.
     fixed = {
         n: loaded(start, operand)
         for n, operand in enumerate(epilogue.operands)

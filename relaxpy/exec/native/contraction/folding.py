@@ -1,4 +1,4 @@
-"""Folds the rows of an image into one axis, so that tiles are full whatever its width.
+"""Folds the rows of an image into one axis, so that tiles are full for any width.
 
 An image that is convolved has a border, so its rows are not adjacent where those of the result are.
 A vector that continues in the next row is loaded twice, with a mask the second time; a tile has the
@@ -16,13 +16,13 @@ from relaxpy.exec.native.trees.product import TARGET, A, B, Dimension, Product, 
 from relaxpy.support.dataclass import replace
 
 _ROWS = 3
-"""A vector that is loaded twice has to be used by more rows than that."""
+"""A vector that is loaded twice has to be used by more rows than this."""
 
 
 def folded(product: Product, module: Module) -> tuple[Product, Fold | None]:
-    """The product, whose columns are those of two axes if only that fills its vectors.
+    """The product, with two axes folded into its columns if only that fills its vectors.
 
-    Vectors of 256 bits are not folded: there a mask takes a register that tiles need.
+    256-bit vectors are not folded: there a mask takes a register that tiles need.
     """
     bits = product.member.target.dtype.bits
     if not module.has_avx512 or bits < 32:
@@ -59,9 +59,9 @@ def _folded(product: Product, lanes: int) -> tuple[Product, Fold] | None:
 
 
 def with_folded_rows(product: Product) -> tuple[Product, Fold | None]:
-    """The product, whose rows are those of two axes of the first operand if these are not one.
+    """The product, with two axes of the first operand folded into its rows, if it has two.
 
-    The innermost two that can be are those of an image, whose windows overlap.
+    The innermost two that can be folded are those of an image, whose windows overlap.
     """
     rows = [d for d in product.outer if d.has(A) and not d.has(B)]
     rows += [] if product.row is None else [product.row]
@@ -86,7 +86,7 @@ def _is_adjacent(dimension: Dimension, operand: int) -> bool:
 
 
 def folded_rows(f: Function, fold: Fold, first: Size, rows: int, stride: Size) -> list[Size]:
-    """The positions of folded rows, of which `first` is the number of the first one."""
+    """The positions of folded rows; `first` is the number of the first one."""
     places: list[Size] = []
     for number in range(rows):
         there = combine(f, "add", first, number)

@@ -44,8 +44,8 @@ class Matrix:
 
     `convert` turns loaded values into the type of the accumulator, with any number of lanes; by
     default floats are extended and integers sign-extended, so elements of memory that `is_unsigned`
-    have one. If `may_be_packed`, an odd address means that it is a copy in the order in which tiles
-    read it; if it `is_packed`, it is such a copy.
+    need it. If `may_be_packed`, an address with `MARK` is that of a packed copy; if it `is_packed`,
+    it is such a copy.
     """
 
     pointer: Value
@@ -70,12 +70,12 @@ class Initial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Epilogue:
-    """What is computed from a sum before it is stored.
+    """The computation on a sum before it is stored.
 
     Fields:
         operands: further elements for each element of the result; those without memory are not
             among them.
-        frame: creates the frame of values that are computed at the present position.
+        frame: creates the frame for values at the current position.
         compute: the value to store, for a frame, the sum and the operands.
         is_costly: whether the code is so long that a tile should not repeat it for each register.
     """
@@ -109,7 +109,7 @@ class Gemm:
     Fields:
         outer: axes of the result and of any operands, executed one by one.
         finish: the values to store for accumulated ones, which by default are converted.
-        epilogue: what is computed before that.
+        epilogue: the computation before that.
         fold: where the columns of `b` are not adjacent; None if they have the stride of the axis.
         row_fold: the same for the rows of `a`.
     """
@@ -129,7 +129,7 @@ class Gemm:
     row_fold: Fold | None = None
 
     def values(self) -> list[Value]:
-        """The values that the contraction consists of, each once."""
+        """The values of the contraction, each once."""
         found: dict[str, Value] = {}
 
         def keep(value: Value) -> Value:
@@ -180,7 +180,7 @@ class Gemm:
 def combine(f: Function, name: str, a: Size, b: Size) -> Size:
     """`add`, `mul`, `sdiv`, `srem` or `smin` of two sizes or indices, none negative.
 
-    Two numbers are combined at once, and no instruction adds 0 or multiplies by 1.
+    Constants are folded, and no instruction adds 0 or multiplies by 1.
     """
     if not isinstance(a, Value) and not isinstance(b, Value):
         match name:
@@ -215,7 +215,7 @@ def offset(f: Function, indices: Indices, strides: Sequence[Size]) -> Size:
 
 
 def digits(f: Function, number: Size, sizes: Sequence[Size]) -> list[Size]:
-    """The indices of the element `number` of an array of `sizes`, the last one fastest."""
+    """The indices of the element `number` of an array of `sizes` in row-major order."""
     found: list[Size] = []
     for size in reversed(sizes):
         found.insert(0, combine(f, "srem", number, size))
@@ -257,7 +257,7 @@ def narrow(value: Value, element: str) -> Value:
 
 
 def merged(axes: Sequence[GemmAxis]) -> tuple[GemmAxis, ...]:
-    """The axes of a sum, of which adjacent ones with proportional strides become one."""
+    """The axes of a sum, with adjacent ones of proportional strides joined."""
     result: list[GemmAxis] = []
     for axis in axes:
         if not isinstance(axis.extent, Value) and axis.extent == 1:
@@ -284,7 +284,7 @@ def initial_values(
 def elements(
     f: Function, initial: Initial, indices: Indices, type: Type, mask: Value | None
 ) -> Value:
-    """The elements for adjacent columns; one for all of them is the same in all lanes."""
+    """The elements for adjacent columns; an element that all share is broadcast."""
     if initial.memory is None:
         return f.const(type, initial.value)
     memory = moved(f, initial.memory, offset(f, indices, initial.strides))
@@ -321,7 +321,7 @@ def store(
 
 
 def multiply_add(f: Function, factor: Value, vector: Value, value: Value) -> Value:
-    """`factor * vector + value`, for floats rounded once."""
+    """`factor * vector + value`, an FMA for floats."""
     factor = f.splat(factor, vector.type.lanes)
     return f.fma(factor, vector, value) if value.type.is_float else factor * vector + value
 
@@ -332,7 +332,7 @@ def extents(axes: Sequence[GemmAxis]) -> list[float]:
 
 
 def converts(memory: Matrix, contraction: Gemm) -> bool:
-    """Whether loaded elements are not yet of the type of the accumulator."""
+    """Return whether loaded elements must be converted to the type of the accumulator."""
     return memory.convert is not None or memory.type != contraction.accumulator
 
 

@@ -12,7 +12,7 @@ from relaxpy.exec.native.values.packing import MARK
 from relaxpy.support.dataclass import dataclass, replace
 
 _AHEAD = 4
-"""The vectors of a column after the current one up to which memory is asked for."""
+"""The prefetch distance, in vectors of a column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +29,8 @@ class Block:
 def pack(f: Function, memory: Matrix, source: Block, target: Value, pitch: int, type: Type) -> None:
     """Copy `source` to `target`, whose rows begin at multiples of `pitch`.
 
-    `type` is the vector type of the target. Its rows are filled up with zeros to the next multiple
-    of the lanes, which `pitch` has room for; the same holds for the number of rows.
+    `type` is the vector type of the target. Its rows are padded with zeros to the next multiple of
+    the lanes, which `pitch` has room for; so is the number of rows.
     """
     if _is_one(source.column_stride):
         _pack_rows(f, memory, source, target, pitch, type)
@@ -56,7 +56,7 @@ def _pack_rows(
 def _pack_strided(
     f: Function, memory: Matrix, source: Block, target: Value, pitch: int, type: Type
 ) -> None:
-    """Pack a block of any strides: short distances from vectors, others by gathers."""
+    """Pack a block of any strides: short strides by shuffles, others by gathers."""
     stride, lanes = source.column_stride, type.lanes
     steps = f.iota(Type("i64", lanes)) * stride
     step = 0 if isinstance(stride, Value) or lanes == 1 else stride
@@ -136,7 +136,7 @@ def _pack_squares(
     masked_rows: bool,
     masked_columns: bool,
 ) -> None:
-    """Pack a block by squares, of which those at its ends are masked if that is necessary."""
+    """Pack a block by squares; those at its ends are masked if necessary."""
     lanes = type.lanes
 
     def square(row: Value, column: Value) -> None:
@@ -147,7 +147,7 @@ def _pack_squares(
             if masked_columns:
                 exists = f.splat(f.compare("slt", current, f.index(source.columns)), lanes)
                 mask = exists if mask is None else f.arithmetic("and", mask, exists)
-                # Loads of no lanes are slow where memory may not be read.
+                # Loads without active lanes are slow where memory may not be read.
                 current = f.intrinsic("smin", current, f.index(source.columns) - 1)
             start = combine(f, "add", combine(f, "mul", current, source.column_stride), row)
             pointer = f.element(source.pointer, start, memory.type)
@@ -158,7 +158,7 @@ def _pack_squares(
             f.store(values, f.element(target, at, type))
             at = at + pitch
 
-    # Along the memory of a few columns, which processors read ahead.
+    # Along the memory of a few columns, which hardware prefetches.
     f.loop(
         0,
         source.columns,
@@ -180,7 +180,7 @@ def transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
 
 
 def is_packed(f: Function, memory: Matrix) -> Value:
-    """Whether the address of `memory`, which may be packed, is that of such a copy."""
+    """Return whether the address of `memory` is that of a packed copy."""
     return f.compare("uge", f.cast("ptrtoint", memory.pointer, "i64"), MARK)
 
 
@@ -190,7 +190,7 @@ def copied_unless_packed(
     present: Callable[[Value], list[Value]],
     copied: Callable[[], list[Value]],
 ) -> list[Value]:
-    """What is `present` in the copy at an address if `memory` is one, or else what is `copied`."""
+    """The values `present` finds in `memory` if it is a packed copy, or else those of `copied`."""
     if not memory.may_be_packed:
         return copied()
     whole = f.element(memory.pointer, -MARK, I8)
@@ -200,7 +200,7 @@ def copied_unless_packed(
 
 
 def _is_low(source: Block, lanes: int) -> bool:
-    """Whether strided loads of the rows take less time than squares of `lanes` rows.
+    """Return whether strided loads of the rows take less time than squares of `lanes` rows.
 
     The rows of a window are few, and their columns are near each other.
     """

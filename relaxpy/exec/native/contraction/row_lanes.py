@@ -1,7 +1,7 @@
 """Emits contractions of a few rows that fill the lanes of one register.
 
-The second operand has another datatype and is contiguous along the sum, as the keys of attention
-are. Tiles would transpose it; here the rows are transposed, which are few, and the results.
+The second operand has another datatype and is contiguous along the sum, like the keys of attention.
+Tiles would transpose it; here the few rows and the results are transposed instead.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from relaxpy.exec.native.llvm.function import Function, Type, Value
 _COLUMNS = 64
 """The columns of a task."""
 _LONGEST = 256
-"""The longest sum, for which the rows and some columns are in the nearest cache."""
+"""The longest sum: the rows and some columns stay in the L1 cache."""
 _UNROLL = 4
-"""The products of a sum that are written one after the other."""
+"""The unroll factor of the sum."""
 
 
 class RowLanesEmitter(FewRows):
-    """Adds products of the rows with one element of each of as many columns as there are lanes."""
+    """Emits contractions with rows as lanes, a vector of columns at a time."""
 
     def __init__(self, f: Function, contraction: Gemm) -> None:
         rows = contraction.row.extent
@@ -43,7 +43,7 @@ class RowLanesEmitter(FewRows):
         self.vector = Type(contraction.accumulator.element, lanes)
 
     def suits(self, most: int) -> bool:
-        """Whether `most` rows fill a register, and sums are short and of converted elements."""
+        """Return whether `most` rows fill a register, and sums are short, of converted elements."""
         contraction, lanes = self.contraction, self.vector.lanes
         if len(self.over) != 1 or not lanes // 2 < most <= lanes:
             return False

@@ -19,7 +19,7 @@ class RegisterTile:
 def tile_of(
     accumulator: Type, rows: Size, columns: Size, vector_bits: int, registers: int
 ) -> RegisterTile:
-    """The tile that a processor has registers for; few rows leave room for more columns."""
+    """The largest tile that fits into registers; few rows leave room for more columns."""
     lanes = vector_bits // accumulator.bits
     height, vectors = (8, 3) if registers >= 32 else (4, 3)
     while isinstance(rows, int) and rows <= height // 2:
@@ -33,13 +33,13 @@ def tile_of(
 
 
 _MANY = 480
-"""An extent that only a call knows, most likely a multiple of powers of two."""
+"""The assumed value of a dynamic extent, most likely a multiple of powers of two."""
 _LATENCY = 8
-"""The sums from which an addition does not wait for the one before."""
+"""The number of independent sums that hides the latency of an addition."""
 
 
 def _steps(tile: RegisterTile, rows: Size, columns: Size) -> int:
-    """The time of a product in tiles, in additions of vectors, for each product of a sum."""
+    """The time of a matmul in tiles, in vector additions, for each step of the sum."""
     rows, columns = (n if isinstance(n, int) else _MANY for n in (rows, columns))
     high, low = divmod(rows, tile.rows)
     wide, narrow = divmod(-(-columns // tile.lanes), tile.vectors)

@@ -51,23 +51,23 @@ from relaxpy.support.dataclass import dataclass, replace
 ROWS = 128
 """The rows of a task, up to a multiple of those of a tile."""
 _MANY_ROWS = 256
-"""The same where they share a copy of the columns, which takes a part of the task's time."""
+"""The same where they share a packed block of columns, whose packing takes a part of the time."""
 _MANY_BLOCKS = 32
-"""The blocks of columns from which there are tasks enough, however many rows each has."""
+"""With so many blocks of columns there are enough tasks for any number of rows."""
 DEPTH = 1024
-"""The most products that are added to a tile at a time: a copy of a block has that many rows."""
+"""The k-block: the most steps of the sum at a time, which is the rows of a packed block."""
 BLOCKS = 8
-"""The most blocks of columns of a task that copies its rows; there are twice as many tasks."""
+"""The most blocks of columns of a task that packs its rows; there are twice as many tasks."""
 UNROLL = 12
-"""The most iterations of the innermost axes of the sum that are written one after the other."""
+"""The most unrolled iterations of the innermost axes of the sum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stretch:
-    """A stretch of the sum: its axes with strides, the operands there, and where it stands.
+    """A k-block: its axes with strides, the operands there, and its position in the sum.
 
-    `is_first` and `is_last` are None if there is one stretch only. The sums of columns start from
-    what is at `moved`, if that is not None.
+    `is_first` and `is_last` are None if there is only one. The zero-point corrections of columns
+    are at `moved`, if that is not None.
     """
 
     axes: tuple[GemmAxis, ...]
@@ -83,8 +83,8 @@ class TileEmitter:
     """Emits the tasks of a contraction.
 
     `tasks` is their number. It follows from the extents alone. The tasks may run in any order and
-    in parallel, unless they are all part of a single one, `in_task`. The second operand is copied
-    if `packs`; by default that is decided by its size.
+    in parallel, unless they are all part of a single one, `in_task`. The second operand is packed
+    if `packs`; by default its size decides.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class TileEmitter:
         packs: bool | None = None,
         in_task: bool = False,
     ) -> None:
-        # A long epilogue has a loop of its own.
+        # A long epilogue has a separate loop.
         self.epilogue = contraction.epilogue
         if self.epilogue is not None and self.epilogue.is_costly:
             contraction = replace(contraction, epilogue=None)
@@ -108,8 +108,8 @@ class TileEmitter:
         first = len(over)
         while first and math.prod(extents(over[first - 1 :])) <= DEPTH:
             first -= 1
-        # Of the innermost axes, which `whole` are in each stretch; of the axis before them it has
-        # `chunk` iterations, of the others one.
+        # Each k-block has the `whole` innermost axes, `chunk` iterations of the axis before them,
+        # and one of the others.
         self.whole, self.chunked = over[first:], over[first - 1] if first else None
         self.singles = over[: max(first - 1, 0)]
         inside = int(math.prod(extents(self.whole)))
@@ -117,7 +117,7 @@ class TileEmitter:
         if self.chunked is not None and isinstance(self.chunked.extent, int):
             self.chunk = divisor(self.chunked.extent, self.chunk)
         self.depth = inside * (self.chunk if self.chunked else 1)
-        # Several products of bytes are added by one instruction.
+        # One instruction adds several int8 products.
         self.dots = dots = dots_of(f.module, contraction.accumulator, contraction.a, contraction.b)
         self.packed = dots.packed if dots else contraction.accumulator
         self.packs_a = dots is not None or converts(contraction.a, contraction)
@@ -133,7 +133,7 @@ class TileEmitter:
         self.full, self.tail = column_blocks(self.columns, tile, repeats, scalars=dots is None)
         self.width = up(sum(self.full or self.tail), tile.lanes)
         self.column_blocks = ceil_div(f, self.columns, self.width)
-        # A task computes several blocks of columns with a copy of its rows.
+        # A task computes several blocks of columns with one packed copy of its rows.
         self.blocks = self._blocks_of_task(in_task=in_task)
         self.tasks = total(f, self._sizes())
 
@@ -231,7 +231,7 @@ class TileEmitter:
     def _blocks(
         self, outer: Sequence[Size], strips: Size, start: Size, height: Size, first: Size
     ) -> None:
-        """The blocks of columns of a task, of which `first` is the number of the first one."""
+        """The blocks of columns of a task; `first` is the number of the first one."""
         f = self.f
 
         def each_block(body: Callable[[Size, Columns], None]) -> None:
@@ -276,7 +276,7 @@ class TileEmitter:
             is_full = f.compare("slt", f.index(block), self._tail_start() // self.width)
             f.branch(is_full, full, tail)
         elif self.full and isinstance(self.columns, Value) and not f.module.has_avx512:
-            # There a store with a mask takes as long as several without.
+            # There a masked store takes as long as several unmasked ones.
             stop = f.index(combine(f, "mul", combine(f, "add", block, 1), self.width))
             f.branch(f.compare("sle", stop, self.columns), partial(full, is_whole=True), full)
         elif self.full:
@@ -298,7 +298,7 @@ class TileEmitter:
         number: Value | None,
         block: Size,
     ) -> None:
-        """The products of a stretch for the columns of a block, the task's one of that number."""
+        """The products of a k-block for the columns of a block, the task's block of that number."""
         f, contraction = self.f, self.contraction
         place = (contraction.row, contraction.column)
         # The rows of tiles that are folded are counted from the first one of all.
@@ -328,7 +328,7 @@ class TileEmitter:
     ) -> None:
         """Store the results of the epilogue for a strip of rows, whose sums are in scratch memory.
 
-        There they are near each other: rows of the result may be in one set of the cache.
+        There they are adjacent: rows of the result may be in one cache set.
         """
         f, epilogue = self.f, self.epilogue
         assert epilogue is not None
@@ -371,7 +371,7 @@ class TileEmitter:
         self._rows(here, 0, self.rows, columns, there, combine(f, "mul", number, self.rows))
 
     def _stretches(self) -> Value:
-        """The number of stretches of the sum; one at least, which writes the initial values."""
+        """The number of k-blocks; at least one, which writes the initial values."""
         assert self.chunked is not None
         chunks = ceil_div(self.f, self.chunked.extent, self.chunk)
         count = total(self.f, [chunks, *(axis.extent for axis in self.singles)])
@@ -386,7 +386,7 @@ class TileEmitter:
         columns: Columns,
         block: Size,
     ) -> _Stretch:
-        """A stretch of the sum for a block of columns; `rows` are the first one and the number."""
+        """A k-block for a block of columns; `rows` are the first row and their number."""
         f, axes = self.f, list(self.whole)
         is_first = is_last = None
         before: Size = 0
@@ -412,7 +412,7 @@ class TileEmitter:
                 rest = combine(f, "sdiv", rest, size)
                 a = moved(f, a, combine(f, "mul", index, axis.a))
                 b = moved(f, b, combine(f, "mul", index, axis.b))
-                # A sum without an iteration has one stretch, which adds nothing.
+                # An empty sum has one k-block, which adds nothing.
                 extent = combine(f, "mul", extent, combine(f, "smin", axis.extent, 1))
             axes.insert(0, replace(self.chunked, extent=extent))
             is_first = f.compare("eq", number, 0)
@@ -551,7 +551,7 @@ class TileEmitter:
     def _row_places(self, first: Size, row: Size, rows: int, stretch: _Stretch) -> list[Size]:
         """The positions of the rows of a tile in the first operand; of the first one if all follow.
 
-        `first` is the number of the first row among all, and `row` among those of the stretch.
+        `first` is the number of the first row among all, and `row` among those of the k-block.
         """
         if self.contraction.row_fold is None or self.packs_a:
             return [combine(self.f, "mul", row, stretch.a_row)]

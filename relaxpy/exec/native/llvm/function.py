@@ -1,7 +1,7 @@
 """Writes LLVM IR as text: functions, and instructions on scalars and explicit vectors.
 
-Text is faster to write than objects of llvmlite, and needs no import of it. No optimiser pass runs
-on it, so a kernel performs the instructions that are written here. Basic blocks are in SSA form.
+Text is faster to write than objects of llvmlite, and needs no import of it. No optimiser pass runs,
+so a kernel executes the instructions that are written here. Basic blocks are in SSA form.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Carried: TypeAlias = Sequence[Value]
 
 
 MEMORY: Final = "relaxpy_memory"
-"""The variable of a module with the addresses of the functions that take and give memory."""
+"""The variable of a module with the addresses of the allocator's functions."""
 
 
 class Function(Instructions):
@@ -75,7 +75,7 @@ class Function(Instructions):
         self._closed: tuple[tuple[str, int, int] | None, bytes] | None = None
 
     def close(self) -> None:
-        """Keep the text in a tenth of the memory of its lines: no instruction follows."""
+        """Compress the text to a tenth of its memory: no instruction follows."""
         self._closed = self.only_tasks(), zlib.compress(self.text().encode(), 1)
         self._top, self._lines, self._known, self.stack = [], [], {}, Stack(self)
 
@@ -93,7 +93,7 @@ class Function(Instructions):
 
     @property
     def is_optimised(self) -> bool:
-        """Whether the time that the function takes matters."""
+        """True if the speed of the function matters."""
         return self.optimised or self._has_loops
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class Function(Instructions):
         self._tasks = start, self.length(), tasks
 
     def only_tasks(self) -> tuple[str, int, int] | None:
-        """The body, the number of tasks and the bytes that each needs, if all it does is run them.
+        """The body, the number of tasks and the bytes that each needs, if it only runs them.
 
         It then returns their status.
         """
@@ -131,7 +131,7 @@ class Function(Instructions):
             return 0
         lines = _flat(self._top)
         labels = [(n, line) for n, line in enumerate(lines) if line.endswith(":")]
-        # LLVM joins what follows `reserve` with the block before it if nothing is reserved.
+        # If nothing is reserved, LLVM merges the code after `reserve` into the preceding block.
         starts = [n for n, label in labels if not label.startswith("reserved")]
         return max(b - a for a, b in pairwise((0, *starts, len(lines))))
 
@@ -152,19 +152,20 @@ class Function(Instructions):
     # ---- memory of the function
 
     def alloca(self, type: Type, count: int) -> Value:
-        """The address of `count` elements, which are there until the function returns.
+        """The address of `count` elements, which live until the function returns.
 
-        They are aligned to 64 bytes, and allocated once, however often a loop runs. They are on the
-        stack, unless that would become too large and there is other memory.
+        They are aligned to 64 bytes, and allocated once, also inside a loop. They are on the stack,
+        unless that would become too large and there is other memory.
         """
         value = Value(self, POINTER, f"%v{self._number()}")
         self.stack.add(value.name, type, count)
         return value
 
     def reserve(self, size: Value) -> tuple[Value, Slot, Slot]:
-        """The address of `size` bytes, a multiple of 64, and two places that `release` needs.
+        """The address of `size` bytes, a multiple of 64, and two slots that `release` needs.
 
-        What the stack does not hold follows them. The innermost attempt ends if there is no memory.
+        Memory that exceeds the stack follows them. The innermost attempt ends if memory is
+        exhausted.
         """
         label = self._label("reserved")
         jump: Slot = [f"  br label %{label}"]
@@ -175,7 +176,7 @@ class Function(Instructions):
         return Value(self, POINTER, "%memory"), jump, aligned
 
     def release(self, size: Value, jump: Slot, aligned: Slot) -> None:
-        """Free what was reserved; if no byte is needed, nothing is reserved."""
+        """Free reserved memory; for size 0, nothing is reserved."""
         if size.name == "0" and not self.stack.more:
             return
         going_on = str(jump.pop()).rpartition(" ")[2]
@@ -308,7 +309,7 @@ class Function(Instructions):
 
     @property
     def is_attempted(self) -> bool:
-        """Whether the current block is in an attempt, which it may leave."""
+        """True if the current block is in an attempt, which it may leave."""
         return bool(self._exits)
 
     def leave(self, condition: Value, before: Callable[[], None] | None = None) -> None:
@@ -342,7 +343,7 @@ class Function(Instructions):
         return [self._phi(a, b) for a, b in zip(*ends, strict=True)]
 
     def _inlined(self, body: Callable[[], Carried | None]) -> list[Value]:
-        """The values of a body that runs once; none is known outside it, as of other blocks."""
+        """The values of a body that runs once; as for other blocks, none is known outside."""
         self._known = {}
         values = list(body() or ())
         self._known = {}

@@ -20,9 +20,9 @@ Slot: TypeAlias = list["str | Slot"]
 class Instructions(ABC):
     """Appends instructions to the open block of a function.
 
-    An instruction that only computes is not repeated within a block: LLVM would have to find that.
-    `flags` are the fast-math flags of the floating-point arithmetic that follows. `contract` lets
-    a product and a sum become one instruction, the same one on every processor with FMA.
+    Pure instructions are not repeated within a block (local CSE), which LLVM would have to find.
+    `flags` are the fast-math flags of the floating-point arithmetic that follows. `contract` lets a
+    product and a sum become one FMA, the same on every CPU that has it.
     """
 
     def __init__(self, module: Module) -> None:
@@ -51,7 +51,7 @@ class Instructions(ABC):
         return value
 
     def computed(self, type: Type, instruction: str) -> Value:
-        """The result of an instruction that has no effect; a block has it once."""
+        """The result of a pure instruction, which a block has only once."""
         known = self._known.get(instruction)
         if known is None:
             known = self._known[instruction] = self.new(type, instruction)
@@ -83,7 +83,7 @@ class Instructions(ABC):
         return self._value(Type(type.element, len(found)), f"<{text}>")
 
     def like(self, value: Value, other: Operand) -> Value:
-        """`other` as an operand beside `value`: a number as a constant, a scalar in all lanes."""
+        """`other` as an operand beside `value`: numbers become constants, scalars are broadcast."""
         if not isinstance(other, Value):
             return self.const(value.type, other)
         return self.splat(other, value.type.lanes) if other.type.lanes == 1 else other
@@ -106,7 +106,7 @@ class Instructions(ABC):
         return result
 
     def remainder(self, a: Operand, divisor: int) -> Value:
-        """The rest of a division of an i64, which is not negative, by a positive number."""
+        """The remainder of a non-negative i64 divided by a positive number."""
         a = self.index(a)
         if a.multiple % divisor == 0:
             return self.const(I64, 0)
@@ -166,13 +166,13 @@ class Instructions(ABC):
         return self.intrinsic("fma", a, b, c)
 
     def fence(self, value: Value) -> Value:
-        """`value`, whose computation LLVM does not combine with its uses, which may take long."""
+        """`value`, which LLVM does not combine with its uses, as that may compile slowly."""
         return self.intrinsic("arithmetic.fence", value) if value.type.is_float else value
 
     # ---- memory
 
     def barrier(self) -> None:
-        """Accesses of memory before this stay before it, and those after it stay after it."""
+        """A compiler barrier: memory accesses are not moved across it."""
         self.put('call void asm sideeffect "", "~{memory}"()')
 
     def element(self, pointer: Value, index: Operand, type: Type) -> Value:
@@ -192,7 +192,7 @@ class Instructions(ABC):
         self.put(f"store {value}, {pointer}, align {align or value.type.alignment}")
 
     def lanes_below(self, count: Value, lanes: int) -> Value:
-        """The mask whose first `count` lanes hold; all if there are not more lanes."""
+        """The mask of the first `count` lanes; all if there are fewer."""
         # For AVX2, LLVM 22 may load lanes that are not in the mask if it knows the mask.
         if not count.name.startswith("%"):
             count = self.computed(I64, f'call i64 asm "", "=r,0"({count})')
@@ -200,10 +200,10 @@ class Instructions(ABC):
         return self.compare("slt", numbers, self.splat(count, lanes))
 
     def masked_load(self, type: Type, pointer: Value, mask: Value, other: Operand = 0) -> Value:
-        """The lanes of the mask from memory, and `other` in the rest, of which none is read."""
+        """The lanes of the mask from memory, and `other` in the rest, which are not read."""
         other = other if isinstance(other, Value) else self.const(type, other)
         if type.element == "half":
-            # LLVM 22 fails on halves of masked vectors in functions that it does not optimise.
+            # LLVM 22 crashes on halves of masked vectors in functions that it does not optimise.
             bits = self.cast("bitcast", other, "i16")
             return self.cast("bitcast", self.masked_load(bits.type, pointer, mask, bits), "half")
         name = f"llvm.masked.load.{type.suffix}.p0"
@@ -277,7 +277,7 @@ class Instructions(ABC):
         return Type(type.element, lanes), self.computed(Type("ptr", lanes), address)
 
     def prefetch(self, pointer: Value, *, write: bool = False) -> None:
-        """Ask for the cache line at `pointer`, which need not be valid."""
+        """Prefetch the cache line at `pointer`, which need not be valid."""
         self.module.declare(
             "llvm.prefetch.p0", VOID, ["ptr", "i32 immarg", "i32 immarg", "i32 immarg"]
         )
@@ -286,7 +286,7 @@ class Instructions(ABC):
     # ---- vectors
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """A vector with `value` in all lanes; a vector is returned as it is."""
+        """A vector with `value` in all lanes; a vector is returned unchanged."""
         if lanes == 1 or value.type.lanes > 1:
             return value
         type = Type(value.type.element, lanes)
@@ -310,7 +310,7 @@ class Instructions(ABC):
         return self.computed(Type(value.type.element), f"extractelement {value}, i64 {lane}")
 
     def fold_lanes(self, value: Value, combine: Callable[[Value, Value], Value]) -> Value:
-        """All lanes combined to a scalar, in a tree whose order is fixed. Their number is 2**k."""
+        """All 2**k lanes reduced to a scalar, in a tree of fixed order."""
         while (half := value.type.lanes // 2) > 0:
             low = self.shuffle(value, None, range(half))
             high = self.shuffle(value, None, range(half, 2 * half))

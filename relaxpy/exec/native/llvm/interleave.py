@@ -1,4 +1,4 @@
-"""Vectors whose elements are those of several vectors in turn, or some of one, and the reverse."""
+"""Interleaved and strided vectors: shuffles that combine and separate columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relaxpy.exec.native.llvm.function import Function, Type, Value
 
 
 def interleaved(f: Function, columns: Sequence[Sequence[Value]]) -> list[Value]:
-    """The elements of columns in turn: the first of each column, then the second ones."""
+    """The columns interleaved: the first element of each column, then the second ones."""
     count = len(columns)
     if count == 1:
         return list(columns[0])
@@ -36,9 +36,9 @@ def interleaved(f: Function, columns: Sequence[Sequence[Value]]) -> list[Value]:
 
 
 def load_every(f: Function, type: Type, step: int, at: Value, mask: Value | None = None) -> Value:
-    """Elements at multiples of `step`; 0 after the first lanes, in which the mask holds.
+    """Elements at multiples of `step`; 0 in the last lanes, where the mask does not hold.
 
-    No element after the last is read: a vector begins with the last element of that before it.
+    No element after the last is read: a vector begins with the last element of the previous one.
     """
     lanes = type.lanes
 
@@ -66,7 +66,7 @@ def _zipped(f: Function, a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def parted(f: Function, vectors: Sequence[Value], count: int) -> list[list[Value]]:
-    """The columns whose elements are in turn in vectors, a multiple of `count`."""
+    """The columns that are interleaved in `vectors`, a multiple of `count` of them."""
     if count == 1:
         return [list(vectors)]
     lanes = vectors[0].type.lanes
@@ -87,7 +87,7 @@ def parted(f: Function, vectors: Sequence[Value], count: int) -> list[list[Value
 
 
 def _picked(f: Function, vectors: Sequence[Value], places: Sequence[int]) -> Value:
-    """The elements at `places`, in ascending order, of vectors that follow each other."""
+    """The elements at ascending `places` of concatenated vectors."""
     lanes = vectors[0].type.lanes
     result = vectors[0]
     for number, vector in enumerate(vectors[1:], 1):
@@ -101,7 +101,7 @@ def _picked(f: Function, vectors: Sequence[Value], places: Sequence[int]) -> Val
 
 
 def transposed(f: Function, rows: Sequence[Value]) -> list[Value]:
-    """The columns of a square of as many rows as these have lanes, which is 2**k."""
+    """The transpose of a square of 2**k rows with as many lanes."""
     rows, count = list(rows), len(rows)
     distance = count // 2
     while distance:

@@ -22,7 +22,7 @@ _ORDER: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "sge": operator.ge,
 }
 _NEUTRAL: Final = {"add": "0", "sub": "0", "mul": "1", "and": "true", "or": "false"}
-"""The second operand with which an operation on integers returns the first one."""
+"""The right identity of operations on integers."""
 
 
 def literal(element: str, value: float) -> str:
@@ -49,7 +49,7 @@ def literal(element: str, value: float) -> str:
 
 
 def folded(name: str, a: str, b: str, bits: int) -> str | None:
-    """The operand or the number that an operation on integers of `bits` bits returns, if known."""
+    """Constant-fold an operation on integers of `bits` bits, if possible."""
     kind = name.partition(" ")[0]
     neutral = _NEUTRAL.get(kind)
     if neutral is not None and b == neutral:
@@ -64,7 +64,7 @@ def folded(name: str, a: str, b: str, bits: int) -> str | None:
 
 
 def compared(predicate: str, a: str, b: str) -> bool | None:
-    """What a comparison of integers by `icmp` finds, if both are numbers or the same value."""
+    """The result of an integer `icmp`, if both are numbers or the same value."""
     if a == b and a[0] == "%":
         return {"eq": True, "ne": False, "slt": False, "sgt": False}.get(predicate)
     apply = _ORDER.get(predicate)

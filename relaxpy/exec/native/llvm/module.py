@@ -13,14 +13,14 @@ _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
 _USED = re.compile(r"@([\w.]+)")
 """The names that a text uses or defines."""
 _FEW = 64
-"""The number of values of functions from which on they are compiled by themselves."""
+"""Functions with so many values are compiled in a separate part."""
 
 
 class Module:
     """Functions and constants that become one object file.
 
     `vector_bits` is the width of vector registers that the code generator may use, and
-    `has_byte_dots` whether x86-64 has the instruction for sums of products of bytes.
+    `has_byte_dots` whether x86-64 has VNNI.
     """
 
     def __init__(self, triple: str, vector_bits: int, *, has_byte_dots: bool = False) -> None:
@@ -35,11 +35,11 @@ class Module:
 
     @property
     def has_avx512(self) -> bool:
-        """Whether the code is for an x86-64 processor with vectors of 512 bits."""
+        """True if the code is for an x86-64 CPU with 512-bit vectors."""
         return self.vector_bits == 512 and self.triple.startswith("x86_64")
 
     def copy(self) -> Module:
-        """A module with the same functions so far, to return to."""
+        """A copy of the module, as a checkpoint."""
         other = Module(self.triple, self.vector_bits, has_byte_dots=self.has_byte_dots)
         other.functions = dict(self.functions)
         other._declarations, other._texts = dict(self._declarations), list(self._texts)
@@ -69,18 +69,18 @@ class Module:
     def require(self, name: str, signature: Signature) -> None:
         """Require that all definitions and calls of a function have one signature.
 
-        LLVM does not compare a call with a function that is defined elsewhere, or called by its
-        address: such a call would read registers and memory that nobody has written.
+        LLVM does not check calls of functions that are defined elsewhere or called by address: a
+        mismatch would read uninitialised registers and memory.
 
         Errors:
-            AssertionError: another signature was required before, which is an error of ours.
+            AssertionError: another signature was required before, an internal error.
         """
         known = self._signatures.setdefault(name, signature)
         if known != signature:
             raise AssertionError(f"{name} is {known}, and is used as {signature}")
 
     def words(self, name: str, count: int) -> None:
-        """Add a variable of `count` words of 64 bits, which are zero at first."""
+        """Add a zero-initialised variable of `count` words of 64 bits."""
         self._variables[name] = count
 
     def add_text(self, text: str) -> None:
@@ -131,7 +131,7 @@ class Module:
         return part
 
     def parts(self, names: Iterable[str], *, has_variables: bool = True) -> tuple[Module, Module]:
-        """The functions `names` in two parts, of which the first may have the variables.
+        """The functions `names` in two parts; the first may have the variables.
 
         The second has the functions that need not be fast. It has none if they are short: a second
         part takes as long as a function of some length.

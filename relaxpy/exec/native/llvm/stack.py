@@ -1,7 +1,7 @@
-"""The memory of a function: its stack, up to a limit, and other memory for what exceeds that.
+"""The memory of a function: its stack up to a limit, and other memory beyond that.
 
-Threads may have small stacks, of which the functions of a call need some each. LLVM also keeps
-there what registers do not hold.
+Threads may have small stacks, and each function of a call needs some of it. LLVM also spills
+registers there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STACK_BYTES: Final = 1 << 13
 """The most bytes on the stack of a function that has other memory."""
 _LINE: Final = 64
-"""Memory is aligned to as many bytes. What is not larger is always on the stack."""
+"""The alignment in bytes. Anything up to this size is always on the stack."""
 
 
 class Stack:
@@ -43,7 +43,7 @@ class Stack:
         self._elsewhere = self._lines if place is None else place
 
     def has(self, size: int) -> bool:
-        """Whether the stack has so many bytes left."""
+        """Return whether the stack has so many bytes left."""
         return size <= max(self._left, _LINE)
 
     def add(self, name: str, type: Type, count: int) -> None:
@@ -58,6 +58,6 @@ class Stack:
             self.more += size
 
     def shared(self, words: int) -> Value:
-        """The address of so many words of 64 bits, which the next caller may use, too."""
+        """The address of `words` words of 64 bits; the next caller may reuse them."""
         self._words = max(self._words, words, 1)
         return Value(self.function, POINTER, "%shared")

@@ -24,7 +24,7 @@ class Type:
 
     @property
     def is_float(self) -> bool:
-        """Whether the elements are floating-point numbers."""
+        """True if the elements are floating-point numbers."""
         return self.element in FLOATS
 
     @property
@@ -34,7 +34,7 @@ class Type:
 
     @property
     def alignment(self) -> int:
-        """The bytes of an element, of which its address is a multiple."""
+        """The size of an element in bytes, which is also its alignment."""
         return max(1, self.bits // 8)
 
     @property

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class Value:
     """A value in a function. The operators of Python write an instruction.
 
-    A number as the other operand is a constant of the same type, and a scalar is the same in all
-    lanes. `+`, `-` and `*` work on floats and on integers of either sign, `/` on floats. An i64 is
+    A number as the other operand becomes a constant of the same type, and a scalar is broadcast.
+    `+`, `-` and `*` work on floats and on integers of either sign, `/` on floats. An i64 is
     divisible by its `multiple`, a power of two.
     """
 

@@ -20,17 +20,17 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 _STRETCH = 1 << 12
-"""The iterations of a loop between which signals may end it."""
+"""The iterations of a loop between two polls of signals."""
 _SHORT = 1 << 10
-"""The most iterations of loops in each other that signals do not end."""
+"""The most iterations of nested loops without a poll of signals."""
 _TESTED = 8
-"""The iterations in which an obligation is tested at once."""
+"""The iterations whose obligation is tested at a time."""
 
 
 class Loops:
     """Emits loops of `program` in the function of `frame`.
 
-    `proofs` has the axes whose bounds are used in proofs in place of those that start with a
+    `proofs` has the axes whose bounds are used in proofs, instead of those that start with a
     variable, the first iteration of a block.
     """
 
@@ -40,13 +40,13 @@ class Loops:
         self.function: Function = frame.function
         self.proofs: dict[PrimExpr, Axis] = {}
         self.in_task = False
-        """Whether the function is that of a task."""
+        """True if the function is that of a task."""
         self.tested = False
-        """Whether it is that of a task that tests obligations, so that another one may fail."""
+        """True if it is that of a task that tests obligations, so that another one may fail."""
         self.interrupt: Interrupt | None = None
-        """What ends loops that may take long if a signal of Python arrives."""
+        """The check that ends long loops if a Python signal arrives."""
         self._inside = 1
-        """The iterations of the enclosing loops that signals do not end."""
+        """The iterations of the enclosing loops that do not poll signals."""
 
     def where(self, tests: Sequence[PrimExpr], body: Callable[[], None]) -> None:
         """`body` if all of `tests` hold."""
@@ -75,7 +75,7 @@ class Loops:
     ) -> list[Value]:
         """`carried = body(*carried)` in each iteration of the axis.
 
-        If it `listens`, signals of Python may end it.
+        If it `listens`, Python signals may end it.
         """
         frame = self.frame
         start, stop = self.bounds(axis)
@@ -97,7 +97,7 @@ class Loops:
         return results
 
     def listen(self, iterations: Operand = 1) -> None:
-        """Leave if a signal of Python has arrived and its handler raises."""
+        """Leave if a Python signal has arrived and its handler raises."""
         if self.interrupt is not None and self.interrupt.function is self.function:
             self.interrupt.poll(iterations)
 
@@ -109,7 +109,7 @@ class Loops:
         carried: Sequence[Value],
         body: Callable[..., Sequence[Value] | None],
     ) -> list[Value]:
-        """A loop of the function in stretches, between which signals may end it if it is long."""
+        """A strip-mined loop of the function, which polls signals between strips if it is long."""
         f = self.function
         if self.interrupt is None or self.interrupt.function is not f:
             return f.loop(start, stop, step, carried, body)
@@ -139,7 +139,7 @@ class Loops:
     def require(self, obligations: Sequence[Obligation], depth: int = 0) -> None:
         """Leave where an obligation does not hold, after the first `depth` of their axes.
 
-        Those with the same axes share loops, as in the text, where each loop may never end unless
+        Those with the same axes share loops, as in the source, where each loop may never end unless
         one of them fails.
         """
         groups: dict[object, list[Obligation]] = {}
@@ -161,12 +161,12 @@ class Loops:
                 self.loop(axis, partial(self.require, group, depth + 1))
 
     def _first_outside(self, obligation: Obligation, depth: int) -> None:
-        """Find the first iteration in which an index is outside."""
+        """Find the first iteration in which an index is out of bounds."""
         with self.frame.conditionally():
             self.loop(obligation.axes[depth], partial(self.require, [obligation], depth + 1))
 
     def _outside(self, obligation: Obligation, axes: Sequence[Axis]) -> Value | None:
-        """Whether an index is outside in an iteration of `axes`, by its least and greatest value.
+        """Return whether an index is out of bounds in an iteration of `axes`, by its min and max.
 
         It is None where these do not decide that, or where integers of 128 bits may not hold them.
         """
@@ -260,7 +260,7 @@ class Loops:
     ) -> None:
         """`body` in each iteration of nested loops.
 
-        Signals of Python may end all but the innermost one, and this too if it `listens`.
+        Python signals may end all but the innermost one, and this too if it `listens`.
         """
         if not axes:
             body()
@@ -282,7 +282,7 @@ class Loops:
     ) -> None:
         """`body` with the values of the variable in all iterations, at most so many at once.
 
-        The last ones may begin before the end of those before them if iterations run `twice`.
+        The last group may overlap the one before it if iterations may run `twice`.
         """
         if axis is None:
             return body([{}])
@@ -364,7 +364,7 @@ class Loops:
             frame.forget()
             return values
         low, high = map(f.index, cuts[-2:])
-        # As a loop, it would add to an index that may be close to the greatest number.
+        # As a loop, it would add to an index that may be close to the maximum.
         values = f.branch(f.compare("slt", low, high), lambda: rest(low, *values), lambda: values)
         frame.pin(values)
         frame.forget()
@@ -375,7 +375,7 @@ class Loops:
     ) -> list[tuple[int, int]] | None:
         """Vectors without masks between the last two cuts, as starts and lanes; None to have masks.
 
-        They may begin before these if iterations run `twice`. AVX-512 has masks at no cost.
+        They may overlap earlier ones if iterations may run `twice`. With AVX-512, masks are free.
         """
         start, low, stop = cuts[0], *cuts[-2:]
         if not (isinstance(start, int) and isinstance(low, int) and isinstance(stop, int)):
@@ -400,6 +400,6 @@ class Loops:
 
 
 def _is_small(value: IndexPoly) -> bool:
-    """Whether 128 bits hold a value whose atoms have 64 bits, and each part of it."""
+    """Return whether 128 bits hold a value whose atoms have 64 bits, and each part of it."""
     factors = value.terms.items()
     return len(factors) < 1 << 10 and all(len(m) < 2 and abs(n) < 1 << 50 for m, n in factors)

@@ -1,4 +1,4 @@
-"""Emits products of many rows with packed weights, dequantised once into panels for all rows."""
+"""Emits matmuls with packed weights and many rows: weights are dequantised into panels once."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from relaxpy.ir.tir.expr import Mul, Var
 from relaxpy.support.dataclass import replace
 
 _DEPTH: Final = 1024
-"""The most rows of a panel of floats: a cache has it, while all rows of the other factor pass."""
+"""The most rows of a panel of floats, which stays in cache for all rows of the other factor."""
 _DIGIT_DEPTH: Final = 4096
-"""The same of a panel of bytes."""
+"""The same for an int8 panel."""
 _ROWS: Final = 4
 """The rows whose sums of digits are in registers together."""
 _VECTORS: Final = 2
 """The vectors of columns of these."""
 _STEP: Final = 32
-"""The digits whose products with int8 add to numbers of 16 bits, in pairs."""
+"""The digits whose products with int8 are added in pairs to int16."""
 _SIDE: Final = 8
 """The columns that are transposed together."""
 _FLOAT = Type("float")
@@ -50,7 +50,7 @@ class _Panels(ABC):
     """
 
     least_rows: ClassVar[int]
-    """The rows from which this takes less time than to decode columns for each few of them."""
+    """The rows from which this is faster than decoding columns again for every few rows."""
 
     def __init__(self, loops: Loops, run: Run, decoder: Decoder, depth: int) -> None:
         self._loops, self._run, self._decoder = loops, run, decoder
@@ -68,9 +68,9 @@ class _Panels(ABC):
         """The products with a panel, the part of the sum in these iterations of blocks."""
 
     def emit(self, columns: Axis) -> None:
-        """Emit the products with `columns`, of which there are `PANEL` or more.
+        """Emit the products with `columns`, at least `PANEL` of them.
 
-        Those of the last panel overlap others if they have to.
+        The last panel overlaps the one before it if necessary.
         """
         frame, loops, f = self._frame, self._loops, self._function
         start, stop = loops.bounds(columns)
@@ -107,7 +107,7 @@ class _Panels(ABC):
             part(adding, f.index(whole), stop - whole)
 
     def _number(self, over: Sequence[Axis], factor: int) -> Value:
-        """The number of the running block among those of a panel, times a factor."""
+        """The number of the current block in its panel, times a factor."""
         number = as_poly(0)
         for axis in over:
             number = number * axis.extent + as_poly(axis.var) - as_poly(axis.start)
@@ -125,7 +125,7 @@ class _Panels(ABC):
 
 
 class FloatPanels(_Panels):
-    """Panels of floats, which are operands of products in tiles."""
+    """Panels of floats, which are operands of tiled matmuls."""
 
     least_rows = 10
 
@@ -171,7 +171,7 @@ class FloatPanels(_Panels):
 
 
 class DigitPanels(_Panels):
-    """Panels of bytes, of which four successive ones of a column are adjacent, and of scales.
+    """Panels of scales, and of int8 with four successive values of a column adjacent.
 
     A block of the sum is exact, and multiplied by the scales of its columns.
     """
@@ -259,7 +259,7 @@ class DigitPanels(_Panels):
         return f.fold_lanes(total, lambda x, y: x + y)
 
     def _factors(self, row: Place, offsets: range) -> Value:
-        """Some bytes of a row, counted from the first one of the running block."""
+        """Some int8 values of a row, counted from the start of the current block."""
         with self._frame.level(row):
             return self._frame.load_offsets(self._digits.factors, offsets, self._repeated.inner)
 
@@ -306,7 +306,7 @@ class DigitPanels(_Panels):
 
 
 def has_panels(run: Run, repeated: RepeatedLoads) -> bool:
-    """Whether the sums of many rows can be computed in panels."""
+    """Return whether the sums of many rows can be computed in panels."""
     [member], axes = run.assignments, (*repeated.outer, *repeated.inner)
     columns = repeated.columns
     if repeated.rows is None or columns is None or repeated.own is None or not repeated.outer:

@@ -1,4 +1,4 @@
-"""Emits products of few rows with packed weights, dequantised in registers."""
+"""Emits matmuls with packed weights and few rows (GEMV): weights are dequantised in registers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.dataclass import replace
 
 _OF_A_SUM = 8
-"""The digits of which a lane has the sum."""
+"""The digits that are summed in a lane."""
 _CELLS = {1: 1, 2: 4, 4: 4, 8: 3}
 _FEWER_CELLS = {1: 1, 2: 2, 4: 1}
-"""How many columns of sums fit into the registers with so many rows, with AVX-512 and without.
+"""The columns of sums that fit into registers for each number of rows, with AVX-512 and without.
 
-Those of a single row are read one by one, as memory has them: this is what their time is for.
+Those of a single row are read one by one, in memory order: they are bandwidth-bound.
 """
 _CELLS_OF_DIGITS = {1: 1, 2: 2}
-"""The same of columns whose integers are added as such."""
+"""The same for columns whose products are added as integers."""
 _LINE = 64
-"""The bytes that a fetch reads."""
+"""The bytes that a prefetch reads: a cache line."""
 _PREPARED = 1 << 14
 """The most elements of a row that is converted before all columns."""
 
@@ -48,7 +48,7 @@ class DecodedSums:
         finish: Callable[[Run, Sequence[Value]], None],
     ) -> None:
         if not loops.function.module.has_avx512 and not repeated.tables:
-            # Bytes are extended as they are read, but not more than a register has.
+            # Bytes are extended when read, but not more than a register has.
             repeated = replace(repeated, lanes=min(repeated.lanes, 8))
         self._loops, self._run, self._repeated = loops, run, repeated
         self._frame, self._function = loops.frame, loops.function
@@ -105,7 +105,7 @@ class DecodedSums:
     def _prepare(self, rows: Sequence[Place]) -> None:
         """Convert a single row to floats in the order of the lanes, once for all columns.
 
-        Where no other factor is packed, lanes have the order of memory, and read it as it is.
+        Where no other factor is packed, lanes have the order of memory, and read it unchanged.
         """
         repeated, f, own = self._repeated, self._function, self._repeated.own
         self._prepared, self._decoder.order = None, range(repeated.count)
@@ -136,7 +136,7 @@ class DecodedSums:
         self._prepared, self._decoder.order = memory, order
 
     def _place(self, memory: Value, first: int) -> Value:
-        """Where the prepared lanes are in the running iteration of the outer loop."""
+        """The address of the prepared lanes in the current iteration of the outer loop."""
         [axis] = self._repeated.outer
         at = self._frame.index(axis.var) * self._repeated.count + first
         return self._function.element(memory, at, Type("float", self._repeated.lanes))
@@ -160,7 +160,7 @@ class DecodedSums:
             totals = list(sums)
             for number, first in enumerate(range(0, repeated.count, repeated.lanes)):
                 with self._decoder.numbered(first):
-                    # LLVM moves nothing past a fetch: what one row has in common in a block is
+                    # LLVM moves nothing past a prefetch: values that one row shares in a block are
                     # computed once, and the vectors of several rows stay in registers.
                     ahead = AHEAD if (number == 0 and is_first) or len(rows) > 1 else 0
                     decoded = [
@@ -231,7 +231,7 @@ class DecodedSums:
 
     @property
     def _in_a_line(self) -> int:
-        """The blocks whose packed elements are a line of the caches, which is fetched at once."""
+        """The blocks whose packed elements fill a cache line, which is prefetched at once."""
         repeated = self._repeated
         sizes = [
             (max(offsets) + 1) * load.buffer.dtype.bits // 8
@@ -242,7 +242,7 @@ class DecodedSums:
 
     @property
     def _digits(self) -> Digits | None:
-        """The integers whose products are added as such, if there are instructions for that."""
+        """The integers for dot-product instructions, if there are such instructions."""
         module = self._function.module
         has_pairs = module.triple.startswith("x86_64") and module.vector_bits >= 256
         return self._repeated.digits if has_pairs else None
@@ -285,7 +285,7 @@ class DecodedSums:
         return total + f.shuffle(floats * scale, f.const(floats.type, 0), places)
 
     def _adder(self, digits: Digits, row: Place, size: int) -> DigitSums:
-        """What adds products with the int8 of some blocks of a row."""
+        """The accumulator of int8 products of some blocks of a row."""
         offsets = range(size * self._repeated.count)
         with self._frame.level(row):
             factors = self._frame.load_offsets(digits.factors, offsets, self._repeated.inner)
@@ -293,7 +293,7 @@ class DecodedSums:
 
 
 def _joined(a: Value, b: Value) -> Value:
-    """The lanes of `a`, whose number is a multiple of that of `b`, and those of `b`."""
+    """The lanes of `a`, a multiple of those of `b`, followed by those of `b`."""
     f, few, many = a.function, b.type.lanes, a.type.lanes
     wide = b if few == many else f.shuffle(b, None, [min(n, few - 1) for n in range(many)])
     return f.shuffle(a, wide, range(many + few))

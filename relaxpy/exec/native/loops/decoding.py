@@ -16,9 +16,9 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 Place: TypeAlias = Mapping[Var, Value]
 """The values of variables in an iteration."""
 AHEAD = 1 << 11
-"""How many bytes ahead packed elements are fetched: processors do not see their order in time."""
+"""The prefetch distance in bytes; hardware prefetchers detect the access pattern too late."""
 _PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
-"""The instruction that selects floats of a register by their numbers, by its lanes."""
+"""The permutation of the floats of a register (a table lookup), by its lanes."""
 
 
 class Decoder:
@@ -63,7 +63,7 @@ class Decoder:
         return value
 
     def _load(self, value: PrimExpr, first: int, ahead: int) -> None:
-        """Read what a value needs of memory."""
+        """Load the elements of memory that a value needs."""
         frame, repeated = self._frame, self.repeated
         for load in dict.fromkeys(loads(value)):
             offsets = self._lanes(repeated.offsets[load], first)
@@ -97,9 +97,8 @@ class Decoder:
     def _converted(self, digit: Digit, count: int, first: int) -> Value | None:
         """The float of one of `count` digits, in the lanes from `first` on.
 
-        It is converted where it is in the element, and scaled by a power of two as `start` is
-        added, which is exact: an instruction less than to shift it before. None if a digit is where
-        instructions would take it for negative.
+        It is converted without shifting each lane, and scaled by a power of two when `start` is
+        added, which is exact and saves an instruction. None if a digit contains the sign bit.
         """
         frame, f, lanes = self._frame, self._function, self.repeated.lanes
         shifts = self._lanes(self.repeated.numbers[digit.shift], first)
@@ -118,7 +117,7 @@ class Decoder:
         return result
 
     def fields(self, digits: Digits, column: Place, size: int) -> Value:
-        """The packed integers of some blocks as bytes."""
+        """The bytes with the packed integers of some blocks."""
         packed = digits.packed
         count = size * self.repeated.count * digits.bits // packed.buffer.dtype.bits
         with self._frame.level(column):

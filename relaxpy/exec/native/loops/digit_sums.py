@@ -8,12 +8,12 @@ from operator import add
 from relaxpy.exec.native.llvm.function import Function, Type, Value
 
 _PAIRS = {16: "ssse3.pmadd.ub.sw.128", 32: "avx2.pmadd.ub.sw", 64: "avx512.pmaddubs.w.512"}
-"""The instructions that add two products of bytes, by the number of bytes."""
+"""The instructions that add two int8 products (PMADDUBSW), by the number of bytes."""
 _FOURS = {8: "sse2.pmadd.wd", 16: "avx2.pmadd.wd", 32: "avx512.pmaddw.d.512"}
 
 
 def pairs(digits: Value, factors: Value) -> Value:
-    """The sums of two products each; digits have no sign."""
+    """The sums of two products each; digits are unsigned."""
     f, lanes = digits.function, digits.type.lanes
     return f.call(f"llvm.x86.{_PAIRS[lanes]}", Type("i16", lanes // 2), digits, factors)
 
@@ -69,7 +69,7 @@ class DigitSums:
         return self._f.shuffle(values, None, range(first, first + self._size))
 
     def _start(self, zero: int, even: Value, odd: Value) -> Value:
-        """The zero-point correction: where dots start, or what is subtracted from pairs."""
+        """The zero-point correction: the start of dots, or the number subtracted from pairs."""
         digit = self._f.const(even.type, zero)
         if not self._f.module.has_byte_dots:
             return pairs(digit, even) + pairs(digit, odd)

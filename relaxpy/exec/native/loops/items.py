@@ -1,4 +1,4 @@
-"""Emits items of a loop nest in the order of the text, one element at a time."""
+"""Emits items of a loop nest in source order, one element at a time."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _UNROLLED = 64
 class Items:
     """Emits items with `loops` and their values.
 
-    If they are `checked`, what they need to be valid is tested before each of them. Items without a
-    position have that of `span`.
+    If they are `checked`, the obligations of each are tested before it. Items without a position
+    have that of `span`.
     """
 
     def __init__(self, loops: Loops, *, checked: bool = False, span: Span | None = None) -> None:
         self.loops, self.frame, self.function = loops, loops.frame, loops.function
         self.checked, self.span = checked, span
         self.live: Value | None = None
-        """The address of a byte that is 1 until a jump in the present iteration."""
+        """The address of a byte that is 1 until a jump in the current iteration."""
         self.broken: Value | None = None
         """The address of a byte that is 1 after a break."""
 
@@ -60,7 +60,7 @@ class Items:
                 return
 
     def guarded(self, guards: Sequence[PrimExpr], store: nest.Store) -> None:
-        """A store if all guards hold, of which each is computed only if those before it hold."""
+        """A store if all guards hold; each is computed only if those before it hold."""
         if not self.checked:
             self.loops.where(guards, lambda: self.store(store))
             return
@@ -115,7 +115,7 @@ class Items:
                 assert_never(item)
 
     def _annotated(self, axis: nest.Axis, body: Sequence[nest.Item]) -> None:
-        """A loop whose iterations are lanes, or are unrolled, if it can be such; or in order."""
+        """A loop that is vectorised or unrolled if possible, otherwise serial."""
         kind, extent = self.loops.program.annotated[axis.var], axis.extent.constant
         if kind == ForKind.UNROLLED and extent is not None and extent <= _UNROLLED:
             start = self.function.index(self.loops.bounds(axis)[0])
@@ -130,9 +130,9 @@ class Items:
             self.loops.loop(axis, lambda: self.items(body))
 
     def _has_lanes(self, axis: nest.Axis, body: Sequence[nest.Item]) -> bool:
-        """Whether a vectorised loop stores elements of local buffers that are its iterations' own.
+        """Return whether a vectorised loop stores to local buffers private to its iterations.
 
-        What it computes is valid in each iteration, so that nothing is tested in between.
+        Its values must be valid in each iteration, so that no test is needed in between.
         """
         plan, frame, own = self.loops.program.plan, self.frame, {}
         kind = plan.nest.kinds.get(axis.var)
@@ -194,7 +194,7 @@ class Items:
                     raise RefusedError("a vectorised loop has more than stores and loops")
 
     def _check(self, values: Iterable[PrimExpr], span: Span | None = None) -> None:
-        """Test what must hold for `values` to be computed."""
+        """Test the obligations of evaluating `values`."""
         if not self.checked:
             return
         frame = self.frame
@@ -212,7 +212,7 @@ class Items:
 
     @contextmanager
     def _jumping(self) -> Iterator[tuple[Value, Value]]:
-        """A loop that jumps may leave, and the bytes that say so."""
+        """A loop with jumps, and its flags for them."""
         f, outer = self.function, (self.live, self.broken)
         live, broken = f.alloca(I8, 1), f.alloca(I8, 1)
         f.store(f.const(I8, 0), broken)
@@ -263,7 +263,7 @@ class Items:
         frame.forget()
 
     def store(self, store: nest.Store) -> None:
-        """One store; nothing if an index is outside."""
+        """One store; nothing if an index is out of bounds."""
         frame, dtype, inside = self.frame, store.buffer.dtype, None
         if self.checked:
             axes = tuple(frame.axes)

@@ -40,11 +40,11 @@ from relaxpy.support.dataclass import replace
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
 _SWEPT_ROWS = 8
-"""The rows that one pass over the accumulators of columns adds."""
+"""The rows that are added in one pass over the accumulators of columns."""
 _BESIDE = 4
-"""The iterations that are computed together, as they read the same elements."""
+"""The unroll-and-jam factor of iterations that read the same elements."""
 _SUMS = 4
-"""The vectors of sums of columns that are computed together, as each waits for its last result."""
+"""The vectors of sums of columns that are computed together, to hide the latency of addition."""
 
 
 class RunLoops(Loops):
@@ -110,12 +110,12 @@ class RunLoops(Loops):
         return run if axes == run.axes and over == run.over else replace(run, axes=axes, over=over)
 
     def _shown(self) -> tuple[Value, Value]:
-        """The first of the columns that a mask shows, and where they end."""
+        """The range of the columns that a mask shows."""
         assert self.masked is not None
         return self.frame.variable(self.masked.first), self.frame.variable(self.masked.last)
 
     def _has_whole_rows(self, buffer: Buffer) -> bool:
-        """Whether the strides of a buffer are those declared, also in a block of rows."""
+        """Return whether the strides of a buffer are those declared, also in a block of rows."""
         strides, _ = self.frame.blocks.get(buffer, (None, None))
         declared = map(as_poly, strides_of(buffer))
         return strides is None or all(a.same(b) for a, b in zip(strides, declared, strict=True))
@@ -129,7 +129,7 @@ class RunLoops(Loops):
     def count(self, run: Run, along: Axis) -> int:
         """The number of lanes for the values of a run.
 
-        Gathers have half of them: their positions have 64 bits, and a rest takes as long as a whole
+        Gathers have half of them: their positions have 64 bits, and a tail takes as long as a whole
         vector.
         """
         elements = [e for m in run.assignments for e in m.elements()]
@@ -177,7 +177,7 @@ class RunLoops(Loops):
                 self._finish(run, sums[n * width : (n + 1) * width])
 
     def _ready(self, run: Run) -> list[Add | Max | Min]:
-        """Sums of what a run reads, each after its parts, that are known before it stores."""
+        """Sums that a run reads and can compute before its stores, each after its operands."""
         written = self.aliases({m.target for m in run.stores})
         found: list[Add | Max | Min] = []
         for member in run.assignments:
@@ -198,7 +198,7 @@ class RunLoops(Loops):
         return found[::-1]
 
     def _repeats(self, run: Run) -> bool:
-        """Whether an iteration that runs again stores the same values."""
+        """Return whether iterations are idempotent: running one again stores the same values."""
         members = run.stores
         elided = self.program.elided
         read = {
@@ -237,7 +237,7 @@ class RunLoops(Loops):
             self.iterations(rows.outer, vectors, listens=True)
 
     def _load_rows(self, row: Sequence[BufferLoad]) -> None:
-        """Read neighbours of memory at once."""
+        """Load adjacent elements of memory as vectors."""
         frame = self.frame
         if all(frame.unproved(load.buffer, load.indices) is None for load in row):
             values = frame.load_rows(row[0])
@@ -261,7 +261,7 @@ class RunLoops(Loops):
         return frame.rounded(total, dtype)
 
     def _store_rows(self, pairs: Sequence[tuple[BufferLoad, BufferLoad]]) -> None:
-        """Write registers to memory, which neighbours fill."""
+        """Store registers to memory, adjacent ones as vectors."""
         frame = self.frame
         elements = [element for _, element in pairs]
         values = [
@@ -309,7 +309,7 @@ class RunLoops(Loops):
     def _square(
         self, access: tuple[Buffer, tuple[PrimExpr, ...]], transpose: Transpose
     ) -> list[Value]:
-        """What is read in a square, as vectors along the axis of the targets."""
+        """The elements read in a square, as vectors along the axis of the targets."""
         frame, f = self.frame, self.function
         first, start = (frame.variable(a.var) for a in (transpose.along, transpose.across))
         lanes = Lanes(transpose.across.var, start, transpose.side, None)
@@ -432,7 +432,7 @@ class RunLoops(Loops):
         start, stop = map(f.index, self.bounds(axis))
 
         def hits(index: Value, mask: Value | None) -> list[Value]:
-            """The following index, or the same and the bits of the lanes that were found."""
+            """The next index, or the same index and the bits of the matching lanes."""
             frame.pin([index] if mask is None else [index, mask])
             with self.opened(axis), frame.level(lanes=Lanes(axis.var, index, SEARCHED, mask)):
                 found = frame.wide(frame.value(condition), SEARCHED)
@@ -525,7 +525,7 @@ class RunLoops(Loops):
             frame.stored[target, indices] = value
 
     def _forget_stored(self, target: Buffer) -> None:
-        """Forget the elements of a buffer: what has been stored may be one of them."""
+        """Invalidate the known elements of a buffer: a store may have overwritten them."""
         stored = self.frame.stored
         self.frame.stored = {key: value for key, value in stored.items() if key[0] is not target}
 
@@ -565,12 +565,12 @@ class RunLoops(Loops):
         self._store_value(member, result)
 
     def _present(self, member: Assignment) -> Value:
-        """The value of the target of an accumulation."""
+        """The current value of the target of an accumulation."""
         load = BufferLoad(member.target, member.indices)
         return self.frame.widened(self.frame.load(load), member.target.dtype)
 
     def _store_value(self, member: Assignment, value: Value) -> None:
-        """Store the value of an accumulation, unless the element is outside."""
+        """Store the value of an accumulation, unless the element is out of bounds."""
         frame, target = self.frame, member.target
         inside = frame.unproved(target, member.indices)
         narrow = frame.narrowed(value, target.dtype)
@@ -586,5 +586,5 @@ class RunLoops(Loops):
 
 
 def _is_gathered(position: IndexPoly, var: Var) -> bool:
-    """Whether what is read for consecutive values of a variable is at positions from memory."""
+    """Return whether consecutive values of a variable read at positions loaded from memory."""
     return any(mentions(x, {var}) for atom in position.atoms() for x in loads(atom))

@@ -64,7 +64,7 @@ class TreeLoops(RunLoops):
             self.tree(tree)
 
     def _late(self, required: Sequence[Obligation]) -> None:
-        """Test obligations of the tree that follows."""
+        """Test obligations of the next tree."""
         with self.frame.level():
             self.require(required)
 
@@ -87,7 +87,7 @@ class TreeLoops(RunLoops):
                     self.iterations(run.loops, lambda: self._statement(run))
 
     def _prefixes(self, run: Run, before: BufferLoad, operand: PrimExpr) -> None:
-        """The innermost loop in vectors, whose lanes are combined with those before them."""
+        """A prefix scan: the innermost loop in vectors, combined with the lanes before them."""
         frame, f, axis = self.frame, self.function, run.loops[-1]
         count, [statement] = self.count(run, axis), run.assignments
         dtype = statement.target.dtype
@@ -135,7 +135,7 @@ class TreeLoops(RunLoops):
         return values
 
     def _chains(self, run: Run, before: BufferLoad) -> None:
-        """The recurrences of the loop around the innermost one, several of them in turn."""
+        """The recurrences of the loop around the innermost one, several of them interleaved."""
         f, outer = self.function, run.loops[-2]
         start, stop = map(f.index, self.bounds(outer))
         last = stop - f.remainder(stop - start, CHAINS)
@@ -254,7 +254,7 @@ class TreeLoops(RunLoops):
             self.masked = None
 
     def _shown_columns(self, tile: Masked, stop: Value) -> list[Value]:
-        """The first column that a block needs, and where they end."""
+        """The range of the columns that a block needs."""
         f, zero, no = self.function, self.function.const(I64, 0), self.function.const(BOOL, 0)
 
         def test(run: Run, low: Value, high: Value) -> Value:
@@ -262,7 +262,7 @@ class TreeLoops(RunLoops):
                 return self._flag(run)
 
         def hidden(low: Value, high: Value) -> Value:
-            """Whether a panel has no element that is seen; False if it is empty."""
+            """Return whether the mask hides all elements of a panel; False if it is empty."""
 
             def panel() -> list[Value]:
                 end = f.intrinsic("smin", high, stop)
@@ -285,7 +285,7 @@ class TreeLoops(RunLoops):
         return [f.select(needs_all, zero, first), f.select(needs_all, stop, last)]
 
     def _flag(self, run: Run) -> Value:
-        """Whether a run that tests something stores another value than 0."""
+        """Return whether a run that tests something stores a non-zero value."""
         f, target = self.function, run.assignments[0].target
         self.run(run)
         self.frame.forget()
@@ -302,7 +302,7 @@ class TreeLoops(RunLoops):
                     frame.blocks[buffer] = frame.blocks[owner]
 
     def _tasks(self, tree: Tasks) -> None:
-        """A parallel loop, in whose tasks all is known that is known here."""
+        """A parallel loop; its tasks capture all values known here."""
         frame, f, is_long = self.frame, self.function, cost.has_long_tasks(tree)
         extents = [self._extent(axis) for axis in tree.outer]
         extents.append(ceil_div(f, self._extent(tree.axis), tree.size))
@@ -372,7 +372,7 @@ class TreeLoops(RunLoops):
         return f.intrinsic("smax", f.index(stop) - start, 0)
 
     def _share(self, tree: Tasks, blocks: Size) -> Size:
-        """The number of blocks of a task."""
+        """The grain: the number of blocks of a task."""
         f, constant = self.function, tree.cost.constant
         if constant is not None and not isinstance(blocks, Value):
             return max(1, cost.GRAIN // max(constant, 1), -(-blocks // cost.MOST_TASKS))

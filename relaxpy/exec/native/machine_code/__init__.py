@@ -1,1 +1,1 @@
-"""Machine code: compiled for this processor, kept on disk, and loaded."""
+"""Machine code: compiled for this CPU, cached on disk, and loaded."""

@@ -1,8 +1,8 @@
-"""Objects on disk: a directory of files by key, which several processes use at a time.
+"""The disk cache: a directory of files by key, shared by processes.
 
-A file starts with the hash of its key and of what follows, is written under another name and
-renamed, and can be written by its owner alone. Nothing that goes wrong here is an error: without a
-directory that can be trusted, code is generated again.
+A file starts with the hash of its key and of its contents, is written under another name and
+renamed, and can be written by its owner alone. Failures here are not errors: without a trusted
+directory, code is generated again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from relaxpy.errors import MisuseError
 from relaxpy.support.dataclass import dataclass
 
 SWITCH: Final = "RELAXPY_CACHE"
-"""The environment variable that is 0 where nothing is to be kept on disk, and "code" where machine
-code is to be kept, but not whole programs."""
+"""The environment variable: 0 disables the cache, "code" caches machine code but no programs."""
 DIRECTORY: Final = "RELAXPY_CACHE_DIR"
-"""The environment variable with the directory, in place of `relaxpy` in that of the user."""
+"""The environment variable with the directory, instead of `relaxpy` in that of the user."""
 LIMIT: Final = 1 << 29
-"""Bytes of all files. Beyond that, those that were not used for the longest time are removed."""
+"""Bytes of all files. Beyond that, the least recently used ones are removed."""
 _MAGIC: Final = b"relaxpy object 3\n".ljust(32)
 _HEADER: Final = len(_MAGIC) + hashlib.sha256().digest_size
-"""Bytes before the contents, which are aligned as arrays are."""
+"""Bytes before the contents, which are aligned like arrays."""
 _SUFFIX: Final = ".o"
 _UNFINISHED: Final = ".tmp"
 _ABANDONED_SECONDS: Final = 3600
@@ -50,7 +49,7 @@ class Usage:
 
 
 def key_of(*parts: str) -> str:
-    """The key of what is computed from `parts` alone."""
+    """The key of a value that depends on `parts` alone."""
     state = hashlib.sha256()
     for part in parts:
         content = part.encode()
@@ -60,7 +59,7 @@ def key_of(*parts: str) -> str:
 
 
 def load(key: str) -> memoryview | None:
-    """What was stored under `key`, if it is there and undamaged; the file is mapped.
+    """The entry stored under `key`, if it exists and is intact; the file is memory-mapped.
 
     Errors:
         MisuseError: RELAXPY_CACHE is not 0, 1 or code.
@@ -88,7 +87,7 @@ def load(key: str) -> memoryview | None:
 
 
 def store(key: str, content: Iterable[bytes | memoryview]) -> None:
-    """Store the parts of `content` under `key`, if there is a directory for them.
+    """Store the concatenated `content` under `key`, if there is a directory.
 
     Errors:
         MisuseError: RELAXPY_CACHE is not 0, 1 or code.
@@ -118,7 +117,7 @@ def store(key: str, content: Iterable[bytes | memoryview]) -> None:
 
 
 def usage() -> Usage:
-    """The directory, what is in it, and why it is not used, if it is not."""
+    """The directory, its size, and the reason if it is not used."""
     path = directory() or ""
     if not path:
         return Usage("", 0, 0, f"{SWITCH}=0")
@@ -133,7 +132,7 @@ def usage() -> Usage:
 
 
 def directory() -> str | None:
-    """The path of the directory; None where nothing is kept on disk.
+    """The path of the directory; None if the cache is disabled.
 
     Errors:
         MisuseError: RELAXPY_CACHE is not 0, 1 or code.
@@ -153,7 +152,7 @@ def directory() -> str | None:
 
 
 def keeps_programs() -> bool:
-    """Whether whole programs are kept on disk, too.
+    """Return whether whole programs are kept on disk, too.
 
     Errors:
         MisuseError: RELAXPY_CACHE is not 0, 1 or code.
@@ -184,7 +183,7 @@ def _directory(*, create: bool = False) -> Iterator[int]:
 
 
 def _problem(found: os.stat_result, is_kind: Callable[[int], bool]) -> str:
-    """Why a file is not trusted: others than this user and the superuser may write to it."""
+    """The reason not to trust a file: users other than this one and root may write to it."""
     if not is_kind(found.st_mode):
         return "it is of another kind"
     if found.st_uid not in (os.geteuid(), 0):
@@ -209,13 +208,13 @@ def _files(place: int) -> Iterator[tuple[str, os.stat_result]]:
 
 
 class _Sweep:
-    """Bounds the directory, at the first file of a process and after so many bytes."""
+    """Limits the size of the directory, at the first file of a process and after so many bytes."""
 
     def __init__(self) -> None:
         self._unswept = LIMIT
 
     def after(self, size: int, place: int) -> None:
-        """Bound the directory if it may have grown too large by a file of `size` bytes."""
+        """Sweep the directory if a file of `size` bytes may have made it too large."""
         self._unswept += size
         if self._unswept > LIMIT // 16:
             self._unswept = 0

@@ -1,9 +1,9 @@
 """Loads relocatable objects (ELF, x86-64) into this process, without llvmlite.
 
-Objects that follow each other are loaded as one, and see the functions and variables of each other.
+Concatenated objects are loaded as one, and see each other's functions and variables.
 
-Pages with code and constants cannot be written, and pages with variables cannot be executed. The
-memory is unmapped when the object that stands for it is no longer used.
+Pages with code and constants are read-only, and pages with variables are not executable. The memory
+is unmapped when its `LoadedObject` is no longer used.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class LoadedObject:
         return _end(self._code, start)
 
     def _read_symbols(self, first: int) -> Iterator[_Symbol]:
-        """The symbols of the object whose sections begin at `first`; section 0 is that of none."""
+        """The symbols of the object whose sections begin at `first`; section 0 is undefined."""
         for section in self._sections[first:]:
             if section.type == _SYMBOLS:
                 names = self._sections[first + section.link].offset
@@ -150,7 +150,7 @@ class LoadedObject:
     def _layout(
         self, relocations: Collection[_Relocation]
     ) -> tuple[dict[int, int], dict[_Symbol, int], int, int]:
-        """The places of sections and of slots, the end of the fixed pages, and the end of all."""
+        """The addresses of sections and slots, the end of read-only pages, and the end of all."""
         places: dict[int, int] = {}
 
         def after(end: int, flags: int) -> int:
@@ -187,7 +187,7 @@ class LoadedObject:
 
 
 def is_loadable(code: bytes) -> bool:
-    """Whether all of `code` is relocatable objects of ELF for x86-64, one after the other."""
+    """Return whether `code` is a sequence of relocatable ELF objects for x86-64."""
     start = 0
     while len(code) - start >= _ELF_HEADER:
         is_elf = code[start : start + 6] == b"\x7fELF\x02\x01"
@@ -198,7 +198,7 @@ def is_loadable(code: bytes) -> bool:
 
 
 def _end(code: bytes, start: int) -> int:
-    """The position after the object at `start`: LLVM writes the table of sections last."""
+    """The position after the object at `start`: LLVM writes the section table last."""
     table: int
     size: int
     count: int
@@ -208,7 +208,7 @@ def _end(code: bytes, start: int) -> int:
 
 
 def _is_far(relocation: _Relocation) -> bool:
-    """Whether a symbol is reached through a slot, since its address may be out of 32 bits."""
+    """Return whether a symbol is reached through a slot, as its address may exceed 32 bits."""
     return relocation.type in _TABLE or (relocation.type == _CALL and not relocation.symbol.section)
 
 

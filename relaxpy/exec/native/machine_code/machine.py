@@ -1,4 +1,4 @@
-"""The processors that native kernels are compiled for, and the only import of llvmlite."""
+"""The CPUs that native kernels are compiled for, and the only import of llvmlite."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from relaxpy.exec.native.machine_code.processor import generator, processor
 from relaxpy.support.dataclass import dataclass
 
 _FMA: Final = frozenset({"+avx2", "+fma"})
-"""The least that processors of x86-64 have to have."""
+"""The features that x86-64 CPUs need at least."""
 _LLVM_VERSION: Final = 20
-"""The oldest version of LLVM that takes the text of kernels, that of llvmlite 0.45."""
+"""The oldest version of LLVM that parses the IR of kernels, that of llvmlite 0.45."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A processor that code is generated for.
+    """A CPU that code is generated for.
 
     Fields:
         triple: the target triple of LLVM.
-        cpu: the name of the processor in LLVM, such as `znver4`.
+        cpu: LLVM's name of the CPU, such as `znver4`.
         features: the features of LLVM, such as `+avx2,-avx512f`.
         vector_bits: the width of a vector register in bits.
         vector_registers: the number of vector registers.
@@ -39,7 +39,7 @@ class Machine:
 
     @property
     def has_loader(self) -> bool:
-        """Whether `loader` loads objects for it. LLVM, which loads others, takes one at a time."""
+        """True if `loader` loads objects for it. LLVM, which loads others, takes one at a time."""
         return self.triple.startswith("x86_64") and "linux" in self.triple
 
     def lanes(self, bits: int) -> int:
@@ -47,7 +47,7 @@ class Machine:
         return self.vector_bits // bits
 
     def has(self, feature: str) -> bool:
-        """Whether the processor has a feature of LLVM, such as `avx512vnni`."""
+        """Return whether the CPU has an LLVM feature, such as `avx512vnni`."""
         return f"+{feature}" in self.features.split(",")
 
     def module(self) -> Module:
@@ -75,7 +75,7 @@ def llvm() -> Any:
 
 
 def _binding() -> tuple[Any, str]:
-    """`llvmlite.binding`, and why it is of no use."""
+    """`llvmlite.binding`, and the reason if it is unusable."""
     try:
         from llvmlite import binding
     except ImportError:
@@ -90,25 +90,25 @@ def _binding() -> tuple[Any, str]:
 
 @cache
 def host() -> Machine:
-    """The machine that runs this process, as LLVM has described it once, which is on disk.
+    """The machine that runs this process, as described by LLVM; the description is cached on disk.
 
     Errors:
-        CompileError: llvmlite is not installed, or the processor has neither AVX2 and FMA nor NEON.
+        CompileError: llvmlite is not installed, or the CPU has neither AVX2 and FMA nor NEON.
     """
     return _machine(*(_stored_processor() or _described.get("host") or _processor(llvm())))
 
 
 _described: Final[dict[str, tuple[str, str, str]]] = {}
-"""What `describe_host` was called with."""
+"""The arguments of `describe_host`."""
 
 
 def describe_host(triple: str, cpu: str, features: str) -> None:
-    """Tell what LLVM calls this processor, so that `host` needs no llvmlite."""
+    """Set LLVM's names of this CPU, so that `host` needs no llvmlite."""
     _described["host"] = triple, cpu, features
 
 
 def _processor(binding: Any) -> tuple[str, str, str]:
-    """The triple, the name and the features of this processor; they are stored on disk."""
+    """The triple, name and features of this CPU; they are cached on disk."""
     features = binding.get_host_cpu_features().flatten()
     found = binding.get_process_triple(), binding.get_host_cpu_name(), features
     if key := _processor_key():
@@ -117,7 +117,7 @@ def _processor(binding: Any) -> tuple[str, str, str]:
 
 
 def _stored_processor() -> tuple[str, str, str] | None:
-    """What `_processor` has stored, if anything."""
+    """The CPU that `_processor` has stored, if any."""
     key = _processor_key()
     stored = disk_cache.load(key) if key else None
     if stored is None:
@@ -139,10 +139,10 @@ def _processor_key() -> str:
 
 @cache
 def obstacle() -> str | None:
-    """Why the default target is not "native" on this machine; None if it is.
+    """The reason why the default target is not "native" on this machine; None if it is.
 
-    It is where llvmlite is installed, on Linux with a processor that has AVX2 and FMA: other code
-    was generated but never run.
+    It is where llvmlite is installed, on Linux with AVX2 and FMA: code for other CPUs was generated
+    but never run.
     """
     found = _stored_processor()
     if found is None:
@@ -172,7 +172,7 @@ def _machine(triple: str, cpu: str, features: str) -> Machine:
         return Machine(triple, cpu, features, 128, 32)
     present = set(features.split(","))
     if triple.startswith("x86_64") and _FMA.issubset(present):
-        # Masks of bytes and 64-bit integers need more than the foundation of AVX-512.
+        # Masks of bytes and 64-bit integers need more than AVX-512F.
         if {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"} <= present:
             return Machine(triple, cpu, features, 512, 32)
         return Machine(triple, cpu, features, 256, 16)
@@ -186,7 +186,7 @@ def _machine(triple: str, cpu: str, features: str) -> Machine:
 def target_machine(machine: Machine, *, optimised: bool = True) -> Any:
     """The code generator of llvmlite for `machine`, for one thread at a time.
 
-    If it is not `optimised`, it takes a third of the time, and its code twice as long.
+    If it is not `optimised`, it compiles in a third of the time, and the code takes twice as long.
     """
     target = llvm().Target.from_triple(machine.triple)
     return target.create_target_machine(

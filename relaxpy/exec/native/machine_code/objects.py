@@ -1,4 +1,4 @@
-"""Compiles LLVM IR to objects, which the disk keeps, and links objects into this process."""
+"""Compiles LLVM IR to objects, caches them on disk, and links them into this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relaxpy.exec.native.machine_code.processor import generator
 
 _NUMBERS: Final = count()
 _LOCK: Final = threading.RLock()
-"""Held while llvmlite works: several threads may not generate or link code at a time."""
+"""Held while llvmlite works: only one thread may generate or link code at a time."""
 if hasattr(os, "register_at_fork"):
     # A child gets no generator that another thread was using.
     os.register_at_fork(
@@ -34,7 +34,7 @@ if hasattr(os, "register_at_fork"):
 class Library(Mapping[str, int]):
     """The addresses of the exported functions of an object that is linked into this process.
 
-    The code is there as long as this mapping is: who keeps an address keeps the library too.
+    The code lives as long as this mapping: whoever keeps an address has to keep the library.
     """
 
     def __init__(self, code: bytes, addresses: Mapping[str, int], keep: object) -> None:
@@ -42,7 +42,7 @@ class Library(Mapping[str, int]):
         self._addresses, self._kept = dict(addresses), [keep]
 
     def keep(self, used: object) -> None:
-        """Keep what the code uses as long as this mapping exists."""
+        """Keep an object that the code uses as long as this mapping exists."""
         self._kept.append(used)
 
     @override
@@ -59,7 +59,7 @@ class Library(Mapping[str, int]):
 
 
 class TrustedObject:
-    """An object file that takes the place of generated code as long as this exists."""
+    """An object file that replaces generated code as long as this exists."""
 
     __slots__ = ("__weakref__", "code")
 
@@ -72,13 +72,13 @@ _RECORDED: Final[ContextVar[dict[str, bytes] | None]] = ContextVar("recorded", d
 
 
 def trust(key: str, code: bytes) -> TrustedObject:
-    """Use `code` in place of what would be generated for `key`."""
+    """Use `code` instead of generating it for `key`."""
     return _TRUSTED.setdefault(key, TrustedObject(code))
 
 
 @contextmanager
 def recorded() -> Iterator[Mapping[str, bytes]]:
-    """The objects that this thread compiles, or finds compiled, by key."""
+    """The objects that this thread compiles or finds in the cache, by key."""
     objects: dict[str, bytes] = {}
     token = _RECORDED.set(objects)
     try:
@@ -124,7 +124,7 @@ def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
 
 
 _LONG: Final = 1 << 15
-"""Characters of a module for which LLVM takes more memory than the next module needs, too."""
+"""The characters of a module from which LLVM's memory is returned to the system."""
 
 
 def compile_assembly(text: str, machine: Machine | None = None) -> str:
@@ -149,17 +149,17 @@ def _generate(method: str, text: str, machine: Machine, *, optimised: bool = Tru
 
 
 def return_memory() -> None:
-    """Give memory that was freed back to the system: glibc keeps what is between blocks in use."""
+    """Return freed memory to the system: glibc keeps fragments between used blocks."""
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
 
 @contextmanager
 def _loops_as_written() -> Iterator[None]:
-    """LLVM does not search for other induction variables.
+    """A context that disables LLVM's loop strength reduction.
 
-    That takes most of the time for tiles of convolutions, and makes no kernel faster. The option
-    belongs to the process, where others may use LLVM too.
+    It takes most of the time for tiles of convolutions, and makes no kernel faster. The option is
+    process-wide, and others may use LLVM too.
     """
     binding = llvm()
     binding.set_option("relaxpy", "-disable-lsr=true")

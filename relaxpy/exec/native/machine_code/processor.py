@@ -1,7 +1,7 @@
-"""What identifies this processor and the installed llvmlite, found without an import of llvmlite.
+"""Fingerprints of this CPU and of the installed llvmlite, without an import of llvmlite.
 
-Both are parts of the keys under which code is stored: LLVM describes a processor in its own words,
-which are stored, too, and hold as long as Linux describes it in the same words.
+Both are parts of cache keys. LLVM's own description of the CPU is cached too, and holds as long as
+Linux describes the CPU in the same way.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _FIELDS: Final = frozenset(
         "Features",
     )
 )
-"""The fields of Linux, for x86-64 and aarch64, that say what a processor is."""
+"""The fields of /proc/cpuinfo, for x86-64 and aarch64, that identify a CPU."""
 _SETTINGS: Final = ("machine.py", "objects.py")
 """The files of this package with the options of LLVM."""
 
 
 @cache
 def processor() -> str:
-    """The words of Linux for the first processor; empty where they are not known."""
+    """Linux's description of the first CPU; empty if unknown."""
     found = []
     try:
         with open(_CPUINFO, encoding="utf-8", errors="replace", buffering=8192) as file:
             for line in file:
-                if line.isspace():  # the next processor
+                if line.isspace():  # the next CPU
                     break
                 name, _, value = line.partition(":")
                 if name.strip() in _FIELDS:
@@ -44,7 +44,7 @@ def processor() -> str:
 
 @cache
 def generator() -> str:
-    """The installed llvmlite and what is asked of it; empty if that is not known."""
+    """A fingerprint of the installed llvmlite and our options for it; empty if unknown."""
     spec = find_spec("llvmlite")
     if spec is None or spec.origin is None:
         return ""

@@ -21,10 +21,10 @@ from relaxpy.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LoadedCode:
-    """The machine code of a file, which is used as long as its objects are kept.
+    """The machine code of a file, used as long as its objects are kept.
 
     `problem` is the reason why it is not used. If all functions of the program are native,
-    `library` is the code of them, and `program` the table of `saved_code`.
+    `library` is their code, and `program` the table of `saved_code`.
     """
 
     objects: Sequence[TrustedObject] = ()
@@ -68,9 +68,9 @@ def _parts(library: bytes, objects: Mapping[str, bytes]) -> list[str]:
 
 @cache
 def interface() -> str:
-    """What code and the process that links it have to agree on; empty where it is not known.
+    """The ABI fingerprint that code and the process linking it must share; empty if unknown.
 
-    That are the objects of Python and of NumPy, and the tables and the pool of this version.
+    It covers the objects of Python and of NumPy, and the tables and the pool of this version.
     """
     native = Path(__file__).parents[1]
     state = hashlib.sha256(f"{sys.version} {np.__version__}".encode())

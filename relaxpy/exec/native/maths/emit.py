@@ -134,7 +134,7 @@ def widen(x: Value) -> Value:
 def narrow(x: Value, element: str) -> Value:
     """A value of `float` rounded to `half` or `bfloat`, ties to even.
 
-    The instruction for `bfloat` of some processors loses subnormal numbers.
+    The instruction for `bfloat` of some CPUs flushes subnormal numbers.
     """
     f = x.function
     if element == "half":
@@ -170,7 +170,7 @@ def _converted(x: Value, instruction: str, element: str) -> Value:
 
 @contextmanager
 def _exactly(function: Function) -> Iterator[None]:
-    """No fast-math flags, so that each operation is rounded as it is written."""
+    """No fast-math flags, so that each operation is rounded as written."""
     flags, function.flags = function.flags, ""
     try:
         yield

@@ -58,7 +58,7 @@ def nextafter(x: Value, y: Value) -> Value:
     least = number(f.const(pattern.type, 1), element)
     result = f.select(compare("oeq", x, 0), with_sign(least, y), moved)
     result = f.select(compare("oeq", x, y), y, result)
-    # Not x + y: rounding a sum to bfloat is a call into a library on some processors.
+    # Not x + y: rounding a sum to bfloat is a library call on some CPUs.
     nan = f.select(compare("uno", x, x), x, y)
     return f.select(compare("uno", x, y), nan, result)
 

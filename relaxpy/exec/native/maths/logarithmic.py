@@ -33,7 +33,7 @@ from relaxpy.exec.native.maths.numbers import (
     with_sign,
 )
 
-#: log(2) in two parts, of which multiples of the first are exact.
+#: log(2) in two parts; multiples of the first are exact.
 _LN2: Final = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
 _TWO_THIRDS: Final = (0.6666666666666666, 3.700743415417188e-17)
 _ATANH: Final = (

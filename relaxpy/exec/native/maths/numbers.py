@@ -12,7 +12,7 @@ from relaxpy.exec.native.llvm.function import Operand, Type, Value
 from relaxpy.support.dataclass import dataclass
 
 Pair: TypeAlias = tuple[Value, Value]
-"""A number as a sum of two, of which the second is at most a rounding error of the first."""
+"""An unevaluated sum of two numbers: the second is at most a rounding error of the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def compare(predicate: str, a: Value, b: Operand) -> Value:
 
 
 def both(a: Value, b: Operand) -> Value:
-    """The bits of both; a conjunction of truths."""
+    """The bitwise `and` of both, or of masks."""
     return a.function.arithmetic("and", a, b)
 
 
@@ -98,12 +98,12 @@ def number(bits: Value, element: str) -> Value:
 
 
 def sign_bit(x: Value) -> Value:
-    """Whether the sign of `x` is negative, also that of a zero."""
+    """Return whether the sign of `x` is negative, also that of a zero."""
     return compare("slt", bits(x), 0)
 
 
 def any_lane(mask: Value) -> Value:
-    """Whether a condition holds in any lane, as a scalar."""
+    """Return whether a condition holds in any lane, as a scalar."""
     if mask.type.lanes == 1:
         return mask
     integer = Type(f"i{mask.type.lanes}")
@@ -113,8 +113,7 @@ def any_lane(mask: Value) -> Value:
 def polynomial(x: Value, coefficients: Sequence[float], square: Value | None = None) -> Value:
     """The polynomial of `x` whose coefficient of the highest degree is the first.
 
-    With the square of `x`, even and odd powers are summed side by side, in half of the time that
-    passes if nothing else is to be computed.
+    With the square of `x`, even and odd powers are summed side by side, which halves the latency.
     """
     if square is not None:
         even, odd = coefficients[-1::-2][::-1], coefficients[-2::-2][::-1]

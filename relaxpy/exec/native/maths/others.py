@@ -42,7 +42,7 @@ _TWO_OVER_SQRT_PI: Final = (1.1283791670955126, 1.533545961316588e-17)
 # which the function is nearly a number of `float`, so that the last sum makes most of the error.
 #: Intervals for each 1 of the argument.
 _INTERVALS: Final = 1.88
-# The coefficient of the first power is 1 less, so that the distance is added as it is: this leaves
+# The coefficient of the first power is 1 less, so that the distance is added unchanged: this leaves
 # nearly no error where the function is nearly linear.
 #: The points, and the coefficients from the lowest power on, each for all intervals (Remez).
 _ERF_FLOAT: Final[Table] = (

@@ -145,7 +145,7 @@ def _cosine(r: Value, low: Value) -> Pair:
 
 
 def _reduced(x: Value) -> tuple[Value, Value, Value]:
-    """The rest of x as two numbers, and the integer n, of which two bits matter."""
+    """The remainder of x as two numbers, and the integer n; only two bits of n matter."""
     f = x.function
     n, quadrant = nearest_integer(x, _TWO_OVER_PI)
     product, error = multiply_exactly(n, _HALF_PI[1])

@@ -1,4 +1,4 @@
-"""Native code that belongs to the process: its functions, and the variables that they share."""
+"""Process-wide native code: functions, and the variables that they share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Code:
         self._functions: dict[str, tuple[Type, tuple[Type, ...], Write]] = {}
 
     def function(self, result: Type, *params: Type) -> Callable[[Write], Write]:
-        """Enter the function that another one writes, and returns the result of, by its name."""
+        """A decorator that adds the function written by another one, which returns its result."""
 
         def enter(write: Write) -> Write:
             self._functions[write.__name__.lstrip("_")] = result, params, write
@@ -86,7 +86,7 @@ def invoke(f: Function, name: str, result: Type, *args: Value, params: str = "")
 
 
 def exchanged(f: Function, name: str, old: Value, new: Value, order: str) -> Value:
-    """Whether a variable was `old`, and is `new` now."""
+    """Compare and exchange: return whether a variable was `old` and is now `new`."""
     pair = f.new(old.type, f"cmpxchg {at(f, name)}, {old}, {new} {order} monotonic")
     return f.new(BOOL, f"extractvalue {{ {old.type}, i1 }} {pair.name}, 1")
 

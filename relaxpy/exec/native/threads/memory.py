@@ -1,10 +1,10 @@
-"""A cache of freed memory, as the system clears the pages of new memory.
+"""A cache of freed memory: pages of new memory would have to be cleared by the system.
 
 A large block that is freed is kept for the next request that it fits: it has at most twice the
-bytes of an array, or eight times those that a kernel needs, which are soon free again. Blocks in
-use and kept ones are together at most five quarters of what was in use at most, and 16 MiB. A block
-that nobody asked for in a thousand requests is freed. Large new blocks have huge pages where the
-system has them.
+bytes of an array, or eight times those of a kernel's scratch memory, which is soon free again.
+Blocks in use and kept ones together have at most five quarters of the peak usage, plus 16 MiB. A
+block that was not reused in a thousand requests is freed. Large new blocks have huge pages where
+the system has them.
 
 New arrays have such memory by an allocator of NumPy (NEP 49), which frees it when an array dies.
 """
@@ -44,21 +44,21 @@ from relaxpy.exec.runtime.values import memory_bytes
 _LARGE: Final = 1 << 17
 """The bytes from which a block is kept when it is freed."""
 _WIDEST: Final = 8
-"""The bytes of the widest elements, from whose number it follows which arrays may be large."""
+"""The bytes of the widest elements, to decide by their number which arrays may be large."""
 _KEPT: Final = 64
 """The most blocks that are kept."""
 _AGE: Final = 1024
-"""The requests after which a block that was not asked for is freed."""
+"""The requests after which an unused block is freed."""
 _SHARE: Final = 1 / 8
-"""The most memory that is kept, of that of the machine."""
+"""The most memory that is kept, as a share of the machine's."""
 _HUGE: Final = 1 << 22
 """The bytes from which a block has huge pages, of 2 MiB."""
 _HUGE_PAGES: Final = 14
-"""The advice of Linux for that."""
+"""The madvise constant for that."""
 _RANKS: Final = 32
-"""The most axes of the arrays that are made here."""
+"""The most axes of arrays that are allocated here."""
 _SLACK: Final = 1 << 24
-"""The bytes of memory, kept or in use, beside five quarters of what was in use at most."""
+"""The bytes of memory, kept or in use, beyond five quarters of the peak usage."""
 _POSSIBLE: Final = 1 << 56
 """No block is larger."""
 _CAPSULE: Final = b"mem_handler"
@@ -104,7 +104,7 @@ def _block(f: Function, index: Value) -> Value:
 
 @CODE.function(POINTER, I64)
 def _taken_out(f: Function, index: Value) -> Value:
-    """The memory of the kept block of that number, which is in the table no longer."""
+    """Remove the kept block of that number from the table; return its memory."""
     block = _block(f, index)
     memory, size = f.load(POINTER, block), f.load(I64, f.element(block, 1, I64))
     add(f, "held", -size)
@@ -116,14 +116,14 @@ def _taken_out(f: Function, index: Value) -> Value:
 
 @CODE.function(VOID)
 def _evict(f: Function) -> None:
-    """Free the block that was kept first."""
+    """Free the oldest kept block."""
     base = f.element(f.call("taken_out", POINTER, f.index(0)), -64, I8)
     f.call("munmap", I32, base, f.load(I64, base))
 
 
 @CODE.function(VOID, I64)
 def _shrink(f: Function, most: Value) -> None:
-    """Free what is kept until it has at most so many bytes."""
+    """Free kept blocks until they have at most `most` bytes."""
 
     def is_over() -> Value:
         over = f.compare("sgt", read(f, "held"), most)
@@ -134,7 +134,7 @@ def _shrink(f: Function, most: Value) -> None:
 
 @CODE.function(VOID)
 def _trim(f: Function) -> None:
-    """Free everything that is kept, and forget how much was in use."""
+    """Free all kept blocks, and reset the peak usage."""
     f.call("lock", VOID)
     f.call("shrink", VOID, f.index(0))
     f.store(read(f, "used"), at(f, "most"))
@@ -164,7 +164,7 @@ def _fitting(f: Function, size: Value, most: Value) -> Value:
 
 @CODE.function(POINTER, I64)
 def _take(f: Function, size: Value) -> Value:
-    """The memory of a kernel, which is soon kept again: a block may be eight times as large."""
+    """Scratch memory of a kernel, which is soon free again: a block may be eight times as large."""
     return f.call("memory", POINTER, size, f.index(3))
 
 
@@ -172,8 +172,8 @@ def _take(f: Function, size: Value) -> Value:
 def _memory(f: Function, size: Value, shift: Value) -> Value:
     """Memory of so many bytes at a multiple of 64, or null.
 
-    Before it are the size of its block, 0 for that of a small one, what is to be freed, and the
-    bytes that may be used. A kept block is at most `1 << shift` times as large.
+    Its header has the size of its block, 0 for a small one, the address to free, and the usable
+    bytes. A kept block is at most `1 << shift` times as large.
     """
 
     def small() -> list[Value]:
@@ -272,7 +272,7 @@ def _give(f: Function, memory: Value) -> None:
 
 @CODE.function(POINTER, POINTER, I64)
 def _array_malloc(f: Function, context: Value, size: Value) -> Value:
-    """Memory of an array, which may live long, so that its block is at most twice as large."""
+    """Memory of an array, which may live long: its block is at most twice as large."""
     return f.call("memory", POINTER, size, f.index(1))
 
 
@@ -340,7 +340,7 @@ def _new_array(f: Function, rank: Value, dims: Value, dtype: Value, order: Value
 
 @CODE.function(POINTER, POINTER, POINTER, I64, POINTER)
 def _empty(f: Function, owner: Value, arguments: Value, count: Value, names: Value) -> Value:
-    """The builtin `empty(shape, dtype)`, which leaves what is unusual to what it is bound to."""
+    """The builtin `empty(shape, dtype)`; unusual arguments go to the object it is bound to."""
     dims = f.alloca(I64, _RANKS)
 
     def usual() -> list[Value]:
@@ -384,7 +384,7 @@ class _Handler(ctypes.Structure):
 
 
 class Memory:
-    """The memory that the native code of this process uses again."""
+    """The cache of freed memory of this process."""
 
     def __init__(self) -> None:
         self.library = CODE.linked(_FUNCTIONS)
@@ -411,7 +411,7 @@ class Memory:
             api.Py_IncRef(ctypes.py_object(owner))
 
     def trim(self) -> None:
-        """Give what nothing uses back to the system."""
+        """Return unused memory to the system."""
         ctypes.CFUNCTYPE(None)(self.library["trim"])()
 
     def held(self) -> int:
@@ -419,14 +419,14 @@ class Memory:
         return ctypes.c_int64.from_address(self.library["held"]).value
 
     def _forget(self) -> None:
-        """A fork may have interrupted another thread, which the child does not have."""
+        """Reset the cache in a forked child: another thread may have been changing it."""
         for name in ("locked", "count", "held"):
             CODE.set(self.library, name, 0)
 
 
 @cache
 def memory() -> Memory:
-    """The memory of this process, which is there from the first use on."""
+    """The memory cache of this process, created at the first use."""
     return Memory()
 
 

@@ -8,19 +8,19 @@ from typing import Final
 from relaxpy.exec.native.llvm.function import I8, I32, I64, POINTER, Function, Operand, Value
 
 POOL: Final = "relaxpy_pool"
-"""The variable of a module with the address of the function of the pool, and its threads."""
+"""The variable of a module with the address of the pool's function, and its number of threads."""
 
 
 def parallel(
     function: Function, tasks: Operand, captured: Sequence[Value], body: Callable[..., None]
 ) -> None:
-    """`body(f, task, slot, *captured)` for each task from 0 up to `tasks`, in any order, at a time.
+    """Run `body(f, task, slot, *captured)` for each task below `tasks`, in parallel.
 
     `f` is the function of the body, in which each captured value of `function` is a value. The
     number of tasks has to follow from the work alone, so that results do not depend on threads.
     Where the pool is busy, as inside another parallel loop, the calling thread runs all tasks. Each
-    thread has a `slot`, of which there are `slots(function)`, and memory for what is too large for
-    its stack. If a signal has ended the loop, `function` leaves its innermost attempt, if it is in
+    thread has one of `slots(function)` slots, `slot`, and memory for what is too large for its
+    stack. If a signal has ended the loop, `function` leaves its innermost attempt, if it is in
     one.
     """
     module = function.module
@@ -31,7 +31,7 @@ def parallel(
     outlined.flags = function.flags
     context, task, slot, scratch = outlined.params
     outlined.stack.extend(scratch.name)
-    function.optimised = False  # what takes time are the tasks
+    function.optimised = False  # only the tasks take time
     start = function.length()
     block = function.stack.shared(sum(map(_words, captured)))
     inside, offset = [], 0

@@ -1,20 +1,19 @@
 """The thread pool of the process, as native code: one parallel loop at a time.
 
 A loop opens a job in an atomic word, which holds its number and how many workers have joined it.
-Workers wait for a job, first actively for about a quarter of a millisecond, then asleep. A job
-ends when all its tasks are done and each worker that joined has left: nobody waits for a worker
-that did not wake in time. A loop that finds the pool busy, by another thread of Python or since it
-is inside a task, runs alone. The workers start at the first loop, also in a forked child. Each
-thread of a loop has a slot, the number of its scratch memory: the thread that runs it has slot 0.
-A loop also says how many bytes each thread needs beside its stack, which may be small. Workers keep
-theirs for later loops.
+Workers wait for a job: they spin for about a quarter of a millisecond, then sleep. A job ends when
+all its tasks are done and each worker that joined has left: nobody waits for a worker that did not
+wake in time. A loop that finds the pool busy, because of another Python thread or because it is
+inside a task, runs on its own thread. The workers start at the first loop, also in a forked child.
+Each thread of a loop has a slot, the number of its scratch memory: the thread that runs it has slot
+0. A loop also says how many bytes each thread needs beside its stack, which may be small. Workers
+keep theirs for later loops.
 
-Between two tasks the main thread of Python looks at the clock. Once a second it lets Python run the
-handlers of signals that have arrived. If one raises, as that of Ctrl-C does, no other task begins.
+Between two tasks the main Python thread reads the clock. Once a second it lets Python run the
+handlers of pending signals. If one raises, as that of Ctrl-C does, no other task begins.
 
-After a pause Linux may wake a worker on the processor of the thread that wakes it, where the worker
-waits for its turn. A loop therefore keeps sleeping workers from its own processor until they are
-awake; then they may run where the thread of the loop may.
+After a pause Linux may wake a worker on the CPU of the waking thread, where the worker has to wait.
+A loop therefore excludes its own CPU from the affinity of sleeping workers until they are awake.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _CALLS: Final = {
     "aarch64": {"futex": 98, "gettid": 178, "set_affinity": 122, "get_affinity": 123},
 }
 _PAUSE: Final = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
-#: Functions of libc and of Python, and what else is set from here.
+#: Functions of libc and of Python, and other variables set from here.
 _FUNCTIONS: Final = {
     "current": "pthread_self",
     "ensure": "PyGILState_Ensure",
@@ -67,7 +66,7 @@ _ON_LINUX: Final = {
     "processor": "sched_getcpu",
 }
 CODE: Final = Code(
-    # What is written at different times is in different lines of the cache.
+    # Variables that are written at different times are in different cache lines.
     job="i64 0, align 64",
     body="ptr null, align 64",
     context="ptr null",
@@ -77,7 +76,7 @@ CODE: Final = Code(
     workers="i64 0, align 64",
     **dict.fromkeys(("main", "second", "owner"), "i64 0"),
     **dict.fromkeys(("take", "give", "times"), "ptr null"),
-    # Of each slot: the thread, whether it sleeps, whether it is kept from a processor.
+    # For each slot: the thread, whether it sleeps, whether a CPU is excluded from its affinity.
     places="ptr null",
     **dict.fromkeys((*_FUNCTIONS, *_ON_LINUX), "ptr null"),
     **dict.fromkeys(("allowed", "elsewhere"), f"[{_MASK_BYTES} x i8] zeroinitializer, align 8"),
@@ -95,7 +94,7 @@ def _processor() -> str:
 
 
 def _place(f: Function, slot: Value, field: int) -> Value:
-    """The address of what is known of the thread of a slot."""
+    """The address of a field of a slot's thread."""
     return f.element(read(f, "places", POINTER), slot * 3 + field, I32)
 
 
@@ -278,7 +277,7 @@ def _start(f: Function) -> None:
 
 @CODE.function(VOID)
 def _make_way(f: Function) -> None:
-    """Keep the sleeping workers from this processor, if there is another one."""
+    """Exclude this CPU from the affinity of sleeping workers, if there is another one."""
     allowed, elsewhere = at(f, "allowed"), at(f, "elsewhere")
     size = _system(f, "get_affinity", f.index(0), f.index(_MASK_BYTES), allowed)
 
@@ -402,7 +401,7 @@ def _run_with(
 
 
 class Pool:
-    """The pool of `threads` threads, of which one is the thread that runs a loop."""
+    """The pool of `threads` threads; the thread that runs a loop is one of them."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -429,8 +428,8 @@ class Pool:
         """The address of `int32 run(body, void *context, int64 tasks, int64 bytes)`.
 
         The arguments of `void body(void *, int64, int64, void *)` are the context, the number of a
-        task, the slot of a thread, and its memory of so many `bytes`. The result is 1 if there is
-        no such memory, or the handler of a signal has raised an exception of Python.
+        task, the slot of a thread, and its scratch memory of `bytes`. The result is 1 if memory is
+        exhausted, or a signal handler has raised a Python exception.
         """
         return self._library["run"]
 
@@ -447,7 +446,7 @@ class Pool:
 
 @cache
 def pool() -> Pool:
-    """The pool of this process, which is made at the first use.
+    """The pool of this process, created at the first use.
 
     Errors:
         MisuseError: RELAXPY_NUM_THREADS is not an integer from 1 to MOST_THREADS.

@@ -1,1 +1,1 @@
-"""Loop trees of kernels, and what is decided about them before any code is written."""
+"""Loop trees of kernels, and their optimisation before code is emitted."""

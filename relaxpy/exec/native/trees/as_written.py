@@ -1,4 +1,4 @@
-"""The program of a kernel whose loops run as its text has them."""
+"""The program of a kernel whose loops run as scheduled in the source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relaxpy.support.dataclass import replace
 
 
 def program_as_written(plan: Plan) -> tuple[KernelProgram, str]:
-    """The program of a `plan_as_written`, and why annotated loops are serial, if some are.
+    """The program of a `plan_as_written`, and the reason why annotated loops are serial, if any.
 
     Parallel loops are tasks, each of one iteration. Vectorised and unrolled loops are `annotated`.
     """
@@ -49,7 +49,7 @@ def _in_tasks(tree: Tree, parallel: Set[Var], tasks: set[Var]) -> Tree:
 
 
 def without_vectors(program: KernelProgram) -> KernelProgram:
-    """`program` with serial loops in place of vectorised ones."""
+    """`program` with serial loops instead of vectorised ones."""
     kinds = {v: k for v, k in program.annotated.items() if k != ForKind.VECTORIZED}
     return replace(program, annotated=kinds)
 

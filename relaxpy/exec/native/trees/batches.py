@@ -1,4 +1,4 @@
-"""Parallelises within the elements of a batch of unknown size, which is most likely one."""
+"""Parallelises within the elements of a dynamic batch, which is most likely one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST: Final = 64
 
 
 def within_batch(tile: Tile, program: KernelProgram) -> Tile | None:
-    """Blocks of a row within one iteration of `tile`, which has one row of a batch in each.
+    """Blocks of a row within one iteration of `tile`, each of which has one row of a batch.
 
     None if its steps have no other axis in common, along which they compute one row from another.
     """
@@ -52,7 +52,7 @@ def _as_long(axis: Axis, run: Run) -> Iterator[Axis]:
 
 
 def _elements(run: Run, along: Axis) -> int:
-    """The elements of a row; an unknown extent counts as that of a long one."""
+    """The elements of a row; unknown extents are assumed to be long."""
     return math.prod(a.extent.constant or _LEAST for a in run.loops if a is not along)
 
 

@@ -1,7 +1,7 @@
-"""Fuses two contractions, as in attention, with the steps on rows between them, in row blocks.
+"""Fuses two contractions and the row-wise steps between them, as in attention, in row blocks.
 
 The rows of a block, such as scores of attention, stay in cache from the first contraction to the
-second one: what is computed between the contractions has memory for one block only.
+second one: intermediate results only have memory for one block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass, replace
 
 _BLOCK_BYTES = 1 << 19
-"""The size of the rows of a block in one buffer, half of the second cache."""
+"""The size of the rows of a block in one buffer, half of the L2 cache."""
 _LEAST_ROWS, _MOST_ROWS = 16, 128
 _UNKNOWN_LENGTH = 2048
 """The length of a row if it is not known."""
@@ -129,12 +129,12 @@ class _Finder:
         return {self.root(b) for r in parts for m in r.stores for b, _ in m.elements()}
 
     def _may_precede(self, parts: Sequence[Run], others: Sequence[Run]) -> bool:
-        """Whether `parts`, which do not read what `others` store, store nothing they use."""
+        """Return whether `parts`, which do not read stores of `others`, may run before them."""
         written = {self.root(m.target) for r in parts for m in r.stores}
         return written.isdisjoint(self._memory(others))
 
     def _private(self, parts: Sequence[Run], buffers: set[Buffer]) -> frozenset[Buffer] | None:
-        """Those of the buffers that only these parts use; None if they cannot run in blocks."""
+        """The buffers that only these parts use; None if they cannot run in blocks."""
         first, *inner, last = parts
         if any(r.tests or r.is_serial for r in parts) or any(r.after for r in inner):
             return None
@@ -162,7 +162,7 @@ class _Finder:
             return None
         factors = {self.root(b) for m in last.assignments for b, _ in m.read_elements()}
         if factors.isdisjoint(memory):
-            return None  # only its epilogue reads what was computed
+            return None  # only its epilogue reads the results
         return private
 
     def _aligned(
@@ -211,7 +211,7 @@ def _leading_of(
 ) -> dict[Var, Axis] | None:
     """The axis of `leading` for each variable of a run in the dimensions that have one.
 
-    None if elements of the buffers are at other places than those of one row.
+    None if elements of the buffers are elsewhere than in one row.
     """
     axes = {a.var: a for a in run.axes}
     found: dict[Var, Axis] = {}
@@ -306,7 +306,7 @@ class _Builder:
         return max(1, extent) if extent <= most else next(exact, most)
 
     def _in_block(self, run: Run) -> Run:
-        """The run without its leading axes, with the rows of a block in place of the buffers."""
+        """The run without its leading axes, with the rows of a block instead of the buffers."""
         leading = self.chain.leading.values()
         axes = tuple(a for a in run.axes if all(a is not other for other in leading))
         members, after = (

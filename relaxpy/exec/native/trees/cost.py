@@ -1,7 +1,7 @@
-"""The cost model: how long loops take on one thread, which decides how many tasks they become.
+"""The cost model: the time of loops on one thread, which decides the number of tasks.
 
-Units: picoseconds. The figures are those of float32 on a processor with vectors of 512 bits, whose
-data come from the cache that is shared or from memory; others differ by less than the estimates.
+Units: picoseconds. The figures are for float32 on a CPU with 512-bit vectors and data from the
+last-level cache or memory; those of others differ by less than the error of the estimates.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Call, Div, FloorDiv, FloorMod, Mod, PrimExpr, Var
 
 GRAIN = 10_000_000
-"""The least time of a task, about that in which a thread wakes."""
+"""The least time of a task, about that of waking a thread."""
 MOST_TASKS = 64
 LONG = 10**11
-"""The time of loops during which signals of Python wait."""
+"""The time of loops during which Python signals may wait."""
 _BYTE = 60
 _SAME = 5
 _GATHERED = 600
@@ -34,7 +34,7 @@ _OPERATION = 10
 _FUNCTION = 150
 _DIVISION = 300
 _PRODUCT = 10
-"""A product of matrices in tiles, for each multiplication."""
+"""A multiply-add of a matmul in tiles."""
 _ITERATION = 1000
 """An iteration of a loop without vectors."""
 _UNKNOWN = 64
@@ -63,7 +63,7 @@ def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
 
 
 def has_long_tasks(tree: Tree) -> bool:
-    """Whether a task in `tree` may take so long that it listens to signals."""
+    """Return whether a task in `tree` may take so long that it polls signals."""
     match tree:
         case For(body=body):
             return any(map(has_long_tasks, body))
@@ -79,7 +79,7 @@ def has_long_tasks(tree: Tree) -> bool:
 
 
 def _repeats(run: Run) -> bool:
-    """Whether a run may have many more iterations than any array that it accesses has elements."""
+    """Return whether a run may have many more iterations than its largest array has elements."""
     if product_of(run) is not None:
         return False  # its blocks are tasks that take the same short time
     axes = {a.var for a in run.loops if a.extent.constant is None}
@@ -106,7 +106,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
 
 
 def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:
-    """The number of iterations of `axes`, apart from those `without`."""
+    """The number of iterations of `axes`, except those `without`."""
     axes = list(axes)
     variables = {a.var for a in axes}
     total = as_poly(1)

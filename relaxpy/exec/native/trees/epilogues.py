@@ -19,8 +19,8 @@ from relaxpy.support.dataclass import replace
 def with_epilogues(program: KernelProgram) -> KernelProgram:
     """`program` with elementwise runs_ as epilogues of the contractions before them.
 
-    Their elements are those of the result of the contraction, which nothing else uses, so that it
-    needs no memory.
+    Each of their elements is computed from that of the contraction's result, which has no other use
+    and needs no memory.
     """
     joiner = _Joiner(program)
     trees = tuple(joiner.joined(program.trees))
@@ -71,13 +71,13 @@ class _Joiner:
         return both
 
     def _overwrites(self, product: Product) -> bool:
-        """Whether the last store is to memory that the product or its epilogue reads."""
+        """Return whether the last store is to memory that the product or its epilogue reads."""
         root = self.program.plan.root
         target, *others = (root(operand.buffer) for operand in product.operands)
         return target in others
 
     def _is_elementwise(self, run: Run) -> bool:
-        """Whether an iteration of the epilogue only needs the sum of its element."""
+        """Return whether an iteration of the epilogue only needs the sum of its element."""
         [member], after = run.assignments, run.after
         axes = {a.var for a in run.axes}
         sources = [member, *after]
@@ -94,7 +94,7 @@ class _Joiner:
                 return False
             if not all(self._inside(run, *a) for a in ((m.target, m.indices), *m.read_elements())):
                 return False
-            # Values in registers are found by equal indices.
+            # Values in registers are looked up by their indices.
             if any(
                 indices != known[buffer] for buffer, indices in m.read_elements() if buffer in known
             ):
@@ -106,7 +106,7 @@ class _Joiner:
         return True
 
     def _inside(self, run: Run, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
-        """Whether all elements that the iterations access are in their buffer."""
+        """Return whether all accesses of the iterations are in bounds."""
         return not unproved(buffer, indices, run.axes, self.program.plan.shape_vars)
 
 
@@ -116,5 +116,5 @@ def _renamed(first: Run, member: Assignment, maps: Run) -> Mapping[Var, PrimExpr
         (i for m in maps.assignments for b, i in m.read_elements() if b is member.target), None
     )
     if load is None or any(a.dtype != b.dtype for a, b in zip(load, member.indices, strict=True)):
-        return None  # the indices of the epilogue would be conversions of those of the sum
+        return None  # the indices of the epilogue would be casts of those of the sum
     return aligned_axes(load, maps.axes, member.indices, first.axes)

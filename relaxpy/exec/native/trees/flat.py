@@ -1,7 +1,7 @@
 """Loop coalescing: neighbouring axes of a run become one.
 
-Vectors of elementwise runs are then full, and all rows of a product with packed weights have each
-decoded weight in common.
+This fills vectors of elementwise runs, and lets all rows of a matmul with packed weights share each
+decoded weight.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REPEATS = (2, 4, 8)
 
 
 def with_flat_axes(program: KernelProgram) -> KernelProgram:
-    """`program` with one axis in place of two where all buffers have both in row-major order.
+    """`program` with one axis instead of two where all buffers have both in row-major order.
 
     The buffers get other shapes for this, in the same memory.
     """
@@ -58,7 +58,7 @@ def with_flat_axes(program: KernelProgram) -> KernelProgram:
 
 
 def decoded_again(run: Run, program: KernelProgram) -> tuple[Axis, ...]:
-    """The axes in each of whose iterations a product with packed weights decodes the same ones.
+    """The axes whose every iteration decodes the same packed weights of a product.
 
     The run is one of a plan.
     """
@@ -74,7 +74,7 @@ def decoded_again(run: Run, program: KernelProgram) -> tuple[Axis, ...]:
 
 
 def _alone(tree: Tree, program: KernelProgram) -> Run | None:
-    """The run that is all of a tree; blocks of rows are of no use to one without memory."""
+    """The only run of a tree; blocks of rows are ignored if their buffers need no memory."""
     if isinstance(tree, Tile) and not program.elided.issuperset(tree.local):
         return None
     parts = list(whole_runs(tree))
@@ -82,7 +82,7 @@ def _alone(tree: Tree, program: KernelProgram) -> Run | None:
 
 
 def _is_plain(run: Run) -> bool:
-    """Whether a run only has loops in any order."""
+    """Return whether a run only has parallel loops."""
     return not (run.over or run.after or run.tests or run.is_serial)
 
 
@@ -91,14 +91,14 @@ def _start_at_0(*axes: Axis) -> bool:
 
 
 def _decodes(run: Run, program: KernelProgram) -> bool:
-    """Whether a run is a product with packed weights, whose rows only have loops in any order."""
+    """Return whether a run is a matmul with packed weights whose row loops are parallel."""
     if not run.over or not _is_plain(replace(run, over=())):
         return False
     return isinstance(strategy_of(run, program), RepeatedLoads)
 
 
 def _joiners(run: Run, program: KernelProgram) -> Iterator[_Joiner]:
-    """What joins two neighbouring axes of a run, inner ones first, and then two of its result."""
+    """The joiners of two neighbouring axes of a run, inner ones first, then those of its result."""
     if not (_is_plain(run) or _decodes(run, program)):
         return
     pairs = (_joiner_of(run, *pair) for pair in pairwise(run.axes[::-1]))
@@ -128,7 +128,7 @@ class _Joiner:
         self.axis = Axis(Var(outer.var.name, INT64), IntImm(INT64, 0), stop)
 
     def admits(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
-        """Whether the axes are neighbouring dimensions of an access, or none of it."""
+        """Return whether the axes are neighbouring dimensions of an access, or none of it."""
         if not any(mentions(index, self.pair) for index in indices):
             return buffer not in self.buffers
         place = next((n for n, i in enumerate(indices) if i is self.outer.var), -1)
@@ -148,7 +148,7 @@ class _Joiner:
         return self._dimension[buffer] == place
 
     def fits(self) -> bool:
-        """Whether the axes occur in these accesses only."""
+        """Return whether the axes occur in these accesses only."""
         return bool(self.buffers) and not any(
             mentions(expr, self.pair)
             for m in self.run.assignments
@@ -177,7 +177,7 @@ class _Joiner:
 
 
 def _with_quotients(run: Run) -> Run | None:
-    """A run that repeats elements along its last, short axis, with this and the one before as one.
+    """A run that repeats elements along its last, short axis, with its last two axes joined.
 
     The indices that have one of the two have a quotient or remainder of the new one.
     """

@@ -23,7 +23,7 @@ from relaxpy.support.dataclass import replace
 
 
 def fused(trees: Iterable[Tree], plan: Plan) -> Iterator[Tree]:
-    """The trees, with neighbouring runs joined where each iteration only meets its own elements."""
+    """The trees, with neighbouring runs fused where iterations only depend on themselves."""
     last: Tree | None = None
     users = _Users(plan)
     for tree in trees:
@@ -49,11 +49,11 @@ class _Users:
         self._used: dict[Buffer, _Table] = {}
         self._written: dict[Buffer, _Table] = {}
         self._accumulated: dict[Buffer, _Table] = {}
-        """The elements that each iteration over the axes of a sum adds something to."""
+        """The elements that a reduction accumulates into."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether no statement is known yet."""
+        """True if no statement is known yet."""
         return not self._used
 
     def enter(self, statements: Iterable[Assignment], over: Sequence[Axis]) -> None:
@@ -73,9 +73,9 @@ class _Users:
                 self.guarded.add(root(s.target))
 
     def may_depend_on(self, other: Assignment, loops: Set[Var]) -> set[Assignment]:
-        """Those of which one iteration may use what another one of `other` writes, or conversely.
+        """The statements with a dependence on another iteration of `other`, or vice versa.
 
-        Neither constant indices nor equal variables of `loops` tell them apart.
+        Neither constant indices nor equal variables of `loops` rule these out.
         """
         root, none = self.plan.root, _Table()
         written = self._used.get(root(other.target), none)
@@ -85,14 +85,14 @@ class _Users:
         return found
 
     def some_iterations_share(self, other: Assignment) -> bool:
-        """Whether `other` or the run uses what the other one only stores in some iterations."""
+        """Return whether one of `other` and the run uses what the other only stores sometimes."""
         root = self.plan.root
         if other.guards and root(other.target) in self._used:
             return True
         return any(root(buffer) in self.guarded for buffer, _ in other.elements())
 
     def reads_a_sum(self, other: Assignment, loops: Set[Var]) -> bool:
-        """Whether `other` uses what the run accumulates, which a loop stores at its end.
+        """Return whether `other` reads a reduction of the run, which is stored after its loop.
 
         That is so also for a loop of one iteration, which shares nothing with others.
         """
@@ -121,7 +121,7 @@ class _Table:
         by_indices.setdefault(element[1], {}).setdefault(key, statement)
 
     def meeting(self, element: _Element, loops: Set[Var]) -> Iterator[Assignment]:
-        """The statements one iteration of which may use that element of another iteration."""
+        """The statements that may access that element in another iteration."""
         own, constants = _constants(element)
         for form, by_constants in self._forms.items():
             same = [by_constants.get(constants, {})] if form == own else by_constants.values()
@@ -138,7 +138,7 @@ def _constants(element: _Element) -> tuple[_Form, _Constants]:
 
 
 def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
-    """One run of both, or None if that changes a result, or if one is a product of matrices.
+    """One run of both, or None if that changes a result, or if one is a matmul.
 
     `users` are those of `first`, or empty, and then those of both.
     """
@@ -174,8 +174,8 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
                 return None
     if any(product_of(r) or repeated_loads(r, plan) for r in (first, second)):
         return None
-    # Processors look ahead a limited number of instructions: with several functions one after the
-    # other these would be of one vector, which wait for each other.
+    # The reorder window of a CPU is limited: several functions in sequence would fill it with
+    # dependent instructions of one vector.
     if _has_functions(second) and (_has_functions(first) or _shares(first)):
         return None
     count = len(second.axes if reduces else first.axes)
@@ -187,9 +187,9 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
 
 
 def _in_order_of(second: Run, first: Run) -> Run:
-    """`first` with its axes in the order in which `second` meets the elements that it stores.
+    """`first` with its axes in the order in which `second` accesses the elements that it stores.
 
-    Functions of maths remain apart: several of them in each iteration need too many registers.
+    Mathematical functions are not fused: several of them in an iteration need too many registers.
     """
     if first.over or first.is_serial or not second.over:
         return first
@@ -209,12 +209,12 @@ def _in_order_of(second: Run, first: Run) -> Run:
 
 
 def _has_functions(run: Run) -> bool:
-    """Whether an iteration computes functions of many instructions."""
+    """Return whether an iteration computes functions of many instructions."""
     calls = (n for m in run.assignments for n in occurrences(m.value, Call))
     return any(isinstance(n.op, Op) and n.op.name.removeprefix("tir.") in LONG for n in calls)
 
 
 def _shares(run: Run) -> bool:
-    """Whether iterations are computed together, as they read the same elements."""
+    """Return whether iterations are unrolled and jammed, as they read the same elements."""
     along = lane_axis(run)
     return along is not None and shared_axis(run, along) is not None

@@ -19,21 +19,21 @@ from relaxpy.support.dataclass import dataclass, replace
 
 _REVERSED = 2
 _GATHER = 12
-"""The cost of elements that are not consecutive, in terms of consecutive ones."""
+"""The cost of a gather, relative to consecutive elements."""
 _FUNCTION = 8
-"""The cost of a function of maths."""
+"""The cost of a mathematical function."""
 _FOLD = 5
-"""The cost of the extreme of all lanes, for each of them."""
+"""The cost of reducing lanes to their max or min, for each lane."""
 LONGEST_STEP = 8
-"""Up to this distance, elements are loaded as vectors, at the cost of as many."""
+"""Up to this stride, elements are loaded by vectors, at the cost of as many loads."""
 _LEAST_SHARED = 8
-"""The elements that an iteration without sums reads where several share them."""
+"""The elements that iterations without sums must read to be unrolled and jammed."""
 
 
 def with_best_order(run: Run) -> Run:
-    """A run of one assignment, with its loops in the order of the elements of its target.
+    """A run of one assignment, with its loops in the order of its target's elements.
 
-    Sums of products of 16 bits are rounded once.
+    16-bit sums of products are rounded once.
     """
     [statement] = run.assignments
     value = statement.value
@@ -46,7 +46,7 @@ def with_best_order(run: Run) -> Run:
 
 
 def in_lanes(run: Run) -> Run:
-    """A run in order with an independent loop as lanes, if one is suited; else the same run."""
+    """A serial run with a parallel loop as lanes, if one is suited; else the same run."""
     variables = {a.var for a in run.ordered}
     if (
         run.checked
@@ -91,9 +91,9 @@ def lane_axis(run: Run, whole: Mapping[PrimExpr, Axis] | None = None) -> Axis | 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What an iteration with an axis as lanes does: the sum of its costs, and their number.
+    """The work of an iteration with an axis as lanes: the sum of its costs, and their number.
 
-    `folds` are the extremes of all lanes that are combined at the end of a loop.
+    `folds` are the max and min over all lanes that are reduced at the end of a loop.
     """
 
     total: float
@@ -111,7 +111,7 @@ class _Work:
 
 @lru_cache(maxsize=1 << 6)
 def _works(run: Run) -> tuple[tuple[Axis, _Work], ...]:
-    """The axes whose iterations may be lanes, and what an iteration then does."""
+    """The axes whose iterations may be lanes, and the work of an iteration then."""
     dependent = {
         a.var
         for a in run.loops
@@ -164,7 +164,7 @@ def _access_cost(position: IndexPoly, var: Var, *, is_target: bool) -> float:
 
 
 def shared_axis(run: Run, along: Axis) -> Axis | None:
-    """The innermost other axis, if successive iterations of it read many of the same elements.
+    """The innermost other axis whose successive iterations read many of the same elements.
 
     A depthwise convolution whose lanes are channels reads its weights, and most elements of its
     windows, once for several pixels.

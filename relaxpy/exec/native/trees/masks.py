@@ -1,8 +1,8 @@
 """Recognises a mask between two contractions, such as a causal one, to skip hidden columns.
 
-An element that a mask hides has a constant in place of the sum of products. What is computed from
-it depends on the row alone, and in most rows it is neutral: it changes no extreme, and adds zeros
-to all sums. A block that only has such rows needs the columns that the mask shows in one of them.
+A masked element is a constant instead of the sum of products. Values computed from it depend on
+the row alone, and in most rows they are neutral: they change no max or min, and add zeros to all
+sums. A block that only has such rows needs the columns that the mask shows in one of them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
 
 PANEL = 128
-"""The columns that are left out together, of each kind of vectors a multiple.
+"""The columns that are skipped together, a multiple of all vector lengths.
 
-The sums of a row do not depend on how many panels are, as the lanes of the others stay the same.
+The sums of a row do not depend on the number of skipped panels, as the lanes of the others stay the
+same.
 """
 _LEAST_COLUMNS = 2 * PANEL
 LEAST_ROWS = 9
-"""The rows of a block from which its contractions run in tiles, which may leave out columns."""
+"""The rows of a block from which its contractions run in tiles, which can skip columns."""
 _FLAG = DataType("int8")
 
 
@@ -45,7 +46,7 @@ class Masked(Tile):
     These are all columns unless two things hold for all others: no element of a `panel` is `seen`,
     and no factor of the last contraction is `infinite`, which makes a NaN of a zero. Then they are
     computed again if a row is `lost`, that is, hidden elements are not neutral in it. Each of these
-    runs stores something else than 0 if that is so.
+    runs stores a non-zero flag if so.
     """
 
     columns: Axis = field(kw_only=True)
@@ -58,16 +59,16 @@ class Masked(Tile):
 
     @property
     def flags(self) -> tuple[Buffer, ...]:
-        """The buffers of one element that the runs of tests store to."""
+        """The one-element buffers of these flags."""
         return tuple(r.assignments[0].target for r in (self.seen, self.infinite, self.lost))
 
 
 def with_mask(
     tile: Tile, rows: Axis, buffers: Container[Buffer], elided: Container[Buffer]
 ) -> Tile:
-    """The blocks of a chain without hidden columns; as they are if these have unknown values.
+    """The blocks of a chain without hidden columns; unchanged if these have unknown values.
 
-    The chain stores `buffers`, of which those in `elided` have no memory; `rows` are one block.
+    The chain stores `buffers`. Those in `elided` have no memory; `rows` are one block.
     """
     one, *_ = tile.body
     assert isinstance(one, Run)
@@ -92,7 +93,7 @@ def _axis_of(run: Run, index: PrimExpr) -> Axis | None:
 
 
 class _Reader:
-    """Computes what the elements of hidden columns are, from statement to statement."""
+    """Propagates the values of hidden columns through the statements."""
 
     def __init__(
         self, tile: Tile, scores: Buffer, columns: Axis, buffers: Container[Buffer]
@@ -112,10 +113,10 @@ class _Reader:
         self.hidden: dict[Buffer, PrimExpr] = {}
         """The values of the elements of hidden columns in a row."""
         self.neutral: list[PrimExpr] = []
-        """What holds in a row where they are neutral."""
+        """The conditions that hold in a row where they are neutral."""
 
     def is_masked(self, rows: Axis) -> bool:
-        """Whether there is a mask, and hidden columns have known values."""
+        """Return whether there is a mask, and hidden columns have known values."""
         if not all(_is_in_tiles(product_of(run), rows) for run in (self.one, self.two)):
             return False
         for run in (self.one, *cast("tuple[Run, ...]", self.inner.body)):
@@ -134,13 +135,13 @@ class _Reader:
         return next((a for a in axes if a is not None and a.has_bounds_of(self.columns)), None)
 
     def _is_wide(self, buffer: Buffer) -> bool:
-        """Whether a buffer of the chain has elements for columns."""
+        """Return whether a buffer of the chain has elements for columns."""
         if buffer not in self.buffers or buffer.ndim != self.scores.ndim:
             return False
         return as_poly(buffer.shape[-1]).same(as_poly(self.columns.stop))
 
     def _follows(self, member: Assignment, axis: Axis | None) -> bool:
-        """Whether a statement has a known effect in hidden columns, which is noted."""
+        """Return whether a statement has a known effect in hidden columns, which is noted."""
         variables = set[Var]() if axis is None else {axis.var}
         for buffer, indices in member.elements():
             if buffer not in self.buffers:
@@ -192,7 +193,7 @@ class _Reader:
         return None if mentions(result, {column}) else result
 
     def _is_mask(self, test: PrimExpr, column: Var, yes: PrimExpr, no: PrimExpr) -> bool:
-        """Whether a condition is that of the mask, which is the first one that hides elements."""
+        """Return whether a condition is that of the mask, the first one that hides elements."""
         if self.mask is not None:
             mask = substitute(self.mask, {self.column: column})
             return structural_equal(mask, test)
@@ -206,7 +207,7 @@ class _Reader:
         return True
 
     def _adds_zeros(self) -> bool:
-        """Whether the last contraction adds products with zeros for hidden columns."""
+        """Return whether the last contraction adds products with zeros for hidden columns."""
         [member], over = self.two.assignments, self.two.over
         if len(over) != 1 or not over[0].has_bounds_of(self.columns) or member.guards:
             return False
@@ -256,7 +257,7 @@ class _Reader:
             return replace(run, axes=axes, over=over)
 
         seen = Select(self.shown, one, zero)
-        # A product with 0 is a NaN if the factor is one, or infinite.
+        # A product with 0 is NaN if the other factor is NaN or infinite.
         nan = Mul(self.factor, ops.const(0, str(self.factor.dtype)))
         others = tuple(a for a in two.axes if mentions(nan, {a.var}))
         lost = Select(ops.all_of(*self.neutral), zero, one)
@@ -277,14 +278,14 @@ class _Reader:
 
 
 def _is_in_tiles(product: Product | None, rows: Axis) -> bool:
-    """Whether a contraction computes all rows of a block from consecutive columns."""
+    """Return whether a contraction computes all rows of a block from consecutive columns."""
     if product is None or product.row is None or not product.row.extent.same(rows.extent):
         return False
     return product.column.strides[TARGET].constant == 1
 
 
 def _is_zero(value: PrimExpr | None) -> bool:
-    """Whether a value is a zero that is not negative."""
+    """Return whether a value is +0."""
     match value:
         case IntImm(value=0):
             return True

@@ -1,8 +1,8 @@
-"""Run-time checks of what the arithmetic analyzer does not prove: bounds, divisors, assertions.
+"""Run-time checks of unproved obligations: bounds, divisors, assertions.
 
-They are tested before the first write. Then conditions on what the kernel computes are not known:
-where a test fails, the kernel of NumPy runs instead, and finds out. What depends on what the kernel
-computes is tested before the statement that needs it; the error is reported by its number
+They are tested before the first write. Conditions on values that the kernel computes are then
+unknown: where a test fails, the NumPy kernel runs instead and decides. Obligations that depend on
+such values are tested before the statement that needs them; the error is reported by its number
 (`values/failures`).
 """
 
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Obligation:
-    """In each iteration of `axes` where all of `path` holds: `index` is inside of `buffer`.
+    """In each iteration of `axes` where all of `path` holds, `index` is in bounds of `buffer`.
 
-    Without a buffer, `index` is a divisor, which is not zero, or with a `message` an assertion,
-    which holds.
+    Without a buffer, `index` is a non-zero divisor, or with a `message` an assertion.
     """
 
     axes: tuple[nest.Axis, ...]
@@ -60,14 +59,14 @@ class Obligation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Obligations:
-    """The obligations that can be tested first, and for each tree those that it has to test."""
+    """The obligations that can be hoisted to the start, and those that each tree has to test."""
 
     early: tuple[Obligation, ...]
     late: Mapping[Tree, tuple[Obligation, ...]]
 
 
 def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
-    """The obligations of a plan; `written` are what the kernel writes, and its own buffers."""
+    """The obligations of a plan; `written` are the buffers it writes, and local ones."""
     buffers = [*plan.func.buffer_map.values(), *(entry.buffer for entry in plan.nest.local)]
     shapes = [size for buffer in buffers for size in buffer.shape]
     early = [o for size in shapes for o in of_value(size, (), (), plan.shape_vars)]
@@ -82,7 +81,7 @@ def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
 
 
 def _once(obligations: Iterable[Obligation]) -> tuple[Obligation, ...]:
-    """The obligations that differ, each as it is first."""
+    """The distinct obligations, each in its first form."""
     found: dict[object, Obligation] = {}
     for o in obligations:
         found.setdefault((_loops(o), o.path, o.index, o.size), o)
@@ -94,9 +93,9 @@ def _loops(obligation: Obligation) -> tuple[object, ...]:
 
 
 def _needed(axes: Sequence[nest.Axis], exprs: Iterable[PrimExpr]) -> tuple[nest.Axis, ...]:
-    """The axes on which expressions depend, or the bounds of such axes.
+    """The axes on which expressions depend, directly or through bounds.
 
-    A test in these alone also fails where the others have no iteration.
+    A test in these alone may also fail where the others are empty.
     """
     needed: list[nest.Axis] = []
     uses = [*exprs]
@@ -121,7 +120,7 @@ def _late(obligation: Obligation, shape_vars: Container[Var]) -> Obligation:
 
 
 def _may_jump(tree: Tree) -> bool:
-    """Whether an iteration of a tree may skip others, so that nothing is tested for these."""
+    """Return whether an iteration of a tree may skip others, for which nothing is tested."""
     match tree:
         case Run(statement=Compound(items=items)):
             return any(isinstance(item, nest.Jump) for item in nest.walk_items(items))
@@ -130,9 +129,9 @@ def _may_jump(tree: Tree) -> bool:
 
 
 def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | None:
-    """The obligation without conditions on what the kernel computes, in the loops that matter.
+    """The obligation without conditions on computed values, in the loops that matter.
 
-    It is None if the obligation itself depends on what the kernel computes.
+    None if the obligation itself depends on computed values.
     """
 
     def is_known(expr: PrimExpr) -> bool:
@@ -218,7 +217,7 @@ def of_access(
     path: tuple[PrimExpr, ...],
     shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
-    """The obligations of an access: each index that is not proved to be inside."""
+    """The obligations of an access: each index that is not proved to be in bounds."""
     for dimension, index in unproved(buffer, indices, axes, shape_vars).items():
         yield Obligation(axes, path, index, buffer, dimension)
 
@@ -229,7 +228,7 @@ def of_value(
     path: tuple[PrimExpr, ...],
     shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
-    """The obligations of evaluating `expr`, whose choices and conditions evaluate one side."""
+    """The obligations of evaluating `expr`; selects and conditions evaluate only one side."""
     own: dict[Node, tuple[tuple[PrimExpr, int], ...]] = {
         part: tuple(obliged(part, axes, shape_vars)) for part in obliging(expr)
     }

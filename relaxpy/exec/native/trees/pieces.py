@@ -18,7 +18,7 @@ from relaxpy.support.dataclass import replace
 
 
 def in_pieces(run: Run, serial: tuple[Axis, ...], plan: Plan) -> tuple[Tree, ...]:
-    """A run in order, in loops whose innermost one is cut where that lets it run in vectors.
+    """A serial run, whose innermost loop is split where that lets it be vectorised.
 
     `serial` are the loops around it.
     """
@@ -53,7 +53,7 @@ def in_pieces(run: Run, serial: tuple[Axis, ...], plan: Plan) -> tuple[Tree, ...
 def _conflict(
     member: Assignment, axis: Axis, outer: tuple[Axis, ...], plan: Plan
 ) -> IndexPoly | None:
-    """The only iteration of `axis` that writes what others read, if it surely is one of them."""
+    """The only iteration of `axis` that writes what others read, if it is provably one of them."""
     found: IndexPoly | None = None
     root = plan.root(member.target)
     for buffer, indices in member.read_elements():

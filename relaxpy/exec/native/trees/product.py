@@ -26,9 +26,9 @@ TARGET, A, B, INITIAL = range(4)
 """The operands, in the order of strides."""
 _ZERO = as_poly(0)
 _SHORT = 32
-"""The extent below which the axis of the columns is chosen by the costs of vectors and copies."""
+"""The extent below which the column axis is chosen by the costs of vectors and packing."""
 _DEEP = 256
-"""The products of a sum from which these costs are those of the contraction."""
+"""The length of a sum from which these costs dominate the contraction."""
 _FEW_ROWS = 4
 """The rows from which an axis fills a good part of a tile."""
 _BYTE = 8
@@ -53,7 +53,7 @@ class Dimension:
     strides: tuple[IndexPoly, ...]
 
     def has(self, operand: int) -> bool:
-        """Whether the elements of that operand differ along the axis."""
+        """Return whether the elements of that operand differ along the axis."""
         return self.strides[operand].constant != 0
 
 
@@ -149,7 +149,7 @@ def _at_start(position: Affine, run: Run) -> IndexPoly:
 
 
 def _loads_after(run: Run) -> tuple[BufferLoad, ...]:
-    """The elements that the stores after an accumulation read, apart from what they store."""
+    """The elements that the stores after an accumulation read, except those that they store."""
     known = {m.target for m in run.stores}
     found = dict.fromkeys(x for m in run.after for x in loads(m.value))
     return tuple(x for x in found if x.buffer not in known)
@@ -171,12 +171,12 @@ def _factors(member: Assignment) -> tuple[Operand, Operand] | None:
 
 
 def is_factor(expr: PrimExpr) -> bool:
-    """Whether a factor of a product may be such an expression."""
+    """Return whether a factor of a product may be such an expression."""
     return _factor(expr) is not None
 
 
 def _factor(expr: PrimExpr) -> Operand | None:
-    """An element that is cast, if at all, to datatypes that have all its values."""
+    """An element with only lossless casts."""
     casts: list[DataType] = []
     while isinstance(expr, Cast):
         casts.insert(0, expr.dtype)
@@ -223,7 +223,7 @@ def with_column(product: Product, column: Dimension) -> Product:
         return Dimension(dimension.extent, tuple(dimension.strides[n] for n in order))
 
     def depth(dimension: Dimension) -> tuple[float, float]:
-        # Both factors are copied if they are bytes, the first one more often.
+        # Both factors are packed if they are int8, the first one more often.
         order = (A, B) if _are_bytes(product) else (B, A)
         strides = [dimension.strides[n].constant for n in order]
         first, second = (float("-inf") if s is None else -s for s in strides)
@@ -231,10 +231,10 @@ def with_column(product: Product, column: Dimension) -> Product:
 
     spatial = dict.fromkeys((*product.outer, product.row, product.column))
     rest = [reordered(d) for d in spatial if d is not None and d is not column]
-    # Axes without the second factor are the innermost ones: a task shares a copy of that.
+    # Axes without the second factor are the innermost ones: a task reuses its packed copy.
     rest.sort(key=lambda d: not d.has(B))
     rows = [d for d in rest if d.has(A) and not d.has(B)]
-    # Of equal axes the innermost one, whose elements are nearer: windows of an image overlap.
+    # Of equal axes the innermost one, whose elements are nearer: windows of a convolution overlap.
     row = max(reversed(rows), key=_suits_rows, default=None)
     return replace(
         product,
@@ -249,21 +249,21 @@ def with_column(product: Product, column: Dimension) -> Product:
 
 
 def _are_bytes(product: Product) -> bool:
-    """Whether both factors are."""
+    """Return whether both factors are int8."""
     return all(product.operands[n].buffer.dtype.bits == _BYTE for n in (A, B))
 
 
 def _cheaper(
     column: Dimension, columns: Sequence[Dimension], over: Sequence[Dimension]
 ) -> Dimension:
-    """The axis of columns: another one than `column` if that is too short to fill vectors."""
+    """The column axis: not `column` if that is too short to fill vectors."""
     depth = math.prod(d.extent.constant or 0 for d in over)
     length = column.extent.constant
     if length is None or length >= _SHORT or depth < _DEEP:
         return column
 
     def cost(d: Dimension) -> float:
-        """The time for a product, where 1 is that of full vectors of operands in place."""
+        """The time of a product, relative to full vectors of unpacked operands."""
         factor = A if d.has(A) else B
         rows = math.prod(o.extent.constant or 1 for o in columns if o.has(factor) != d.has(factor))
         extent, stride = d.extent.constant or 0, d.strides[factor].constant
@@ -289,13 +289,13 @@ def _suits_columns(dimension: Dimension) -> tuple[bool, bool, bool, int]:
 def _suits_rows(dimension: Dimension) -> float:
     """A key that is greater for long axes.
 
-    One of unknown extent, most likely a batch of one, is preferred to those that fill no tile.
+    A dynamic one, most likely a batch of one, is preferred to those that fill no tile.
     """
     return float(dimension.extent.constant or _FEW_ROWS)
 
 
 def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:
-    """The axes, of which adjacent ones with proportional strides become one."""
+    """The axes, with adjacent ones of proportional strides joined."""
     result: list[Dimension] = []
     for inner in dimensions:
         if result:
@@ -308,7 +308,7 @@ def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:
 
 
 def joins(product: Product) -> bool:
-    """Whether the stores after a sum are faster with it than as a loop of their own.
+    """Return whether the stores after a sum are faster as an epilogue than as a separate loop.
 
     A long epilogue loads the sums again, which takes long if they are not adjacent.
     """
@@ -316,7 +316,7 @@ def joins(product: Product) -> bool:
 
 
 def is_costly(product: Product) -> bool:
-    """Whether an epilogue is longer than a few instructions, and its result is of the same type."""
+    """Return whether an epilogue is longer than a few instructions, with a result of its type."""
     if product.after[-1].target.dtype != product.member.target.dtype:
         return False
     nodes = [n for m in product.after for n in walk(m.value) if isinstance(n, PrimExpr)]

@@ -1,4 +1,4 @@
-"""The program of a kernel: the trees of its plan, joined, and with tests and tasks."""
+"""The program of a kernel: the fused trees of its plan, with tests and tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from relaxpy.support.dataclass import dataclass, replace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObligationTests(Tree):
-    """Tests the obligations of the tree that follows, if all of `tests` are true."""
+    """Tests the obligations of the next tree, if all of `tests` are true."""
 
     obligations: tuple[Obligation, ...]
     tests: tuple[PrimExpr, ...]
@@ -67,12 +67,12 @@ class KernelProgram:
     partial: tuple[Buffer, ...] = ()
     """Further local buffers."""
     rows: Mapping[Buffer, BufferLoad] = field(default_factory=dict)
-    """The buffers that have the rows of one block of others, which need no memory.
+    """The buffers with one block of rows of others, which need no memory themselves.
 
-    Each with the element of the other buffer that its first one is in the first block.
+    Each maps to the element of the other buffer that is its first one in the first block.
     """
     annotated: Mapping[Var, ForKind] = field(default_factory=dict)
-    """The loops of statements that run as they are written, and not in order."""
+    """The loops of statements that run as scheduled instead of in order."""
 
 
 def program_of(plan: Plan) -> KernelProgram:
@@ -97,7 +97,7 @@ _ROW_ELEMENTS = 64
 """Rows of fewer elements run in blocks of several rows."""
 _BLOCK_ELEMENTS = 1024
 _PRODUCT_ROWS = 64
-"""The rows of a block with a product of matrices, which share one pass over a factor."""
+"""The rows of a block with a matmul, which share each pass over a factor."""
 _COLUMNS = 256
 """The size of blocks whose rows are columns of memory."""
 
@@ -110,7 +110,7 @@ class _Reader:
     late: Mapping[Tree, tuple[Obligation, ...]]
 
     def trees(self, trees: Sequence[Tree], serial: tuple[Axis, ...]) -> Iterator[Tree]:
-        """The trees, of which neighbouring runs are fused."""
+        """The trees, with neighbouring runs fused."""
         read = (inner for tree in trees for inner in self._tree(tree, serial))
         for tree in fused(read, self.plan):
             if not isinstance(tree, Run) or not tree.ordered:
@@ -146,7 +146,7 @@ class _Reader:
             return
         written = {root(w.buffer) for w in statement.writes}
         if run.store and any(root(b) in written for o in late for b in o.reads()):
-            # An iteration needs what those before it store.
+            # Obligations of an iteration read what earlier ones store.
             none = frozenset[Var]()
             yield replace(run, axes=(), ordered=run.loops, checked=True, independent=none)
             return
@@ -190,7 +190,7 @@ class _Reader:
 
 
 def may_fail(tree: Tree) -> bool:
-    """Whether a tree of a program tests obligations."""
+    """Return whether a tree of a program tests obligations."""
     match tree:
         case ObligationTests():
             return True
@@ -214,7 +214,7 @@ def _in_order(axis: Axis, body: Sequence[Tree]) -> Run | None:
 
 
 def whole_runs(tree: Tree) -> Iterator[Run]:
-    """The runs of a tree with whole axes; none if it has others than these."""
+    """The runs of a tree with whole axes; empty if it has other runs."""
     members = tree.body if isinstance(tree, Tile) else (tree,)
     if not all(isinstance(inner, Run) and not inner.is_scalar for inner in members):
         return
@@ -231,7 +231,7 @@ def whole_runs(tree: Tree) -> Iterator[Run]:
 
 
 def _has_lanes_of(run: Run, tile: Tile) -> bool:
-    """Whether the consecutive elements of a run are those of the rows."""
+    """Return whether the consecutive elements of a run are those of the rows."""
     along = None if run.is_scalar else lane_axis(run)
     return along is not None and along.start is tile.low
 

@@ -16,18 +16,18 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
 
 CHAINS = 4
-"""The number of independent recurrences that run in turn, as each waits for its last result."""
+"""The number of independent recurrences that are interleaved to hide latency."""
 _LEAST_LANES = 64
-"""The iterations from which several of them run as the lanes of a vector."""
+"""The iterations from which they run as the lanes of a vector."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recurrence:
-    """A run whose innermost iterations read what the iteration `before` each of them has stored.
+    """A run whose innermost iterations read the element that the previous iteration stored.
 
-    If it stores the extremes of all elements up to each one, `operand` is these: extremes do not
-    depend on the order of their elements, so that vectors of them are combined. If it `has_chains`,
-    the iterations of the loop around the innermost one are independent of each other.
+    If it is a prefix max or min, `operand` has its elements: max and min are associative, so that
+    vectors are combined. If it `has_chains`, the iterations of the loop around the innermost one
+    are independent of each other.
     """
 
     before: BufferLoad
@@ -36,7 +36,7 @@ class Recurrence:
 
 
 def recurrence_of(run: Run, root: Callable[[Buffer], Buffer]) -> Recurrence | None:
-    """The recurrence of a run that is executed in the order of the text; None if it has none.
+    """The recurrence of a run that is executed in source order; None if it has none.
 
     `root` is the buffer whose memory a buffer uses.
     """
@@ -56,7 +56,7 @@ def recurrence_of(run: Run, root: Callable[[Buffer], Buffer]) -> Recurrence | No
 
 
 def _prefix_of(run: Run, before: BufferLoad, root: Callable[[Buffer], Buffer]) -> PrimExpr | None:
-    """The elements of which a recurrence stores the extremes; None for others."""
+    """The elements of a prefix max or min; None for other recurrences."""
     [statement], var = run.assignments, run.ordered[-1].var
     value, target = statement.value, statement.target
     extent = run.ordered[-1].extent.constant
@@ -72,7 +72,7 @@ def _prefix_of(run: Run, before: BufferLoad, root: Callable[[Buffer], Buffer]) -
 
 
 def _has_chains(run: Run) -> bool:
-    """Whether the iterations of the loop around the innermost one are independent of each other."""
+    """Return whether the iterations of the loop around the innermost one are independent."""
     *_, outer, inner = (None, *run.loops)
     return (
         outer is not None

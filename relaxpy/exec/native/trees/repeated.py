@@ -1,6 +1,6 @@
-"""Recognises contractions with packed elements, such as weights of 4 bits.
+"""Recognises contractions with packed elements, such as int4 weights.
 
-Loops over the integers in one element of memory are short: together they are the lanes of vectors.
+Loops over the integers in one element of memory are short: together they form the lanes of vectors.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass
 
 _LANES: Final = 16, 8
-"""The lanes of vectors, of which there are some in a block; the first that is possible."""
+"""The candidate vector lengths, in lanes; a block has several vectors of the first that fits."""
 _MOST: Final = 128
 """The most iterations of a block."""
 _PART: Final = 32
 """The iterations of a block that is a part of a long loop."""
 _AND: Final = Op("tir.bitwise_and")
 _MASKS: Final = 3, 7, 15
-"""The masks of so few bits that a register has the values for all of them."""
+"""The masks of so few bits that a register holds a table of all their values."""
 _SHIFT: Final = Op("tir.shift_right")
 _DIGIT_BITS: Final = {15: 4}
-"""The bits of integers whose products are added as integers, by their masks."""
+"""The bits of integers for integer dot products, by their masks."""
 _DIGITS: Final = 32, 64, 128
-"""How many of these a block may have."""
+"""The possible numbers of these in a block."""
 _EXACT: Final = 2048
-"""The most that a digit is, with what is added to it."""
+"""The maximum of a digit plus its offset."""
 PANEL: Final = 64
 """The columns of a panel that is decoded for many rows."""
 _LARGEST: Final = 256
@@ -52,8 +52,8 @@ _LARGEST: Final = 256
 class Table:
     """A `value` that in a block only depends on the lowest bits of `index`.
 
-    It is `entry` with these bits, of which there are `count`, as `number`; `digit` is what it
-    computes from a digit of an element of memory, if it does.
+    It is `entry` with these `count` bits as `number`; `digit` is what it computes from a digit of
+    an element of memory, if it does.
     """
 
     value: PrimExpr
@@ -80,11 +80,11 @@ class Digit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Digits:
-    """That `shared` is `scale`, which a block has once, times adjacent integers minus `zero`.
+    """A form of `shared`: the `scale` of a block times (adjacent integers minus `zero`).
 
     They have `bits` bits each, the first one in the lowest bits of `packed`, and `factors` are the
-    int8 that `own` consists of. Sums of their products are integers, which are exact. The integers
-    and factors of successive blocks are adjacent, and what `scale` reads moves by `steps`.
+    int8 elements of `own`. Sums of their products are exact integers. The integers and factors of
+    successive blocks are adjacent, and the loads of `scale` advance by `steps`.
     """
 
     packed: BufferLoad
@@ -100,12 +100,12 @@ class RepeatedLoads:
     """A sum in blocks: all iterations of the loops `inner`, after those of `outer`.
 
     The variables of `numbers` have these values in the iterations of a block, and those of `tables`
-    what these say. `offsets` are, for each load, its position in each of them, from that in the
-    first one on.
+    the values of the tables. `offsets` are, for each load, its position in each of them, from that
+    in the first one on.
 
-    A value is the product of `shared` and `own`, or `shared` alone. On `rows`, an axis of the run,
-    only `own` depends, which is not packed, and on `columns` only `shared`. If they are integers,
-    `digits` are these.
+    A value is the product of `shared` and `own`, or `shared` alone. Only `own`, which is not
+    packed, depends on the axis `rows`, and only `shared` on `columns`. `digits` is their integer
+    form, if they have one.
     """
 
     rows: Axis | None
@@ -219,7 +219,7 @@ def _digits(
     offsets: Mapping[BufferLoad, tuple[int, ...]],
     outer: Sequence[Axis],
 ) -> Digits | None:
-    """The integers that the factors of a block consist of, if they do."""
+    """The integers in the factors of a block, if they have that form."""
     while isinstance(own, Cast):
         own = own.value
     if not isinstance(own, BufferLoad) or str(own.buffer.dtype) != "int8":
@@ -249,7 +249,7 @@ def _digits(
 
 
 def _field(value: PrimExpr) -> tuple[tuple[BufferLoad, PrimExpr], int, int] | None:
-    """The element and the shift of an integer of few bits, their number, and what is subtracted."""
+    """The element and shift of an integer of few bits, their number, and its zero point."""
     masked = {n for n in occurrences(value, Call) if n.op is _AND}
     if len(masked) != 1:
         return None
@@ -288,7 +288,7 @@ def _offsets(value: PrimExpr, inner: Sequence[Axis]) -> dict[BufferLoad, tuple[i
 
 
 def _is_converted(value: PrimExpr) -> bool:
-    """Whether a value is an element of memory, in another datatype at most."""
+    """Return whether a value is an element of memory, or a cast of one."""
     while isinstance(value, Cast):
         value = value.value
     return isinstance(value, BufferLoad)
@@ -327,8 +327,8 @@ def _with_tables(
 ) -> PrimExpr:
     """`value` with variables, entered into `tables`, for floats of integers of a few bits.
 
-    What else these floats depend on is the same in all iterations of a block. If a value
-    `is_single`, it is for one row.
+    All else that these floats depend on is invariant in a block. If a value `is_single`, it is for
+    one row.
     """
     known: dict[PrimExpr, Var] = {}
 
@@ -422,15 +422,15 @@ def _digit(
 
 
 def _is_rounded(value: PrimExpr) -> bool:
-    """Whether products are rounded to float16, which takes longer than to select an entry.
+    """Return whether products are rounded to float16, which takes longer than to select an entry.
 
-    With several rows, LLVM moves other products behind the instruction that selects entries.
+    With several rows, LLVM moves other products after the instruction that selects entries.
     """
     return any(str(node.dtype) == "float16" for node in occurrences(value, Mul))
 
 
 def _number(value: PrimExpr, bits: PrimExpr, number: int) -> int | None:
-    """The value for a `number` as `bits`, if all that it is computed from are small integers."""
+    """The value for a `number` as `bits`, if it is computed from small integers alone."""
     match value:
         case _ if value is bits:
             result: float = number
@@ -457,16 +457,16 @@ def _number(value: PrimExpr, bits: PrimExpr, number: int) -> int | None:
 
 
 def _is_packed(offsets: tuple[int, ...]) -> bool:
-    """Whether iterations of a block share elements, and all of them do not."""
+    """Return whether iterations of a block share elements, and all of them do not."""
     return 1 < len(set(offsets)) < len(offsets)
 
 
 def _with_numbers(
     value: PrimExpr, inner: Sequence[Axis], numbers: dict[Var, tuple[int, ...]]
 ) -> PrimExpr | None:
-    """`value` with variables, entered into `numbers`, for what depends on the iteration alone.
+    """`value` with variables, entered into `numbers`, for parts that depend on the iteration alone.
 
-    None if a part of that is not an integer.
+    None if such a part is not an integer.
     """
     variables = {axis.var for axis in inner}
     if tree_size(value) > _LARGEST:
@@ -500,7 +500,7 @@ def _with_numbers(
 
 
 def mentions_outside_loads(value: PrimExpr, variables: set[Var]) -> bool:
-    """Whether an expression needs the value of a variable other than for the indices of loads."""
+    """Return whether an expression uses a variable outside of the indices of loads."""
     return any(isinstance(node, Var) and node in variables for node in outside_indices(value))
 
 

@@ -10,11 +10,11 @@ from relaxpy.support.dataclass import replace
 
 
 def without_reshapes(plan: Plan) -> Plan:
-    """`plan` with the memory of parameters in place of copies from and to another shape.
+    """`plan` with reshaping copies of parameters replaced by aliases of their memory.
 
     A parameter that is copied into a local buffer is not written. One that is copied from a local
-    buffer is not used otherwise, so that what the buffer holds before may be there; the buffer is
-    not written after the copy.
+    buffer has no other use, so that it may hold earlier values of the buffer; the buffer is not
+    written after the copy.
     """
     parameters = {*plan.func.buffer_map.values()}
     shared, trees = dict(plan.shared), list[Tree]()

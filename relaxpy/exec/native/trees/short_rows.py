@@ -1,7 +1,7 @@
 """Outer-loop vectorisation: short rows are unrolled, and each lane of a vector is a row.
 
-What is computed of a row stays in registers until all of it is known. Elements that follow each
-other in memory are then written together.
+Results of a row stay in registers until it is complete. Adjacent elements of memory are then
+written together.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass
 
 _CHEAP = 6
-"""The elements of a row up to which a run without functions and accumulations is faster so.
+"""The elements of a row up to which this is faster for runs without functions and accumulations.
 
-With functions these are all that are too few for a vector of 256 bits.
+Runs with functions have fewer than a 256-bit vector.
 """
 _LONGEST = 16
-"""The iterations of loops inside a row, which are those of a product with a 4x4 matrix."""
+"""The most iterations of loops inside a row: those of a product with a 4x4 matrix."""
 _LEAST_ROWS = 16
 _FUNCTION = 40
-"""The operations of a function of maths."""
+"""The operations of a mathematical function."""
 _OPERATIONS = 1000
-"""The operations of a row, at most, as the time to compile grows faster than their number."""
+"""The most operations of a row: compile time grows faster than their number."""
 
 Place: TypeAlias = tuple[int | Var, ...]
-"""Where an element of a row is: numbers, and the variables of the row and of loops around it."""
+"""The place of an element of a row: numbers, and variables of the row and of enclosing loops."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """What `register` becomes: `initial` combined with all values, or else the only value."""
+    """The update of `register`: `initial` combined with all values, or else the only value."""
 
     register: BufferLoad
     combine: Combine | None
@@ -58,9 +58,8 @@ class Step:
 class ShortRows:
     """The steps of each iteration of `axis`, inside `outer`.
 
-    `loads` are elements that are read first, as neighbours which are the memory of a row. `stores`
-    has the registers that are written in the end, each with its element of memory; those that are
-    together are such neighbours.
+    `loads` are groups of adjacent elements of a row that are read first. `stores` are groups of
+    registers that are written at the end, each with its element of memory.
     """
 
     outer: tuple[Axis, ...]
@@ -111,7 +110,7 @@ def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[Axis, ...], Axis]]:
 
 
 def _is_suited(run: Run) -> bool:
-    """Whether a run only has loops in any order, accumulations, and statements without guards."""
+    """Return whether a run only has parallel loops, accumulations, and unguarded statements."""
     own = {a.var for a in run.loops}
     return (
         not (run.after or run.tests or run.is_serial)
@@ -126,7 +125,7 @@ def _is_short(axis: Axis) -> bool:
 
 
 class _UnsuitedError(Exception):
-    """A statement that rows of few elements cannot have."""
+    """A statement is not supported in short rows."""
 
 
 class _Elements:
@@ -161,7 +160,7 @@ class _Finder:
         self.longest = 1
         self.has_functions = self.accumulates = False
         self.has_rows = False
-        """Whether vectors with an element of each row are not consecutive in memory."""
+        """True if vectors with an element of each row are not consecutive in memory."""
 
     def add(self, run: Run) -> bool:
         """Add the steps of a run; False if it is not suited."""
@@ -212,7 +211,7 @@ class _Finder:
         return Step(register, member.combine, initial, values)
 
     def _known(self, value: PrimExpr) -> PrimExpr:
-        """A value, with registers in place of elements that the row has stored."""
+        """A value, with registers instead of elements that the row has stored."""
 
         def rule(node: Node) -> Node | None:
             return self._read(node) if isinstance(node, BufferLoad) else None
@@ -232,7 +231,7 @@ class _Finder:
         return None
 
     def _place(self, element: BufferLoad, elements: _Elements) -> Place:
-        """Where an element of a row is in memory that is written."""
+        """The place of an element of a row in memory that is written."""
         if elements.shape is None:
             elements.shape = element.buffer.shape
         pairs = zip(elements.shape, element.buffer.shape, strict=False)
@@ -263,7 +262,7 @@ class _Finder:
         self.has_rows = self.has_rows or step > 1
 
     def result(self) -> ShortRows | None:
-        """The steps, and what is stored at the end; None if rows are not worth it."""
+        """The steps, and the stores at the end; None if it does not pay."""
         most = LONGEST_STEP - 1 if self.has_functions else _CHEAP
         if not self.has_rows or (self.longest > most and not self.accumulates):
             return None
@@ -286,7 +285,7 @@ class _Finder:
 
 
 def _neighbours(elements: Sequence[BufferLoad], axis: Axis) -> list[tuple[BufferLoad, ...]]:
-    """The elements in the order of memory if they are all of the memory of a row, or each alone."""
+    """The elements in memory order if they fill the memory of a row, or each alone."""
     if not elements:
         return []
     positions = [position_of(element.buffer, element.indices) for element in elements]

@@ -24,7 +24,7 @@ from relaxpy.ir.tir.expr import Call, PrimExpr
 from relaxpy.support.dataclass import dataclass
 
 SEARCHED = 64
-"""The elements that a search looks at together, one for each bit of an integer."""
+"""The elements that a search tests at once, one for each bit of an integer."""
 _LEAST_SWEPT = 16
 _LEAST_WIDE = 64
 
@@ -38,9 +38,9 @@ class InOrder:
 class Columns:
     """The iterations of an axis as lanes, inside which accumulations run.
 
-    Those that are swept go row by row in the order of memory, with the targets as sums. Those that
-    are wide compute several vectors of sums together, as each waits for its last result. Several
-    iterations of the axis `beside` are computed together, as they read the same elements.
+    Those that are swept go row by row in the order of memory, with the targets as sums. Wide ones
+    compute several vectors of sums together, to hide latency. Iterations of the axis `beside`,
+    which read the same elements, are unrolled and jammed.
     """
 
     along: Axis
@@ -50,7 +50,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction:
-    """Accumulations with the iterations of an axis as lanes, which are combined at the end."""
+    """Reductions with the iterations of an axis as lanes, which are combined at the end."""
 
     along: Axis
 
@@ -83,7 +83,7 @@ Strategy: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Context:
-    """What is known where a run is.
+    """The facts known at a run.
 
     Fields:
         whole: the axes of which others are blocks, by the start of these.
@@ -99,7 +99,7 @@ class Context:
 
 
 def strategy_of(run: Run, program: KernelProgram, context: Context | None = None) -> Strategy:
-    """How a run of `program` is computed."""
+    """The strategy of a run of `program`."""
     if run.is_scalar:
         return recurrence_of(run, program.plan.root) or InOrder()
     transpose = transpose_of(run, program.plan.root)
@@ -138,7 +138,7 @@ def _searched(run: Run) -> PrimExpr | None:
 
 
 def _is_wide(run: Run, along: Axis) -> bool:
-    """Whether a run only adds up consecutive elements of several columns."""
+    """Return whether a run only adds up consecutive elements of several columns."""
     extent = along.extent.constant
     if not run.over or (extent is not None and extent < _LEAST_WIDE):
         return False
@@ -150,7 +150,7 @@ def _is_wide(run: Run, along: Axis) -> bool:
 
 
 def is_swept(run: Run) -> bool:
-    """Whether accumulations over one axis may keep their sums in the targets."""
+    """Return whether accumulations over one axis may keep their sums in the targets."""
     if len(run.over) != 1 or (run.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
         return False
     members = run.accumulations

@@ -19,11 +19,11 @@ _INDENT = "    "
 
 
 def tree_text(program: KernelProgram) -> str:
-    """The loops of a kernel, and what each iteration stores.
+    """The loops of a kernel, and the stores of each iteration.
 
-    `for` runs in the order of the text, `each` in any order, and `tasks` in parallel, each from
+    `for` runs in source order, `each` in any order, and `tasks` in parallel, each from
     `lo` to below `hi`. A target with `over` accumulates over these loops. Buffers in registers are
-    not in memory. Loops that run as they are written have the kinds of the text.
+    not in memory. Loops that run as scheduled have the kinds of the source.
     """
     lines = [line for tree in program.trees for line in _tree(tree, program.annotated)]
     if program.elided:

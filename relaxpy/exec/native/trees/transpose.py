@@ -19,7 +19,7 @@ _SIDES = (16, 8, 4)
 """The sides of the squares that are transposed in registers."""
 _LARGEST_BITS = 512
 _NODES = 24
-"""Up to so many nodes, the value of an element is emitted once for each row of a square."""
+"""Up to so many nodes, the value of an element is emitted for each row of a square."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Transpose:
 
 @lru_cache(maxsize=1 << 6)
 def transpose_of(run: Run, root: Callable[[Buffer], Buffer]) -> Transpose | None:
-    """The transpose of a run; None if it is none, or if an element may be stored only once.
+    """The transpose of a run; None if it is not one, or if elements must be stored exactly once.
 
     `root` is the buffer whose memory a buffer uses.
     """
@@ -73,7 +73,7 @@ def transpose_of(run: Run, root: Callable[[Buffer], Buffer]) -> Transpose | None
 
 
 def _stride(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> IndexPoly | None:
-    """The distance of the elements of consecutive iterations; None if it changes."""
+    """The stride of consecutive iterations; None if it varies."""
     position = position_of(buffer, indices)
     if not position.mentions({var}):
         return as_poly(0)

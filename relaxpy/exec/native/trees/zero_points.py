@@ -1,7 +1,7 @@
-"""Moves zero points out of products of bytes, so that the instructions for dot products apply.
+"""Moves zero points out of int8 contractions, so that dot-product instructions apply.
 
 `sum((a - p) * (b - q))` is `sum(a * b) - p * sum(b - q) - q * sum(a)`, exactly, as sums of integers
-are modulo a power of two. What is taken away is a step after the sum, such as other epilogues.
+are modulo a power of two. The correction is a step after the sum, like other epilogues.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 
 _PLAIN: Final = (Add, BufferLoad, Cast, IntImm, Mul, Sub, Var)
-"""What zero points consist of: they can be computed wherever their indices are inside."""
+"""The nodes of zero points, which can be computed wherever their indices are in bounds."""
 
 
 def without_zero_points(plan: Plan) -> Plan:
-    """`plan` with the zero points of products of bytes taken away after their sums."""
+    """`plan` with the zero points of int8 contractions subtracted after their sums."""
     local: list[Buffer] = []
     trees = tuple(t for tree in plan.trees for t in _expanded(tree, plan, local))
     if not local:
@@ -71,7 +71,7 @@ def _without_zero(expr: PrimExpr, over: Sequence[Axis]) -> tuple[PrimExpr, PrimE
 def _is_expandable(
     run: Run, member: Assignment, factors: Sequence[tuple[PrimExpr, PrimExpr | None]], plan: Plan
 ) -> bool:
-    """Whether a run is a sum of products of bytes, of which one at least has a zero point."""
+    """Return whether a run is an int8 contraction with at least one zero point."""
     zeros = [zero for _, zero in factors if zero is not None]
     if not zeros or not member.target.dtype == member.value.dtype == factors[0][0].dtype:
         return False

@@ -45,7 +45,7 @@ def identity_of(combine: Combine, dtype: DataType) -> IntImm | FloatImm:
 
 
 def combined(combine: Combine, dtype: DataType, a: Value, b: Value) -> Value:
-    """Both values combined. Floats of 16 bits are not rounded."""
+    """Both values combined; 16-bit floats are not rounded."""
     f = a.function
     if dtype.is_bool:
         truths = {"add": "xor", "mul": "and", "min": "and", "max": "or", **_BITS}

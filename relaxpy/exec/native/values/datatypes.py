@@ -1,4 +1,4 @@
-"""The LLVM types of datatypes, and what is raised where native code has no form."""
+"""The LLVM types of datatypes, and the error for unsupported forms."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from relaxpy.ir.core.dtype import DataType
 
 
 class RefusedError(Exception):
-    """A kernel, or a step of it, that has no native form, with the reason."""
+    """A kernel or a step of it is unsupported in native code; the message is the reason."""
 
 
 def storage_type(dtype: DataType) -> Type:
-    """The type of an element in memory: truth values are bytes, bfloat16 the upper half.
+    """The type of an element in memory: bools are bytes, bfloat16 is the upper half of a float32.
 
     Errors:
         RefusedError: native code does not have the datatype.

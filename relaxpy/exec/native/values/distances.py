@@ -9,9 +9,9 @@ from relaxpy.ir.tir.expr import FloorDiv, FloorMod, PrimExpr, Var
 
 
 def distances(position: IndexPoly, var: Var, count: int, multiple: int) -> Sequence[int] | None:
-    """How far the element of each of `count` lanes is from that of the first one, if that is known.
+    """The offset of the element of each of `count` lanes from that of the first one, if known.
 
-    The lanes are consecutive values of `var`, of which the first is divisible by `multiple`. None
+    The lanes are consecutive values of `var`; the first is divisible by `multiple`. None
     if a distance is unknown, is not less than `count`, or decreases.
     """
     total = [0] * count
@@ -28,7 +28,7 @@ def distances(position: IndexPoly, var: Var, count: int, multiple: int) -> Seque
 
 
 def _steps(atom: PrimExpr, var: Var, count: int, multiple: int) -> Sequence[int] | None:
-    """The value of an atom in each lane, less what is the same in all of them."""
+    """The value of an atom in each lane, without the part common to all."""
     if atom is var:
         return range(count)
     if not isinstance(atom, (FloorDiv, FloorMod)):

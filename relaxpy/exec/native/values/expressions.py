@@ -1,8 +1,8 @@
 """Emits the values of PrimExprs, with the semantics of the reference evaluator, in any lanes.
 
 Integers wrap, and their division rounds as the operator says. Values of float16 and bfloat16 are
-computed in float32 and rounded after each operation. Both sides of a choice are computed: a load
-outside its buffer is 0, and a divisor that is 0 is 1.
+computed in float32 and rounded after each operation. Both sides of a select are computed:
+out-of-bounds loads are 0, and zero divisors are 1.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WHOLE = {"float16": 1 << 11, "bfloat16": 1 << 8}
 
 
 def _largest(expr: tir.PrimExpr) -> int | None:
-    """The most that a float of 16 bits can be, if it is an integer that needs no rounding."""
+    """The largest magnitude of a 16-bit float, if it is an integer that needs no rounding."""
     limit, found = _WHOLE.get(str(expr.dtype)), None
     if limit is None:
         return None
@@ -155,7 +155,7 @@ class Values(Frame):
     # ---- memory's types
 
     def widened(self, value: Value, dtype: DataType) -> Value:
-        """A value of memory's type as it is computed with."""
+        """A value of memory's type, converted to the type of arithmetic."""
         f = self.function
         match str(dtype):
             case "bool":
@@ -168,7 +168,7 @@ class Values(Frame):
                 return value
 
     def narrowed(self, value: Value, dtype: DataType) -> Value:
-        """A value as memory has it."""
+        """A value converted to memory's type."""
         f = self.function
         match str(dtype):
             case "bool":
@@ -182,7 +182,7 @@ class Values(Frame):
                 return value
 
     def rounded(self, value: Value, dtype: DataType) -> Value:
-        """A result of float32 arithmetic rounded to a datatype of 16 bits; others are exact."""
+        """A result of float32 arithmetic rounded to a 16-bit datatype; others are unchanged."""
         if dtype.is_float and dtype.bits == 16:
             return self.widened(self.narrowed(value, dtype), dtype)
         return value
@@ -234,7 +234,7 @@ class Values(Frame):
         if kind not in _ARITHMETIC:
             return self.rounded(self._float_quotient(kind, a, b), dtype)
         name = _ARITHMETIC[kind]
-        # The products and sums of the text are rounded one by one, as by NumPy.
+        # The products and sums of the source are rounded one by one, as by NumPy.
         build = lambda x, y: _exact(name, x, y)  # noqa: E731
         key = f"{'f' if dtype.is_float else ''}{name}"
         return self.rounded(self.apply(key, build, a, b), dtype)
@@ -284,7 +284,7 @@ class Values(Frame):
             is_remainder = kind in (tir.Mod, tir.FloorMod)
             if not signed:
                 return f.new(x.type, f"{'urem' if is_remainder else 'udiv'} {x}, {safe.name}")
-            # The least number divided by -1 would trap; it wraps.
+            # The minimum divided by -1 would trap; it wraps.
             minus = f.compare("eq", y, -1)
             one = f.like(y, f.const(Type(y.type.element), 1))
             safe = f.select(minus, one, safe)
@@ -324,10 +324,10 @@ class Values(Frame):
     # ---- obligations
 
     def require(self, obligation: Obligation) -> None:
-        """Leave if an obligation does not hold in the present iteration, or in an active lane.
+        """Leave if an obligation does not hold in the current iteration, or in an active lane.
 
         Errors:
-            RefusedError: the values that it puts together are too long to compute once more.
+            RefusedError: the values that it inlines are too long to compute again.
         """
         f, index = self.function, obligation.index
         if any(tree_size(expr) > MAX_TREE_SIZE for expr in (index, *obligation.path)):
@@ -350,7 +350,7 @@ class Values(Frame):
             self.failures.leave(obligation, bad, value, size)
 
     def negated(self, condition: Value) -> Value:
-        """Whether a condition does not hold."""
+        """Return whether a condition does not hold."""
         return self.bits("xor", condition, self.function.const(BOOL, 1))
 
     # ---- conversions
@@ -402,7 +402,7 @@ class Values(Frame):
         return self.apply(f"{name} {element}", lambda x: f.cast(name, x, element), value)
 
     def _to_integer(self, value: Value, target: DataType, type: Type) -> Value:
-        """Toward zero. A value outside the range has the result of conversions by the processor."""
+        """Round toward zero. Values out of range convert as by the CPU."""
         f = self.function
         if str(target) == "uint64":
 
@@ -499,7 +499,7 @@ class Values(Frame):
 
 
 def _exact(name: str, x: Value, y: Value) -> Value:
-    """A result that is rounded itself, rather than as a part of a larger operation."""
+    """A result that is rounded by itself, not contracted into a larger operation."""
     function = x.function
     outer, function.flags = function.flags, ""
     result = function.arithmetic(name, x, y)

@@ -1,7 +1,7 @@
 """Errors of kernels by table: native code reports the number of an obligation that does not hold.
 
-That are the obligations that are tested after the first write. The function of a kernel has a
-record: the least task that failed, a lock, the number of its obligation, and the index and the size
+These are the obligations that are tested after the first write. The function of a kernel has a
+record: the first task that failed, a lock, the number of its obligation, and the index and the size
 that do not fit. Before it returns, it passes these numbers to the table of its module, which raises
 the error, and the entry of the kernel returns it to Python.
 """
@@ -126,10 +126,10 @@ class FailureTable:
         return len(self.entries) - 1
 
     def __call__(self, number: int, index: int, size: int) -> RuntimeCheckError:
-        """The error of an obligation, as the kernel on NumPy would raise it."""
+        """The error of an obligation, as the NumPy kernel would raise it."""
         kernel, func, obligation = self.entries[number]
         span = obligation.span or func.span
-        # The position of the line that runs is that of the statement, as in a kernel on NumPy.
+        # The position of the running line is that of the statement, as in a NumPy kernel.
         run = FunctionType(_fail.__code__, _fail.__globals__ | {SPAN_OF_LINE: lambda line: span})
         try:
             run(kernel, obligation, index, size)
@@ -146,7 +146,7 @@ class FailureTable:
 
 
 class Failures:
-    """What the function `f` of a kernel, or of its tasks, reports: it is written to `record`."""
+    """The failures that the function `f` of a kernel or of its tasks writes to `record`."""
 
     def __init__(
         self, f: Function, add: Callable[[Obligation], int], record: Value, task: Operand = 0

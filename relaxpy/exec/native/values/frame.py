@@ -1,7 +1,7 @@
 """The environment of generated code: known values, and the loop level to which each is hoisted.
 
-A value is computed at the outermost level at which its operands are known, so that nothing that is
-invariant in a loop is computed in it.
+Value numbering with LICM: a value is computed once, at the outermost loop level at which its
+operands are known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
 
 NOW = 1 << 30
-"""The level of values that depend on memory which the present loop writes."""
+"""The level of values that depend on memory which the current loop writes."""
 _ZERO = "@zero = internal constant [8 x i8] zeroinitializer, align 8"
 
 
@@ -57,7 +57,7 @@ class Address:
 
 
 class Frame(ABC):
-    """The state of one function: pointers of buffers, variables, and values computed so far.
+    """The value-numbering environment of a function: pointers, variables, and known values.
 
     `written` are the buffers that the kernel writes; `shape_vars` are never negative.
     """
@@ -77,15 +77,15 @@ class Frame(ABC):
         self.axes: list[Axis] = []
         self.lanes: Lanes | None = None
         self.stored: dict[tuple[Buffer, tuple[PrimExpr, ...]], Value] = {}
-        """Values that the present iteration stored."""
+        """Values that the current iteration stored."""
         self.blocks: dict[Buffer, tuple[Sequence[IndexPoly], IndexPoly]] = {}
-        """The strides of buffers of which only some rows exist, and the position of index 0."""
+        """The strides of buffers with memory for some rows only, and the position of index 0."""
         self.packable: dict[Buffer, Packing | None] = {}
-        """The parameters that are read in one place, and how those are packed that may be."""
+        """The parameters with a single reader, and their packing, if they may be packed."""
         self.failures: Failures | None = None
-        """How obligations are reported that do not hold after the first write."""
+        """The reporter of obligations that fail after the first write."""
         self.bound: dict[Var, Value] = {}
-        """The variables whose values have the types of their datatypes."""
+        """The variables with values of their own datatypes."""
         self._positions: dict[tuple[Buffer, tuple[PrimExpr, ...]], IndexPoly] = {}
         self._unproved: dict[object, Mapping[int, PrimExpr]] = {}
         self._variables: dict[Var, Value] = dict(sizes)
@@ -106,7 +106,7 @@ class Frame(ABC):
     def level(
         self, variables: Mapping[Var, Value] | None = None, lanes: Lanes | None = None
     ) -> Iterator[None]:
-        """A level at this position, at which `variables` are known."""
+        """A hoist level at this position, at which `variables` are known."""
         number = len(self._slots)
         known = [*(variables or {}).values()]
         outer = dict(self._variables), self.lanes, dict(self.bound)
@@ -129,7 +129,7 @@ class Frame(ABC):
 
     @contextmanager
     def writing(self, buffers: Container[Buffer]) -> Iterator[None]:
-        """A level in which only `buffers` are written."""
+        """A hoist level in which only `buffers` are written."""
         outer = self._busy
         with self.level():
             self._busy = buffers, len(self._slots) - 1
@@ -138,7 +138,7 @@ class Frame(ABC):
 
     @contextmanager
     def conditionally(self) -> Iterator[None]:
-        """A part of the code that may be skipped, so that its values are not known after it."""
+        """Code that may be skipped: its values are not known after it."""
         self._now = dict(self._now)
         outer = dict(self.bound)
         yield
@@ -153,19 +153,19 @@ class Frame(ABC):
         self.axes.pop()
 
     def pin(self, values: Sequence[Value]) -> None:
-        """Keep what uses these values, such as sums, from being hoisted out of the iteration."""
+        """Prevent users of these values, such as sums, from being hoisted out of the iteration."""
         for value in values:
             if value.name[0] == "%":
                 self._levels[value.name] = NOW
 
     def settle(self, values: Iterable[Value]) -> None:
-        """Values that are computed before the present level, and after the enclosing one."""
+        """Set the hoist level of values to the current one."""
         for value in values:
             if value.name[0] == "%":
                 self._levels[value.name] = len(self._slots) - 1
 
     def forget(self) -> None:
-        """Memory has changed, so that values read from it are no longer known."""
+        """Invalidate values that were loaded from memory which has changed."""
         self._now = {}
 
     def level_of(self, value: Value) -> int:
@@ -196,21 +196,21 @@ class Frame(ABC):
         return value
 
     def apply(self, name: str, build: Callable[..., Value], *operands: Value) -> Value:
-        """`build`, which `name` describes, of operands with as many lanes as the widest."""
+        """`build`, which `name` identifies, of operands broadcast to the widest one."""
         lanes = max(o.type.lanes for o in operands)
         wide = [self.wide(o, lanes) for o in operands]
         key = name, *((o.name, o.type) for o in wide)
         return self.place(key, wide, lambda: build(*wide))
 
     def wide(self, value: Value, lanes: int) -> Value:
-        """`value` in all of `lanes`."""
+        """`value`, broadcast to `lanes`."""
         if value.type.lanes == lanes:
             return value
         key = "splat", value.name, value.type, lanes
         return self.place(key, (value,), lambda: self.function.splat(value, lanes))
 
     def both(self, a: Value | None, b: Value | None) -> Value | None:
-        """Both conditions; None is a condition that holds."""
+        """The conjunction of both conditions; None is true."""
         if a is None or b is None:
             return a if b is None else b
         return self.apply("and", lambda x, y: self.function.arithmetic("and", x, y), a, b)
@@ -300,7 +300,7 @@ class Frame(ABC):
         return total
 
     def unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Value | None:
-        """The condition that the indices which are not proved are inside; None if all are."""
+        """The condition that unproved indices are in bounds; None if all are proved."""
         condition = None
         f = self.function
         key = buffer, tuple(indices), tuple(self.axes)
@@ -323,7 +323,7 @@ class Frame(ABC):
         return self._busy[1]
 
     def address(self, buffer: Buffer, indices: Sequence[PrimExpr], type: Type) -> Address:
-        """Where an element is, or the element in each lane."""
+        """The address of an element, or of the element in each lane."""
         pointer = self.pointers[buffer]
         position = self.position(buffer, indices)
         lanes = self.lanes
@@ -346,7 +346,7 @@ class Frame(ABC):
         return Address(pointer, offset, across)
 
     def _place_of(self, pointer: Value, position: IndexPoly, more: Value, type: Type) -> Value:
-        """The address at a position and `more`; those at constant distances have one register."""
+        """The address at a position and `more`; constant offsets share one register."""
         distance = position.terms.get((), 0)
         offset = self.integer("add", self.index(position - distance), more)
         place = self._element(pointer, offset, type)
@@ -360,10 +360,10 @@ class Frame(ABC):
         return self.place(key, (pointer, offset), build)
 
     def load(self, load: BufferLoad) -> Value:
-        """The element of a buffer in memory's type; 0 in a lane, or element, that is outside.
+        """The element of a buffer in memory's type; 0 where it is out of bounds.
 
         Errors:
-            RefusedError: the element is the same in all lanes, but is inside only in some of them.
+            RefusedError: the element is the same in all lanes, but in bounds only in some of them.
         """
         f, buffer = self.function, load.buffer
         type = storage_type(buffer.dtype)
@@ -414,14 +414,14 @@ class Frame(ABC):
         return self.apply("reverse", lambda x: self.function.shuffle(x, None, order), value)
 
     def _every(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[int, Value] | None:
-        """The short distance of the elements of the lanes, and the position of the first one."""
+        """The short stride of the lanes' elements, and the position of the first one."""
         assert self.lanes is not None
         linear = affine(self.position(buffer, indices), {self.lanes.var})
         step = None if linear is None else linear.constant(self.lanes.var)
         if linear is None or step is None or not 2 <= step <= LONGEST_STEP:
             return None
         if step > 4 and self.lanes.count * storage_type(buffer.dtype).bits > 512:
-            return None  # vectors of several registers, of which each result needs all
+            return None  # vectors of several registers; each result needs all of them
         start = self.integer("mul", self.lanes.start, self.function.const(I64, step))
         return step, self.integer("add", self.index(linear.offset), start)
 
@@ -434,9 +434,9 @@ class Frame(ABC):
     def _ordered(
         self, load: BufferLoad, order: Sequence[int], mask: Value | None, floor: int
     ) -> Value:
-        """The elements at known distances from that of the first lane, of which each is read once.
+        """The elements at known distances from that of the first lane; each is read once.
 
-        Those between the first and the last one are inside, too.
+        Those between the first and the last one are in bounds, too.
         """
         f, lanes, type = self.function, self.lanes, storage_type(load.buffer.dtype)
         assert lanes is not None
@@ -471,7 +471,7 @@ class Frame(ABC):
         """Store a value of memory's type where the lane is active and the `condition` holds.
 
         Errors:
-            RefusedError: a condition decides about an element that all lanes share.
+            RefusedError: a condition depends on the lane, but all lanes share the element.
         """
         f = self.function
         address = self.address(buffer, indices, Type(value.type.element))
@@ -503,8 +503,8 @@ class Frame(ABC):
     ) -> Value:
         """The elements of memory where the variables of `zero` are 0, and at distances from there.
 
-        One vector is read from memory, of which each distance has a lane. The memory so many bytes
-        `ahead` is fetched.
+        One vector is read from memory; each distance has a lane of it. The memory `ahead` bytes
+        further is prefetched.
         """
         f, buffer = self.function, load.buffer
         position = affine(self.position(buffer, load.indices), {axis.var for axis in zero})
@@ -523,7 +523,7 @@ class Frame(ABC):
         return value
 
     def load_rows(self, first: BufferLoad) -> list[Value]:
-        """The elements of each lane that follow each other in memory, as do the lanes."""
+        """The adjacent elements of each lane; lanes are adjacent, too."""
         f, lanes = self.function, self.lanes
         assert lanes is not None
         found = self._every(first.buffer, first.indices)
@@ -550,7 +550,7 @@ class Frame(ABC):
         return self.function.shuffle(lanes.mask, None, rows)
 
     def store_rows(self, first: BufferLoad, values: Sequence[Value]) -> None:
-        """Store elements of each lane, which follow each other in memory, as do the lanes."""
+        """Store the adjacent elements of each lane; lanes are adjacent, too."""
         f, lanes = self.function, self.lanes
         assert lanes is not None
         found = self._every(first.buffer, first.indices)
@@ -569,7 +569,7 @@ class Frame(ABC):
 
 
 def _store_every(f: Function, value: Value, step: int, at: Value, mask: Value | None) -> None:
-    """Store the active lanes at multiples of `step`, by masks that leave out what is between."""
+    """Store the active lanes at multiples of `step`, with masks that skip the gaps."""
     type = value.type
     lanes = type.lanes
     for first in range(0, lanes * step, lanes):

@@ -17,7 +17,7 @@ from relaxpy.support.dataclass import dataclass
 Array: TypeAlias = np.ndarray[Any, Any]
 _ALIGNMENT = 64
 MARK = 1 << 62
-"""What is added to the address of an operand that is packed: no address is as great."""
+"""The tag added to the address of a packed operand: it exceeds every address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Panels of `width` columns, each of which has the steps of the sum in order.
+    """Panels of `width` columns, each with the steps of the sum in order.
 
     `over` and `columns` are extents and strides of the unpacked operand. The last panel is padded
     with zeros. If `dtype` is not empty, the elements are converted to it, which keeps their values.
@@ -53,7 +53,7 @@ class Packing:
     dtype: str = ""
 
     def shared(self, data: Array) -> Array:
-        """A packed copy, of which there is one for equal elements, as long as it is used."""
+        """A packed copy, shared by equal arrays while it is used."""
         key = digest(data), data.dtype.name, data.shape, self
         found = _SHARED.get(key)
         if found is None:
@@ -83,7 +83,7 @@ class Packing:
         return data
 
     def has_all(self, data: Array) -> bool:
-        """Whether a packed copy of `data` has each of its elements, and once."""
+        """Return whether a packed copy of `data` has each of its elements exactly once."""
         size = 1
         for extent, stride in sorted((*self.over, self.columns), key=itemgetter(1)):
             if extent != 1 and stride != size:
@@ -102,7 +102,7 @@ _SHARED: Final[WeakValueDictionary[tuple[object, ...], Array]] = WeakValueDictio
 
 
 def _joined(blocks: Array, how: Joined) -> Array:
-    """Blocks of columns with their products joined."""
+    """Blocks of columns with their steps joined for dot products."""
     width, count = blocks.shape[-1], how.count
     stretches = blocks.reshape(len(blocks), -1, how.depth, width)
     groups = -(-how.depth // count)
@@ -118,7 +118,7 @@ def _joined(blocks: Array, how: Joined) -> Array:
 
 
 def _separated(target: Array, how: Joined, dtype: np.dtype[Any]) -> Array:
-    """The blocks of columns of which `target` has the products joined."""
+    """The blocks of columns whose steps `target` has joined (the inverse of `_joined`)."""
     blocks, stretches, _, width, count = target.shape
     plain = np.empty((blocks, stretches, how.depth, width), dtype)
     for n in range(count):
