@@ -55,6 +55,20 @@ def test_every_public_name_is_there(face: str) -> None:
         assert found.keys() >= set(module.__all__)
 
 
+def test_front_ends_that_need_an_extra_are_found_and_not_listed() -> None:
+    program = """
+import sys, relaxpy
+sys.modules["onnx"] = None
+from relaxpy.relax.frontend import *
+assert "onnx" not in dir(relaxpy.relax.frontend) and "torch" not in dir(relaxpy.relax.frontend)
+print(relaxpy.relax.frontend.onnx.__name__, relaxpy.relax.frontend.weights.__name__)
+relaxpy.relax.frontend.nothing
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "relaxpy.relax.frontend.onnx relaxpy.relax.frontend.weights\n"
+    assert "module 'relaxpy.relax.frontend' has no attribute 'nothing'" in done.stderr
+
+
 def test_a_package_of_public_names_imports_none_of_them() -> None:
     packages = ("relaxpy.relax", "relaxpy.relax.transform", "relaxpy.tir", "relaxpy.topi")
     program = f"import sys, {', '.join(packages)}; print(*sys.modules)"

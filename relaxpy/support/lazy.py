@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
+from relaxpy.support.absent import instead_of
 from relaxpy.support.gc_pause import gc_paused
 from relaxpy.support.missing import attribute_error
 
@@ -33,6 +36,18 @@ def face(namespace: dict[str, Any], names: str, lookup: str = "") -> None:
     find = finder(namespace, locations, others, lookup)
     namespace["__getattr__"] = find
     namespace["__dir__"] = lister(namespace, locations, others)
+
+
+def submodule(package: str, name: str) -> ModuleType:
+    """Import a module that a package does not list, as it needs an extra: a `lookup` of `face`.
+
+    Errors:
+        AttributeError: there is no such module.
+    """
+    module = f"{package}.{name}"
+    if instead_of(module) or find_spec(module) is None:
+        raise attribute_error(package, name)
+    return import_module(module)
 
 
 def public_names(place: str) -> Collection[str]:

@@ -9,9 +9,9 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.plugins.importing.params import detach_params as detach_params
-    from relaxpy.relax.frontend import common as common, nn as nn, onnx as onnx, torch as torch, weights as weights
+    from relaxpy.relax.frontend import common as common, nn as nn
 else:
     _face(globals(), """
         relaxpy.plugins.importing.params: detach_params
-        relaxpy.relax.frontend.: common nn onnx torch weights
-    """)
+        relaxpy.relax.frontend.: common nn
+    """, "relaxpy.support.lazy:submodule")
