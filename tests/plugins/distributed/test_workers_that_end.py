@@ -84,7 +84,7 @@ with relaxpy.distributed.use(part):
 """)
     done = run(3, program)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["[2.", "2.", "2.", "2.]"] * 2
+    assert done.stdout.count("[2. 2. 2. 2.]") == 2  # workers may print at the same time
 
 
 def check(folder: Path, message: str, *, end: str, imported: str = "", chosen: str = "") -> None:
