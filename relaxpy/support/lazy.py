@@ -81,13 +81,12 @@ def finder(
         if name == "__all__":
             found = {*locations, *(known for other in others for known in public_names(other))}
             return sorted(known for known in found if not known.startswith("_"))
-        if name in locations:
-            module, _, attribute = locations[name].partition(":")
-            value: Any = import_module(module)
-            for part in attribute.split(".") if attribute else ():
-                value = getattr(value, part)
-        else:
-            value = _found_elsewhere(namespace["__name__"], name, locations, others, lookup)
+        if name not in locations:  # not kept: operators may be defined again, or removed
+            return _found_elsewhere(namespace["__name__"], name, locations, others, lookup)
+        module, _, attribute = locations[name].partition(":")
+        value: Any = import_module(module)
+        for part in attribute.split(".") if attribute else ():
+            value = getattr(value, part)
         namespace[name] = value
         return value
 
@@ -98,13 +97,16 @@ def _found_elsewhere(
     module: str, name: str, locations: Mapping[str, str], others: Sequence[str], lookup: str
 ) -> Any:
     for other in others if not name.startswith("_") else ():
-        names = public_names(other)
-        if isinstance(names, Mapping):
-            if name in names:
-                return names[name]
-        elif name in names or hasattr(import_module(other), "__getattr__"):
+        place, _, table = other.partition(":")
+        loaded = import_module(place)
+        if table:
+            if name in (values := getattr(loaded, table)):
+                return values[name]
+        elif hasattr(loaded, "__getattr__") or name in public_names(other):
             with suppress(AttributeError, ImportError):
-                return getattr(import_module(other), name)
+                value = getattr(loaded, name)
+                if not isinstance(value, ModuleType) or name in public_names(other):
+                    return value  # and no module that happens to be imported
     if lookup and not name.startswith("__"):
         place, _, function = lookup.partition(":")
         return getattr(import_module(place), function)(module, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -321,6 +322,25 @@ def test_a_function_that_ran_uses_the_operator_as_it_is_now() -> None:
     np.testing.assert_array_equal(main(ONES), [3, 3, 3])
     operator.op.extend(legalize=doubled)
     np.testing.assert_array_equal(main(ONES), [2, 2, 2])
+
+
+def test_the_public_module_has_the_operator_that_is_registered_now() -> None:
+    relax, unary = relaxpy.relax, import_module("relaxpy.relax.op.unary")
+
+    def defined() -> object:
+        @relax.op.register("relax.lately", pure=True)
+        def lately(x: relax.TensorStructInfo) -> relax.TensorStructInfo:
+            return x
+
+        return lately
+
+    first = defined()
+    assert relax.op.lately is unary.lately is first
+    second = defined()
+    assert relax.op.lately is unary.lately is second is not first
+    relax.op.unregister("relax.lately")
+    assert not hasattr(relax.op, "lately")
+    assert not hasattr(unary, "lately")
 
 
 def test_a_legalisation_is_registered_as_in_tvm() -> None:
