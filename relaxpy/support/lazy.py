@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
@@ -46,7 +47,8 @@ def submodule(package: str, name: str) -> ModuleType:
     """
     module = f"{package}.{name}"
     if instead_of(module) or find_spec(module) is None:
-        raise attribute_error(package, name)
+        there = {found.name for found in iter_modules(import_module(package).__path__)}
+        raise attribute_error(package, name, there - {name})
     return import_module(module)
 
 

@@ -15,7 +15,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.memo import NodeTable
-from relaxpy.relax import StringImm
+from relaxpy.relax import BlockBuilder, StringImm
 from relaxpy.script import from_source
 from tests.fuzz.seed import SEED
 
@@ -266,3 +266,13 @@ def test_a_signal_does_not_keep_the_memo_of_a_node_that_is_gone(raising: random.
                 assert table.get(node) is None
                 table[node] = count
                 del node
+
+
+def test_a_signal_leaves_no_scope_of_a_builder_open(raising: random.Random) -> None:
+    for _ in range(1000):
+        with suppress(Stop), a_signal_soon(raising, 2e-4):
+            builder = BlockBuilder()
+            for _ in range(200):
+                with builder.testing_scope():
+                    pass
+        assert BlockBuilder.current() is None

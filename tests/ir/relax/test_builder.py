@@ -1,6 +1,7 @@
 """BlockBuilder: TVM's interface, what it refuses, and what it costs."""
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,15 @@ def test_an_abandoned_scope_ends_while_others_are_open() -> None:
     with bb.testing_scope():
         del scope
         assert BlockBuilder.current() is bb
+    assert BlockBuilder.current() is None
+
+
+def test_an_abandoned_scope_may_end_in_another_thread() -> None:
+    scopes = [BlockBuilder().testing_scope()]
+    scopes[0].__enter__()
+    thread = Thread(target=scopes.clear)
+    thread.start()
+    thread.join()
     assert BlockBuilder.current() is None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, overload
 from weakref import ref
@@ -26,6 +25,7 @@ from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
+from relaxpy.support.scopes import ScopedValue
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +47,7 @@ def _as_params(params: rx.Var | Sequence[rx.Var]) -> tuple[rx.Var, ...]:
     raise unexpected(params, "parameters are a Var or a list of them")
 
 
-_active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", default=())
+_active: ScopedValue[BlockBuilder] = ScopedValue("relaxpy_builders")
 
 
 class BlockBuilder:
@@ -81,8 +81,7 @@ class BlockBuilder:
     @staticmethod
     def current() -> BlockBuilder | None:
         """The builder whose function or testing scope is the innermost open one, or None."""
-        builders = _active.get()
-        return builders[-1] if builders else None
+        return _active.get()
 
     def _derived(self, func: rx.BaseFunc) -> rx.BaseFunc:
         """The function with its struct info, which is derived unless it is known."""
@@ -124,15 +123,8 @@ class BlockBuilder:
 
     @contextmanager
     def _activated(self) -> Iterator[None]:
-        _active.set((*_active.get(), self))
-        try:
-            with evaluating(None):
-                yield
-        finally:  # of an abandoned scope, too, which ends while others may be open
-            builders = _active.get()
-            last = max((k for k, builder in enumerate(builders) if builder is self), default=None)
-            if last is not None:
-                _active.set((*builders[:last], *builders[last + 1 :]))
+        with _active.set(self), evaluating(None):
+            yield
 
     @contextmanager
     def testing_scope(self, def_vars: Sequence[tir.Var] = ()) -> Iterator[None]:

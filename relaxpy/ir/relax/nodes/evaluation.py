@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TypeAlias, TypeVar, cast
 
 from relaxpy.ir.relax.nodes.base import Expr
+from relaxpy.support.scopes import ScopedValue
 
 Evaluate: TypeAlias = Callable[[Expr], Expr]
 E = TypeVar("E", bound=Expr)
 
-_evaluate: ContextVar[Evaluate | None] = ContextVar("relaxpy_evaluate", default=None)
+_evaluate: ScopedValue[Evaluate | None] = ScopedValue("relaxpy_evaluate")
 
 
 @contextmanager
 def evaluating(evaluate: Evaluate | None) -> Iterator[None]:
     """Pass each expression to `evaluate` as soon as user code builds it; None switches this off."""
-    token = _evaluate.set(evaluate)
-    try:
+    with _evaluate.set(evaluate):
         yield
-    finally:
-        _evaluate.reset(token)
 
 
 def is_evaluating() -> bool:
