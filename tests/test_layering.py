@@ -106,8 +106,8 @@ FLOORS = {
         highlight.py
     """,
     "relaxpy/support": """
-        frames.py dataclass.py gc_pause.py launched.py absent.py missing.py nearest.py lazy.py
-        description.py screen.py diagnostics.py progress.py entry.py folding.py pysource.py
+        frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py nearest.py
+        lazy.py description.py screen.py diagnostics.py progress.py entry.py folding.py pysource.py
     """,
     "relaxpy/plugins/onnx": """
         wire.py view.py sizes.py folding.py registry.py vocabulary.py context.py ops
