@@ -9,8 +9,7 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.te.lower import create_prim_func as create_prim_func
-    from relaxpy.ir.te.tag import TagScope as TagScope, tag_scope as tag_scope
-    from relaxpy.ir.te.tensor import ComputeOp as ComputeOp, ExternOp as ExternOp, PlaceholderOp as PlaceholderOp, ProducerLoad as ProducerLoad, ScanOp as ScanOp, Tensor as Tensor, TensorSlice as TensorSlice, compute as compute, const as const, extern as extern, placeholder as placeholder, reduce_axis as reduce_axis, scan as scan, size_var as size_var, var as var
+    from relaxpy.ir.te.tensor import ComputeOp as ComputeOp, ExternOp as ExternOp, PlaceholderOp as PlaceholderOp, ProducerLoad as ProducerLoad, ScanOp as ScanOp, TagScope as TagScope, Tensor as Tensor, TensorSlice as TensorSlice, compute as compute, const as const, extern as extern, placeholder as placeholder, reduce_axis as reduce_axis, scan as scan, size_var as size_var, tag_scope as tag_scope, var as var
     from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
     AXIS_SEPARATOR = _IndexMap.AXIS_SEPARATOR
     from relaxpy.ir.tir.intrin import abs as abs, acos as acos, acosh as acosh, asin as asin, asinh as asinh, atan as atan, atanh as atanh, ceil as ceil, cos as cos, cosh as cosh, erf as erf, exp as exp, floor as floor, fmod as fmod, if_then_else as if_then_else, isfinite as isfinite, isinf as isinf, isnan as isnan, log as log, log10 as log10, log2 as log2, max_value as max_value, min_value as min_value, nearbyint as nearbyint, popcount as popcount, round as round, rsqrt as rsqrt, sigmoid as sigmoid, sin as sin, sinh as sinh, sqrt as sqrt, tan as tan, tanh as tanh, trunc as trunc
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 else:
     _face(globals(), """
         relaxpy.ir.te.lower: create_prim_func
-        relaxpy.ir.te.tag: TagScope tag_scope
-        relaxpy.ir.te.tensor: ComputeOp ExternOp PlaceholderOp ProducerLoad ScanOp Tensor TensorSlice compute const extern placeholder reduce_axis scan size_var var
+        relaxpy.ir.te.tensor: ComputeOp ExternOp PlaceholderOp ProducerLoad ScanOp TagScope Tensor TensorSlice compute const extern placeholder reduce_axis scan size_var tag_scope var
         relaxpy.ir.tir.analysis.index_map: AXIS_SEPARATOR=IndexMap.AXIS_SEPARATOR
         relaxpy.ir.tir.intrin: abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor fmod if_then_else isfinite isinf isnan log log10 log2 max_value min_value nearbyint popcount power=pow round rsqrt sigmoid sin sinh sqrt tan tanh trunc
         relaxpy.ir.tir.ops: add ceildiv div floordiv floormod indexdiv=floordiv indexmod=floormod multiply=mul subtract=sub truncdiv truncmod

@@ -28,7 +28,7 @@ from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.python import python_callee
+from relaxpy.ir.relax.op.packed import python_callee
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir

@@ -74,7 +74,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.python_function import python_function_of
-from relaxpy.ir.relax.op.python import python_callee
+from relaxpy.ir.relax.op.packed import python_callee
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace

@@ -27,7 +27,7 @@ from relaxpy.exec.runtime.storage import (
 from relaxpy.exec.runtime.values import Array, Category, ShapeTuple, Value, category_of, describe
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import op
-from relaxpy.ir.relax.op import devices, inspect, misc, packed
+from relaxpy.ir.relax.op import misc, packed, python_syntax
 
 
 def _tensor(value: Value, operator: str, ndim: int | None = None) -> Array:
@@ -66,19 +66,19 @@ def shape_to_tensor(value: Value) -> Array:
     return np.array(value, np.int64)
 
 
-@inspect.tensor_dtype_code.implement
+@python_syntax.tensor_dtype_code.implement
 def tensor_dtype_code(value: Value) -> np.uint8:
     """DLPack's type code of the elements of a tensor."""
     return np.uint8(_datatype(value, "tensor_dtype_code").type_code)
 
 
-@inspect.tensor_dtype_bits.implement
+@python_syntax.tensor_dtype_bits.implement
 def tensor_dtype_bits(value: Value) -> np.uint8:
     """The bits of an element of a tensor."""
     return np.uint8(_datatype(value, "tensor_dtype_bits").bits)
 
 
-@inspect.tensor_dtype_lanes.implement
+@python_syntax.tensor_dtype_lanes.implement
 def tensor_dtype_lanes(value: Value) -> np.uint16:
     """The lanes of an element of a tensor."""
     return np.uint16(_datatype(value, "tensor_dtype_lanes").lanes)
@@ -88,13 +88,13 @@ def _datatype(value: Value, operator: str) -> DataType:
     return DataType(_tensor(value, operator).dtype)
 
 
-@inspect.tensor_ndim.implement
+@python_syntax.tensor_ndim.implement
 def tensor_ndim(value: Value) -> np.int32:
     """The rank of a tensor."""
     return np.int32(_tensor(value, "tensor_ndim").ndim)
 
 
-@inspect.tensor_shape_i.implement
+@python_syntax.tensor_shape_i.implement
 def tensor_shape_i(value: Value, axis: Value) -> int:
     """The size of a tensor along an axis."""
     array = _tensor(value, "tensor_shape_i")
@@ -102,7 +102,7 @@ def tensor_shape_i(value: Value, axis: Value) -> int:
     return size
 
 
-@inspect.tensor_stride_i.implement
+@python_syntax.tensor_stride_i.implement
 def tensor_stride_i(value: Value, axis: Value) -> int:
     """The stride, in elements, along an axis of a compact row-major tensor.
 
@@ -112,13 +112,13 @@ def tensor_stride_i(value: Value, axis: Value) -> int:
     return prod(array.shape[_axis(array, axis, "tensor_stride_i") + 1 :])
 
 
-@inspect.tensor_byte_offset.implement
+@python_syntax.tensor_byte_offset.implement
 def tensor_byte_offset(value: Value) -> np.uint64:
     """The offset of the first element of a tensor in its memory: 0, unless it is a view."""
     return np.uint64(getattr(_tensor(value, "tensor_byte_offset"), "byte_offset", 0))
 
 
-@inspect.tensor_elem_offset.implement
+@python_syntax.tensor_elem_offset.implement
 def tensor_elem_offset(value: Value) -> np.uint64:
     """The offset of the first element of a tensor in elements."""
     array = _tensor(value, "tensor_elem_offset")
@@ -214,8 +214,8 @@ def truth(value: Value) -> bool:
     )
 
 
-@devices.to_vdevice.implement
-@devices.hint_on_device.implement
+@misc.to_vdevice.implement
+@misc.hint_on_device.implement
 @op.builtin.stop_lift_params.implement
 @op.memory.ensure_zero_offset.implement
 def same_value(value: Value, *, dst_vdevice: object = None, memory_scope: object = None) -> Value:

@@ -1,21 +1,26 @@
-"""Lowering of tensor expressions to a PrimFunc: one loop nest with a block per stage."""
+"""Lowering of tensor expressions to a PrimFunc: one loop nest with a block per stage.
+
+Common subexpressions of a large value are bound to variables so that its source stays small. A loop
+in Python makes such values: each iteration of `v = v * v + c` doubles the source of v.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import field
+from functools import reduce
 from itertools import chain
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError, check_type
+from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.orders import postorder
-from relaxpy.ir.core.traverse import rewrite, walk
+from relaxpy.ir.core.orders import postorder, preorder, reached
+from relaxpy.ir.core.traverse import children, map_children, rewrite, tree_size, walk
 from relaxpy.ir.op import Op
-from relaxpy.ir.te import sharing
-from relaxpy.ir.te.arrangement import ordered_as
 from relaxpy.ir.te.tensor import (
     ComputeOp,
     ExternOp,
@@ -29,6 +34,7 @@ from relaxpy.ir.te.tensor import (
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer, outside_indices
+from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
@@ -45,6 +51,183 @@ from relaxpy.ir.tir.stmt import (
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
+
+_LARGEST = 2000
+_SHARED = 8
+
+
+def is_large(value: PrimExpr) -> bool:
+    """Return whether a value is large as a tree, and much larger than as a DAG."""
+    size = tree_size(value)
+    return size > _LARGEST and size > _SHARED * sum(1 for _ in walk(value))
+
+
+def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, PrimExpr]]]:
+    """The values in terms of variables, and the definitions of these, in order.
+
+    An operation that may fail is bound only if it is evaluated unconditionally.
+    """
+    large = [value for value in values if is_large(value)]
+    always = {*reached(list[Node](large), _computed_in_any_case)}
+    uses = Counter(child for node in _nodes(large) for child in children(node))
+    replaced: dict[Node, Node] = {}
+    lets: list[tuple[Var, PrimExpr]] = []
+    for node in _nodes(large):
+        new = map_children(lambda child: replaced.get(child, child), node)
+        if (
+            isinstance(new, PrimExpr)
+            and uses[node] > 1
+            and not isinstance(new, BufferLoad)
+            and any(True for _ in children(new))
+            and (node in always or is_safe(new))
+        ):
+            variable = Var("v", new.dtype)
+            lets.append((variable, new))
+            new = variable
+        replaced[node] = new
+    found = [replaced.get(value, value) for value in values]
+    return [value for value in found if isinstance(value, PrimExpr)], lets
+
+
+def with_lets(body: Stmt, lets: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
+    """The body after the definitions of variables."""
+    for variable, value in reversed(lets):
+        body = LetStmt(variable, value, body)
+    return body
+
+
+def _nodes(values: Sequence[PrimExpr]) -> list[Node]:
+    """The nodes under all values once, children before parents."""
+    return list(dict.fromkeys(node for value in values for node in walk(value)))
+
+
+def _computed_in_any_case(node: Node) -> Iterable[Node]:
+    """The operands of an expression that are evaluated unconditionally."""
+    match node:
+        case Call(op=Op(name="tir.if_then_else"), args=(condition, *_)):
+            return (condition,)
+        case And(a=a) | Or(a=a):
+            return (a,)
+        case _:
+            return children(node)
+
+
+def ordered_as(expr: tir.PrimExpr, original: tir.PrimExpr) -> tir.PrimExpr:
+    """Reorder the simplified `expr` like `original`, where that is as simple.
+
+    Integer terms and factors are in the order in which they occur in `original`. A term that it
+    does not have is ordered by its first variable; literals come last, and a sum starts with a
+    negative term only if all its terms are negative. A comparison keeps its sides and its operator.
+    """
+    if expr is original:
+        return expr
+    positions = _positions(original)
+
+    def position(node: tir.PrimExpr) -> int:
+        if isinstance(node, tir.IntImm):
+            return len(positions) + 1
+        known = positions.get(node)
+        if known is not None:
+            return known
+        below = (positions[v] for v in walk(node) if isinstance(v, tir.Var) and v in positions)
+        return min(below, default=len(positions))
+
+    comparisons = [(c, simplify(c)) for c in walk(original) if isinstance(c, tir.CmpExpr)]
+
+    def rule(node: Node) -> Node | None:
+        if isinstance(node, tir.CmpExpr):
+            return next((_arranged(node, c) for c, form in comparisons if form.same_as(node)), None)
+        if not isinstance(node, (tir.Add, tir.Sub, tir.Mul)) or not node.dtype.is_int:
+            return None
+        if isinstance(node, tir.Mul):
+            factors = _factors(node)
+            ordered = sorted(factors, key=position)
+            same = all(a is b for a, b in zip(factors, ordered, strict=True))
+            return None if same else reduce(tir.Mul, ordered)
+        terms = _terms(node)
+        signed = sorted(terms, key=lambda term: position(term[0]))
+        first = next((i for i, (_, negative) in enumerate(signed) if not negative), 0)
+        signed.insert(0, signed.pop(first))
+        same = all(a[0] is b[0] for a, b in zip(terms, signed, strict=True))
+        if same or signed[0][1]:
+            return None
+        return reduce(
+            lambda total, term: (tir.Sub if term[1] else tir.Add)(total, term[0]),
+            signed[1:],
+            signed[0][0],
+        )
+
+    rewritten = rewrite(expr, rule)
+    assert isinstance(rewritten, tir.PrimExpr)
+    return rewritten
+
+
+def _positions(root: tir.PrimExpr) -> dict[tir.PrimExpr, int]:
+    """The position of each subexpression, counted from the left, parents before children."""
+    return {node: position for position, node in enumerate(reached([root], _operands))}
+
+
+def _operands(expr: tir.PrimExpr) -> list[tir.PrimExpr]:
+    return [child for child in children(expr) if isinstance(child, tir.PrimExpr)]
+
+
+def _arranged(simplified: tir.CmpExpr, original: tir.CmpExpr) -> tir.CmpExpr:
+    """The original with its sides simplified and their literals on one side, if no terms cancel.
+
+    As in TVM, `>` and `>=` become `<` and `<=`, literals that are added are positive, and one that
+    is 1 changes the operator: `a < b + 1` becomes `a <= b`.
+    """
+    left, right = original.a, original.b
+    if isinstance(original, (tir.GT, tir.GE)):
+        left, right = right, left
+    a, b = (ordered_as(simplify(side), side) for side in (left, right))
+    if _leaves(a) + _leaves(b) != _leaves(simplified.a) + _leaves(simplified.b):
+        return simplified
+    if isinstance(original, (tir.EQ, tir.NE)):
+        return simplified if _literal(a) and _literal(b) else type(original)(a, b)
+    is_strict = isinstance(original, (tir.LT, tir.GT))
+    if a.dtype not in (INT32, INT64):  # others may wrap around
+        return tir.LT(a, b) if is_strict else tir.LE(a, b)
+    shift = _literal(b) - _literal(a)
+    a, b = (ordered_as(simplify(side - _literal(side)), side) for side in (a, b))
+    bounds = isinstance(a, tir.IntImm) or isinstance(b, tir.IntImm)
+    if shift == (1 if is_strict else -1) and not bounds:  # a < b + 1, or a + 1 <= b
+        return tir.LE(a, b) if is_strict else tir.LT(a, b)
+    if isinstance(a, tir.IntImm) or (shift < 0 and not isinstance(b, tir.IntImm)):
+        a = ordered_as(simplify(a - shift), a)
+    else:
+        b = ordered_as(simplify(b + shift), b)
+    return tir.LT(a, b) if is_strict else tir.LE(a, b)
+
+
+def _leaves(expr: tir.PrimExpr) -> int:
+    """The number of occurrences of anything but literals in a sum."""
+    return sum(not isinstance(term, tir.IntImm) for term, _ in _terms(expr))
+
+
+def _literal(expr: tir.PrimExpr) -> int:
+    """The literals in a sum, added up."""
+    literals = ((term.value, sub) for term, sub in _terms(expr) if isinstance(term, tir.IntImm))
+    return sum(-value if sub else value for value, sub in literals)
+
+
+def _factors(product: tir.PrimExpr) -> list[tir.PrimExpr]:
+    nodes = preorder([product], lambda node: (node.a, node.b) if isinstance(node, tir.Mul) else ())
+    return [node for node in nodes if not isinstance(node, tir.Mul)]
+
+
+def _terms(total: tir.PrimExpr) -> list[tuple[tir.PrimExpr, bool]]:
+    """The terms of a sum, each with whether it is subtracted."""
+    terms: list[tuple[tir.PrimExpr, bool]] = []
+    stack = [(total, False)]
+    while stack:
+        node, negative = stack.pop()
+        if isinstance(node, (tir.Add, tir.Sub)):
+            stack += [(node.b, negative != isinstance(node, tir.Sub)), (node.a, negative)]
+        else:
+            terms.append((node, negative))
+    return terms
+
 
 Argument: TypeAlias = Tensor | tir.Var
 
@@ -286,8 +469,8 @@ class _Lowering:
         target = self.buffers[op.output(index)]
         axes, values = self._block_axes(op.axis)
         indices = [axis.var for axis in axes] if op.axis else []
-        [value], lets = sharing.bound([self._value(op.body[index], values)])
-        body = sharing.with_lets(BufferStore(target, value, tuple(indices)), lets)
+        [value], lets = bound([self._value(op.body[index], values)])
+        body = with_lets(BufferStore(target, value, tuple(indices)), lets)
         return _Stage(self._block_name(target.name), axes, body)
 
     def _reduction(self, op: ComputeOp, first: Reduce) -> _Stage:
@@ -297,7 +480,7 @@ class _Lowering:
         order = [e.value_index for e in op.body if isinstance(e, Reduce)]
         combiner = first.combiner
         identity = combiner.identity_element
-        sources, lets = sharing.bound(
+        sources, lets = bound(
             [
                 self._value(_where(first.condition, source, nothing), values)
                 for source, nothing in zip(first.source, identity, strict=True)
@@ -315,19 +498,19 @@ class _Lowering:
         name = self._block_name(op.name)
         if len(targets) == 1:
             store = BufferStore(targets[0], combined[order[0]], indices)
-            return _Stage(name, axes, sharing.with_lets(store, lets), init[0])
+            return _Stage(name, axes, with_lets(store, lets), init[0])
         temporaries = [tir.Var(f"v_{_clean(t.name)}", t.dtype) for t in targets]
         body = stmt_seq(
             *(BufferStore(t, v, indices) for t, v in zip(targets, temporaries, strict=True))
         )
         for variable, k in zip(reversed(temporaries), reversed(order), strict=True):
             body = LetStmt(variable, combined[k], body)
-        return _Stage(name, axes, sharing.with_lets(body, lets), stmt_seq(*init))
+        return _Stage(name, axes, with_lets(body, lets), stmt_seq(*init))
 
     def _value(self, expr: tir.PrimExpr, values: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
         """Simplify `expr` and replace its variables and loads; wide indices become int64."""
         value = substitute(expr, values)
-        if not sharing.is_large(value):
+        if not is_large(value):
             value = ordered_as(simplify(value), value)
         rewritten = rewrite(value, self._load)
         assert isinstance(rewritten, tir.PrimExpr)

@@ -1,9 +1,11 @@
-"""Tensors of tensor expressions, and the operations that define them."""
+"""Tensors of tensor expressions, the operations that define them, and their tags."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ContextDecorator
+from contextvars import ContextVar, Token
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -14,7 +16,6 @@ from relaxpy.ir.core.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.relax.nodes import ShapeExpr
-from relaxpy.ir.te.tag import tagged
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
@@ -26,6 +27,54 @@ from relaxpy.support.entry import user_facing
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+
+_current: ContextVar[str] = ContextVar("tag", default="")
+
+
+class TagScope(ContextDecorator):
+    """A context manager and decorator that sets `tag` on operations without a tag."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self._token: Token[str] | None = None
+
+    @override
+    def _recreate_cm(self) -> TagScope:
+        return TagScope(self.tag)
+
+    def __enter__(self) -> TagScope:
+        if _current.get():
+            raise MisuseError(f"tag {self.tag!r} is inside the scope of tag {_current.get()!r}")
+        self._token = _current.set(self.tag)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
+
+
+@user_facing
+def tag_scope(tag: str) -> TagScope:
+    """Return a context manager, or decorator, in which operations have `tag`.
+
+    Errors:
+        MisuseError: the tag is not a string, or is empty; scopes are nested.
+    """
+    if not isinstance(tag, str) or not tag:
+        raise unexpected(tag, "a tag is a string")
+    return TagScope(tag)
+
+
+def tagged(tag: str) -> str:
+    """Return `tag`, or the tag of the enclosing scope if it is empty.
+
+    Errors:
+        MisuseError: both are set.
+    """
+    enclosing = _current.get()
+    if tag and enclosing:
+        raise MisuseError(f"tag {tag!r} is inside the scope of tag {enclosing!r}", about=tag)
+    return tag or enclosing
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -15,7 +15,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh
-from relaxpy.ir.relax.op.workers import current_workers
+from relaxpy.ir.relax.op.distributed import current_workers
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass

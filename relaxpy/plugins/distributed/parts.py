@@ -14,7 +14,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.op.workers import Array, current_workers, split
+from relaxpy.ir.relax.op.distributed import Array, current_workers, split
 from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
 from relaxpy.support.entry import user_facing
 

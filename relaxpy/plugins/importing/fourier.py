@@ -12,8 +12,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.te.topi.interpolation import double
-from relaxpy.ir.te.topi.shapes import as_sizes
+from relaxpy.ir.te.topi.shapes import as_sizes, double
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.place import Place

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem
+from relaxpy.ir.relax.op import regions
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te.topi import regions
 from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.te.topi.interpolation import double
+from relaxpy.ir.te.topi.shapes import double
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.place import Place

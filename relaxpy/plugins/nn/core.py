@@ -17,7 +17,7 @@ from relaxpy.ir.core.foreign_arrays import is_torch, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op import operators
+from relaxpy.ir.relax.op import python_syntax
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.nn.methods import TensorMethods
@@ -70,7 +70,9 @@ def _sign(sign: str, *, reflected: bool = False) -> Callable[[Tensor, object], T
     @user_facing
     def method(self: Tensor, other: object) -> Tensor:
         operands = (self._expr, as_operand(other, self))
-        return _emit_call(operators.apply(sign, *(reversed(operands) if reflected else operands)))
+        return _emit_call(
+            python_syntax.apply(sign, *(reversed(operands) if reflected else operands))
+        )
 
     return method
 
@@ -80,7 +82,7 @@ def _unary_sign(sign: str) -> Callable[[Tensor], Tensor]:
 
     @user_facing
     def method(self: Tensor) -> Tensor:
-        return _emit_call(operators.apply_unary(sign, self._expr))
+        return _emit_call(python_syntax.apply_unary(sign, self._expr))
 
     return method
 

@@ -11,7 +11,7 @@ import numpy as np
 from relaxpy.errors import MisuseError, UnknownAttributeError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.subscript import subscript
+from relaxpy.ir.relax.op.python_syntax import subscript
 from relaxpy.ir.tir import expr as tir
 from relaxpy.plugins.nn.names import tensor_hint
 from relaxpy.support.entry import user_facing

@@ -15,8 +15,8 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.op.definition.gradients import is_narrow, narrowed
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.definition.widening import is_narrow, narrowed
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.support.entry import user_facing
 

@@ -23,7 +23,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, has_torch, read_array
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant, Function, ShapeExpr, TensorStructInfo, Tuple, Var
-from relaxpy.ir.relax.op.workers import current_workers
+from relaxpy.ir.relax.op.distributed import current_workers
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.plugins.training.data_parallel import OF_ONE
 from relaxpy.plugins.training.fit import Callback, History, fit

@@ -15,7 +15,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Call, Expr
 from relaxpy.ir.relax.op.definition.rules import known_shape, te_kernel
 from relaxpy.ir.relax.transform.legalize import Legalization, legalized
-from relaxpy.ir.te.topi import sorting as topi
+from relaxpy.ir.te.topi import reduction as topi
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass, replace
 

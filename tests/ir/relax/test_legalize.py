@@ -24,7 +24,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.unary import UNARY
+from relaxpy.ir.relax.op.elementwise import UNARY
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor, compute

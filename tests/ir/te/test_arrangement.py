@@ -6,8 +6,7 @@ import pytest
 
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.te import tensor as te
-from relaxpy.ir.te.arrangement import ordered_as
-from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.te.lower import create_prim_func, ordered_as
 from relaxpy.ir.tir import expr as tir
 
 A, B, N = (tir.Var(name, "int64") for name in ("a", "b", "n"))

@@ -16,14 +16,17 @@ from relaxpy.ir.relax.op.definition.gradients import by_transpose, masked, of_op
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, tensor
 from relaxpy.ir.relax.op.definition.sharding import same_axes
-from relaxpy.ir.relax.op.distributed import placed_along, require_among, require_workers, shard
-from relaxpy.ir.relax.op.workers import (
+from relaxpy.ir.relax.op.distributed import (
     Among,
     Array,
     Combination,
     current_workers,
     joined,
     members,
+    placed_along,
+    require_among,
+    require_workers,
+    shard,
     split,
 )
 from relaxpy.ir.relax.relations.context import Context

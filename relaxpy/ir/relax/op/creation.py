@@ -15,7 +15,7 @@ from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.topi.creation import range_length as te_range_length
+from relaxpy.ir.te.topi.transform import range_length as te_range_length
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition import rules
+from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -12,7 +12,7 @@ from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import known_shape, refuse, refuse_type, same, tensor
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.layouts import inverse_index_map, transform_layout
+from relaxpy.ir.te.topi.transform import inverse_index_map, transform_layout
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.expr import IntImm, PrimExpr

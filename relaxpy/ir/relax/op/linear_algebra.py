@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.binary import BINARY
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.sharding import matmul_axes
+from relaxpy.ir.relax.op.elementwise import BINARY
 from relaxpy.ir.relax.op.manipulate import permute_dims
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor

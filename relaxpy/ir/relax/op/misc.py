@@ -1,22 +1,26 @@
-"""Operators without mathematics: shapes, the null object, printing and assertions."""
+"""Operators without mathematics: shapes, the null object, devices, printing and assertions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relaxpy.errors import StructInfoTypeError
+from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.op_record import CallArguments
+from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.op_record import CallArguments, Memory
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.gradients import no_gradient
+from relaxpy.ir.relax.nodes import Call, TensorStructInfo
+from relaxpy.ir.relax.op.definition.gradients import identity_gradient, no_gradient, of_operand
 from relaxpy.ir.relax.op.definition.registry import Operand, R, register
 from relaxpy.ir.relax.op.definition.rules import by_te, tensor
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
@@ -159,3 +163,37 @@ def assert_op(
         shown = list(format_args)
     args = tuple(rx.convert_to_expr(a) for a in (condition, *shown))
     return rx.Call(assert_op.op, args, Attrs({"format": format}))
+
+
+def _gradient_to_vdevice(g: Any, x: Any, y: Any, call: Call) -> Any:
+    """The gradient on the device of the operand, if that is known."""
+    source = x.struct_info.vdevice
+    return g if source is None else R.to_vdevice(g, source)
+
+
+@register(
+    "relax.to_vdevice", pure=True, memory=Memory.SAME, gradient=of_operand(_gradient_to_vdevice)
+)
+def to_vdevice(data: TensorStructInfo, dst_vdevice: VDevice) -> TensorStructInfo:
+    """The tensor on another device; a string names it, as in "cuda:0".
+
+    Shapes:
+        data    any
+        result  as data, on that device
+    """
+    return replace(data, vdevice=dst_vdevice)
+
+
+@register("relax.hint_on_device", pure=True, memory=Memory.SAME, gradient=identity_gradient)
+def hint_on_device(
+    data: TensorStructInfo, dst_vdevice: Device | VDevice, memory_scope: str = "global"
+) -> TensorStructInfo:
+    """The tensor itself, which passes put on a device, as in `R.cuda(0)`.
+
+    A virtual device, as in `I.vdevice("cuda")`, has a memory scope of its own.
+
+    Shapes:
+        data    any
+        result  as data
+    """
+    return data

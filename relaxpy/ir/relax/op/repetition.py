@@ -21,8 +21,8 @@ from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.sharding import repeated_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.repetition import repeat_elements, roll_elements
 from relaxpy.ir.te.topi.shapes import product, shape_text, tidy
+from relaxpy.ir.te.topi.transform import repeat_elements, roll_elements
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition import gradients, rules
+from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
-from relaxpy.ir.relax.op.gather import (
+from relaxpy.ir.relax.op.indexing import (
     fields_of,
     gather_elements,
     gather_nd,

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from relaxpy.ir.te.topi import image as image, nn as nn
     from relaxpy.ir.te.topi.contraction import *
-    from relaxpy.ir.te.topi.creation import *
     from relaxpy.ir.te.topi.elementwise import *
     from relaxpy.ir.te.topi.functions import __all__ as __all__
     from relaxpy.ir.te.topi.indexing import *
-    from relaxpy.ir.te.topi.layouts import *
-    from relaxpy.ir.te.topi.quantization import *
     from relaxpy.ir.te.topi.reduction import *
-    from relaxpy.ir.te.topi.repetition import *
-    from relaxpy.ir.te.topi.scan import *
-    from relaxpy.ir.te.topi.sequences import *
-    from relaxpy.ir.te.topi.sorting import *
     from relaxpy.ir.te.topi.transform import *
 else:
 

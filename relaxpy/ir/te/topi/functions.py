@@ -1,46 +1,17 @@
 """All functions of topi, as users call them."""
 
-from relaxpy.ir.te.topi import (
-    contraction,
-    creation,
-    elementwise,
-    image,
-    indexing,
-    layouts,
-    nn,
-    quantization,
-    reduction,
-    repetition,
-    scan,
-    sequences,
-    sorting,
-    transform,
-)
+from relaxpy.ir.te.topi import contraction, elementwise, image, indexing, nn, reduction, transform
 from relaxpy.ir.te.topi.arguments import checked
 from relaxpy.ir.te.topi.contraction import *
-from relaxpy.ir.te.topi.creation import *
 from relaxpy.ir.te.topi.elementwise import *
 from relaxpy.ir.te.topi.indexing import *
-from relaxpy.ir.te.topi.layouts import *
-from relaxpy.ir.te.topi.quantization import *
 from relaxpy.ir.te.topi.reduction import *
-from relaxpy.ir.te.topi.repetition import *
-from relaxpy.ir.te.topi.scan import *
-from relaxpy.ir.te.topi.sequences import *
-from relaxpy.ir.te.topi.sorting import *
 from relaxpy.ir.te.topi.transform import *
 
 __all__ = list(contraction.__all__)
-__all__ += creation.__all__
 __all__ += elementwise.__all__
 __all__ += indexing.__all__
-__all__ += layouts.__all__
-__all__ += quantization.__all__
 __all__ += reduction.__all__
-__all__ += repetition.__all__
-__all__ += scan.__all__
-__all__ += sequences.__all__
-__all__ += sorting.__all__
 __all__ += transform.__all__
 
 # Users call functions that check their arguments; these functions call each other unchecked.

@@ -6,53 +6,61 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import (
-    adaptive_pooling,
-    blocks,
     convolution,
     elementwise,
     image,
-    losses,
-    normalization,
     padding,
     pooling,
     recurrent,
     reduction,
+    reduction as reductions,
     transform,
 )
-from relaxpy.ir.te.topi.adaptive_pooling import *
-from relaxpy.ir.te.topi.blocks import *
 from relaxpy.ir.te.topi.convolution import *
-from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
-from relaxpy.ir.te.topi.losses import *
-from relaxpy.ir.te.topi.normalization import *
+from relaxpy.ir.te.topi.elementwise import (
+    accumulator,
+    add,
+    as_dtype,
+    computed,
+    divide,
+    injective,
+    multiply,
+    subtract,
+)
 from relaxpy.ir.te.topi.padding import *
 from relaxpy.ir.te.topi.pooling import *
 from relaxpy.ir.te.topi.recurrent import *
 from relaxpy.ir.te.topi.shapes import as_sizes, normal_axis, product, shape_text, tidy
+from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.layout import Layout
 from relaxpy.ir.tir.ops import is_const
 
-SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
-
 __all__ = [
     "batch_matmul",
+    "batch_norm",
     "dense",
+    "depth_to_space",
     "flatten",
     "gelu",
     "gelu_tanh",
+    "group_norm",
+    "instance_norm",
     "layer_norm",
     "leaky_relu",
     "log_softmax",
     "lrn",
     "matmul",
+    "nll_loss",
+    "pixel_shuffle",
     "prelu",
     "relu",
     "rms_norm",
@@ -60,13 +68,13 @@ __all__ = [
     "silu",
     "softmax",
     "softplus",
+    "space_to_depth",
     "upsampling",
 ]
-__all__ += blocks.__all__
-__all__ += adaptive_pooling.__all__
+
+SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+
 __all__ += convolution.__all__
-__all__ += losses.__all__
-__all__ += normalization.__all__
 __all__ += padding.__all__
 __all__ += pooling.__all__
 __all__ += recurrent.__all__
@@ -441,3 +449,310 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Sequence[int], epsilon: float =
 
     result = elementwise.computed(x.shape, element, "T_rms_norm", elementwise.INJECTIVE)
     return elementwise.as_dtype(result, data.dtype)
+
+
+def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle") -> Tensor:
+    """Turn channel (c * r + i) * r + j into row i, column j of blocks of r * r pixels of channel c.
+
+    Errors:
+        MisuseError: the data has rank 2 or less, or the factor is not positive.
+    """
+    if data.ndim < 3 or upscale_factor <= 0:
+        raise MisuseError(
+            f"pixel_shuffle takes a tensor of rank 3 or more and a positive factor, found rank "
+            f"{data.ndim} and {upscale_factor}"
+        )
+    *lead, channels, height, width = data.shape
+    factor = ops.const(upscale_factor, "int64")
+    square = ops.mul(factor, factor)
+    shape = (
+        *lead,
+        tidy(ops.floordiv(channels, square)),
+        tidy(ops.mul(height, factor)),
+        tidy(ops.mul(width, factor)),
+    )
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        *outer, c, y, x = index
+        i, j = ops.floormod(y, factor), ops.floormod(x, factor)
+        channel = ops.add(ops.mul(c, square), ops.add(ops.mul(i, factor), j))
+        return data(*outer, channel, ops.floordiv(y, factor), ops.floordiv(x, factor))
+
+    return injective(shape, element, name)
+
+
+def _image_axes(layout: str, name: str) -> tuple[int, int, int]:
+    """The axes of channels, rows and columns."""
+    if layout not in ("NCHW", "NHWC"):
+        raise unexpected(layout, f"{name}: layout is 'NCHW' or 'NHWC'")
+    return (1, 2, 3) if layout == "NCHW" else (3, 1, 2)
+
+
+def _check_image(data: Tensor, block_size: int, name: str) -> None:
+    if data.ndim != 4 or block_size <= 0:
+        raise MisuseError(
+            f"{name} takes a tensor of rank 4 and a positive block size, found rank {data.ndim} "
+            f"and {block_size}"
+        )
+
+
+def depth_to_space(
+    data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR"
+) -> Tensor:
+    """Turn channels of images into pixels of blocks of `block_size` rows and columns.
+
+    Channel (i * b + j) * C + c becomes row i and column j of blocks of channel c in mode "DCR", and
+    channel c * b * b + i * b + j in mode "CRD".
+
+    Errors:
+        MisuseError: the rank is not 4, or there is no such layout, mode or block size.
+    """
+    _check_image(data, block_size, "depth_to_space")
+    if mode not in ("DCR", "CRD"):
+        raise unexpected(mode, "depth_to_space: mode is 'DCR' or 'CRD'")
+    channels, rows, columns = _image_axes(layout, "depth_to_space")
+    block = ops.const(block_size, "int64")
+    square = ops.mul(block, block)
+    shape = list(data.shape)
+    shape[channels] = depth = tidy(ops.floordiv(shape[channels], square))
+    shape[rows], shape[columns] = (tidy(ops.mul(shape[a], block)) for a in (rows, columns))
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        source, c, y, x = list(index), index[channels], index[rows], index[columns]
+        offset = ops.add(ops.mul(ops.floormod(y, block), block), ops.floormod(x, block))
+        source[channels] = (
+            ops.add(ops.mul(offset, depth), c)
+            if mode == "DCR"
+            else ops.add(ops.mul(c, square), offset)
+        )
+        source[rows], source[columns] = ops.floordiv(y, block), ops.floordiv(x, block)
+        return data(*source)
+
+    return injective(shape, element, "depth_to_space")
+
+
+def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tensor:
+    """Turn pixels of blocks of `block_size` rows and columns into channels.
+
+    Row i and column j of the blocks of channel c become channel (i * b + j) * C + c.
+
+    Errors:
+        MisuseError: the rank is not 4, or there is no such layout or block size.
+    """
+    _check_image(data, block_size, "space_to_depth")
+    channels, rows, columns = _image_axes(layout, "space_to_depth")
+    block = ops.const(block_size, "int64")
+    shape, depth = list(data.shape), data.shape[channels]
+    shape[channels] = tidy(ops.mul(depth, ops.mul(block, block)))
+    shape[rows], shape[columns] = (tidy(ops.floordiv(shape[a], block)) for a in (rows, columns))
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        source, channel = list(index), index[channels]
+        offset = ops.floordiv(channel, depth)
+        source[channels] = ops.floormod(channel, depth)
+        source[rows] = ops.add(ops.mul(index[rows], block), ops.floordiv(offset, block))
+        source[columns] = ops.add(ops.mul(index[columns], block), ops.floormod(offset, block))
+        return data(*source)
+
+    return injective(shape, element, "space_to_depth")
+
+
+def _terms(
+    predictions: Tensor, targets: Tensor, weights: Tensor | None, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """The loss of each target, and its weight; both are 0 where the target is ignored."""
+    wide = accumulator(predictions.dtype)
+
+    def class_of(*index: PrimExpr) -> PrimExpr:
+        target = targets(*index)
+        return ops.cast_to(target, "int32") if target.dtype.is_bool else target
+
+    def is_ignored(target: PrimExpr) -> PrimExpr:
+        """Unsigned targets are compared as int64, which can represent a negative `ignore_index`."""
+        return ops.compare(tir.EQ, ops.cast_to(target, "int64"), ops.const(ignore_index, "int64"))
+
+    def weight(*index: PrimExpr) -> PrimExpr:
+        target = class_of(*index)
+        class_weight = ops.const(1, wide) if weights is None else ops.cast_to(weights(target), wide)
+        return intrin.if_then_else(is_ignored(target), ops.const(0, wide), class_weight)
+
+    def loss(*index: PrimExpr) -> PrimExpr:
+        target = class_of(*index)
+        index_of_class = (*index[:1], target, *index[1:])
+        value = ops.mul(ops.cast_to(predictions(*index_of_class), wide), ops.const(-1, wide))
+        if weights is not None:
+            value = ops.mul(value, ops.cast_to(weights(target), wide))
+        return intrin.if_then_else(is_ignored(target), ops.const(0, wide), value)
+
+    return (
+        computed(targets.shape, loss, "nll_loss"),
+        computed(targets.shape, weight, "nll_weight"),
+    )
+
+
+def nll_loss(
+    predictions: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+) -> Tensor:
+    """The negative log-likelihood of targets, of the log-probabilities of classes along axis 1.
+
+    A single instance has them along axis 0. Losses are multiplied by the weights of their classes;
+    "mean" divides their sum by the sum of the weights, and targets that are ignored count for
+    neither. float16 is computed in float32.
+
+    Errors:
+        MisuseError: the reduction is not "none", "sum" or "mean".
+    """
+    terms, weight = _terms(predictions, targets, weights, ignore_index)
+    if reduction == "none":
+        return as_dtype(terms, predictions.dtype)
+    total = reductions.sum(terms)
+    if reduction == "mean":
+        total = divide(total, reductions.sum(weight))
+    elif reduction != "sum":
+        raise unexpected(reduction, "a reduction is 'none', 'sum' or 'mean'")
+    return as_dtype(total, predictions.dtype)
+
+
+def _moments(x: Tensor, axes: Sequence[int], *, keepdims: bool) -> tuple[Tensor, Tensor]:
+    """The mean along axes, and the mean of squared distances from it."""
+    mean = reduction.mean(x, axes, keepdims=True)
+    centered = subtract(x, mean)
+    spread = reduction.mean(multiply(centered, centered), axes, keepdims=keepdims)
+    return mean if keepdims else reduction.mean(x, axes, keepdims=False), spread
+
+
+def _scaled(value: PrimExpr, gamma: PrimExpr | None, beta: PrimExpr | None) -> PrimExpr:
+    if gamma is not None:
+        value = ops.mul(value, ops.cast_to(gamma, value.dtype))
+    return value if beta is None else ops.add(value, ops.cast_to(beta, value.dtype))
+
+
+def _normalized(
+    x: Tensor,
+    axes: Sequence[int],
+    epsilon: float,
+    params: tuple[Tensor | None, Tensor | None],
+    param_index: Callable[[Sequence[PrimExpr]], PrimExpr],
+    dtype: DataType,
+    name: str,
+) -> Tensor:
+    """x normalised by its moments along axes, then scaled and shifted by the parameters."""
+    mean, variance = _moments(x, axes, keepdims=True)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        moment_index = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
+        inverse = intrin.rsqrt(ops.add(variance(*moment_index), ops.const(epsilon, x.dtype)))
+        value = ops.mul(ops.sub(x(*index), mean(*moment_index)), inverse)
+        channel = param_index(index)
+        gamma, beta = (None if param is None else param(channel) for param in params)
+        return ops.cast_to(_scaled(value, gamma, beta), dtype)
+
+    return computed(x.shape, element, name, "broadcast")
+
+
+def batch_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    training: bool = False,
+    momentum: float = 0.1,
+) -> list[Tensor]:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta along a channel axis.
+
+    In training, the moments are those of the batch, and the moving moments approach them by
+    `momentum`; otherwise the moving moments are used and returned unchanged. float16 is
+    computed in float32.
+    """
+    axis = normal_axis(axis, data.ndim)
+    wide = accumulator(data.dtype)
+    x = as_dtype(data, wide)
+    if training:
+        mean, variance = _moments(x, [a for a in range(data.ndim) if a != axis], keepdims=False)
+    else:
+        mean, variance = as_dtype(moving_mean, wide), as_dtype(moving_var, wide)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        channel = index[axis]
+        inverse = intrin.rsqrt(ops.add(variance(channel), ops.const(epsilon, wide)))
+        # One factor for each channel: that is one product for each element.
+        factor = _scaled(inverse, gamma(channel) if scale else None, None)
+        value = ops.mul(ops.sub(x(*index), mean(channel)), factor)
+        return ops.cast_to(_scaled(value, None, beta(channel) if center else None), data.dtype)
+
+    def moved(moving: Tensor, current: Tensor) -> Tensor:
+        def element(channel: PrimExpr) -> PrimExpr:
+            if not training:
+                return moving(channel)
+            previous = ops.mul(ops.cast_to(moving(channel), wide), ops.const(1 - momentum, wide))
+            new = ops.mul(current(channel), ops.const(momentum, wide))
+            return ops.cast_to(ops.add(previous, new), moving.dtype)
+
+        return computed(moving.shape, element, "moving")
+
+    out = computed(data.shape, element, "T_batch_norm", "broadcast")
+    return [out, moved(moving_mean, mean), moved(moving_var, variance)]
+
+
+def instance_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    channel_axis: int,
+    axis: Sequence[int],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the moments along the axes.
+
+    gamma and beta belong to the channel axis. float16 is computed in float32.
+    """
+    channel = normal_axis(channel_axis, data.ndim)
+    axes = [normal_axis(a, data.ndim) for a in axis]
+    x = as_dtype(data, accumulator(data.dtype))
+    params = gamma if scale else None, beta if center else None
+    return _normalized(
+        x, axes, epsilon, params, lambda index: index[channel], data.dtype, "T_instance_norm"
+    )
+
+
+def group_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    num_groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the moments of groups of channels.
+
+    The moments are taken along the axes and within each group. float16 is computed in float32.
+    """
+    channel = normal_axis(channel_axis, data.ndim)
+    size = data.shape[channel]
+    groups = ops.const(num_groups, size.dtype)
+    width = ops.floordiv(size, groups)
+    split = (*data.shape[:channel], groups, width, *data.shape[channel + 1 :])
+    split_axes = [a + (a > channel) for a in (normal_axis(a, data.ndim) for a in axes)]
+    reduced = [*split_axes, channel + 1]
+    x = reshape(as_dtype(data, accumulator(data.dtype)), split)
+    params = gamma if scale else None, beta if center else None
+
+    def param_index(index: Sequence[PrimExpr]) -> PrimExpr:
+        return ops.add(ops.mul(index[channel], width), index[channel + 1])
+
+    result = _normalized(x, reduced, epsilon, params, param_index, data.dtype, "T_group_norm")
+    return reshape(result, data.shape)

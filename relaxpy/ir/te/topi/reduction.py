@@ -1,33 +1,47 @@
-"""Reductions along axes; floats narrower than float32 accumulate in it and are rounded once."""
+"""Reductions, scans and sorting along axes."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise
-from relaxpy.ir.te.topi.shapes import Axes, normal_axes, product, ravel, reduced_sizes
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
+from relaxpy.ir.te.topi.indexing import load, loops, stored
+from relaxpy.ir.te.topi.shapes import Axes, normal_axes, normal_axis, product, ravel, reduced_sizes
 from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.ops import is_const
+from relaxpy.ir.tir.stmt import BufferStore, Stmt
 
 __all__ = [
     "all",
     "any",
     "argmax",
     "argmin",
+    "argsort",
     "collapse_sum",
+    "cumprod",
+    "cumprod_grad",
+    "cumsum",
+    "linear_recurrence",
     "max",
     "mean",
     "min",
     "prod",
+    "searchsorted",
+    "sort",
     "std",
     "sum",
+    "topk",
     "variance",
 ]
 
@@ -283,3 +297,196 @@ def collapse_sum(data: Tensor, target_shape: Sequence[PrimExpr | int]) -> Tensor
         if is_const(size, 1) and not is_const(data.shape[axis + leading], 1)
     )
     return _sum(data, (*range(leading), *stretched), keepdims=stretched)
+
+
+Combine: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
+
+
+def _scan(
+    data: Tensor,
+    axis: int | None,
+    dtype: str | None,
+    combine: Combine,
+    start: int,
+    name: str,
+    *,
+    exclusive: bool,
+) -> Tensor:
+    """Combine each element with all earlier ones along an axis, by default in row-major order."""
+    if axis is None:
+        data, axis = reshape(data, [product(data.shape)]), 0
+    position = normal_axis(axis, data.ndim)
+    target = DataType(dtype) if dtype else data.dtype
+    wide = accumulator(target)
+    wide_data = as_dtype(data, wide)
+    one = ops.const(1, data.shape[position].dtype)
+
+    def store(ins: list[Buffer], out: Buffer) -> Stmt:
+        def body(index: list[PrimExpr]) -> Stmt:
+            previous = list(index)
+            previous[position] = ops.sub(index[position], one)
+            is_first = ops.compare(tir.EQ, index[position], ops.const(0, one.dtype))
+            term = load(ins[0], previous if exclusive else index)
+            first = ops.const(start, wide) if exclusive else load(ins[0], index)
+            value = intrin.if_then_else(is_first, first, combine(load(out, previous), term))
+            return BufferStore(out, value, tuple(index))
+
+        return loops(data.shape, body)
+
+    return as_dtype(stored(data.shape, str(wide), [wide_data], name, store), target)
+
+
+def cumsum(
+    data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
+) -> Tensor:
+    """The sum of the elements up to each one along an axis; `exclusive` excludes the element.
+
+    Without an axis, the elements are summed in row-major order. Floats narrower than float32 are
+    added in float32, and each sum is rounded once.
+    """
+    return _scan(data, axis, dtype, ops.add, 0, "cumsum_generic", exclusive=exclusive)
+
+
+def cumprod(
+    data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
+) -> Tensor:
+    """As `cumsum`, the product of the elements."""
+    return _scan(data, axis, dtype, ops.mul, 1, "cumprod_generic", exclusive=exclusive)
+
+
+def cumprod_grad(output_grad: Tensor, data: Tensor, axis: int, exclusive: bool) -> Tensor:
+    """The gradient of data in `cumprod` along an axis, exact where elements are 0.
+
+    It is the product of all elements before one, times s, where s[k] = g[k] + x[k + 1] * s[k + 1].
+    """
+    wide = accumulator(data.dtype)
+    x, g = as_dtype(data, wide), as_dtype(output_grad, wide)
+    later = linear_recurrence(x, g, axis, transposed=True, exclusive=exclusive)
+    before = cumprod(x, axis, exclusive=True)
+    return as_dtype(later * before, data.dtype)
+
+
+def linear_recurrence(
+    factors: Tensor, terms: Tensor, axis: int, transposed: bool = False, exclusive: bool = False
+) -> Tensor:
+    """y[k] = terms[k] + factors[k] * y[k - 1] along an axis, y[-1] being 0.
+
+    With `transposed`, y[k] = terms[k] + factors[k + 1] * y[k + 1]. With `exclusive`, the result is
+    y[k - 1] in position k; of a transposed recurrence, y for terms[k + 1] instead of terms[k].
+    """
+    axis = normal_axis(axis, terms.ndim)
+    wide = accumulator(terms.dtype)
+    size = terms.shape[axis]
+    one = ops.const(1, size.dtype)
+
+    def store(ins: list[Buffer], out: Buffer) -> Stmt:
+        def body(index: list[PrimExpr]) -> Stmt:
+            def at(position: PrimExpr) -> list[PrimExpr]:
+                return [*index[:axis], position, *index[axis + 1 :]]
+
+            k = index[axis]
+            here = at(ops.sub(ops.sub(size, one), k)) if transposed else index
+            before = at(ops.sub(size, k) if transposed else ops.sub(k, one))
+            term = before if exclusive else here
+            factor = before if transposed else term
+            first = ops.const(0, wide) if exclusive else load(ins[1], term)
+            rest = ops.mul(load(ins[0], factor), load(out, before))
+            is_first = ops.compare(tir.EQ, k, ops.const(0, one.dtype))
+            value = intrin.if_then_else(is_first, first, ops.add(load(ins[1], term), rest))
+            return BufferStore(out, value, tuple(here))
+
+        return loops(terms.shape, body)
+
+    operands = [as_dtype(factors, wide), as_dtype(terms, wide)]
+    total = stored(terms.shape, str(wide), operands, "linear_recurrence", store)
+    return as_dtype(total, terms.dtype)
+
+
+def _filled(
+    shapes: Sequence[Sequence[PrimExpr]],
+    dtypes: Sequence[str],
+    inputs: Sequence[Tensor],
+    function: str,
+    *options: int,
+) -> list[Tensor]:
+    """The tensors that a packed function fills; it takes the inputs, the outputs and options."""
+    outputs = te.extern(
+        [tuple(shape) for shape in shapes],
+        list(inputs),
+        lambda ins, outs: intrin.call_packed(f"tvm.contrib.sort.{function}", *ins, *outs, *options),
+        f"{function}_cpu",
+        list(dtypes),
+    )
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def sort(data: Tensor, axis: int = -1, is_ascend: int = 1) -> Tensor:
+    """The elements in order along an axis; NaN counts as greater than any number."""
+    axis = normal_axis(axis, data.ndim)
+    return _filled([data.shape], [str(data.dtype)], [data], "sort", axis, int(is_ascend))[0]
+
+
+def argsort(
+    data: Tensor,
+    valid_count: Tensor | None = None,
+    axis: int = -1,
+    is_ascend: int = 1,
+    dtype: str = "float32",
+) -> Tensor:
+    """The indices that sort the elements along an axis; equal elements keep their order.
+
+    With `valid_count`, only the first `valid_count` elements of each line are sorted.
+    """
+    axis, options = normal_axis(axis, data.ndim), (int(is_ascend),)
+    if valid_count is None:
+        return _filled([data.shape], [dtype], [data], "argsort", axis, *options)[0]
+    inputs = [data, valid_count]
+    return _filled([data.shape], [dtype], inputs, "argsort_nms", axis, *options)[0]
+
+
+def topk(
+    data: Tensor,
+    k: int = 1,
+    axis: int = -1,
+    ret_type: str = "both",
+    is_ascend: bool = False,
+    dtype: str = "int64",
+) -> Tensor | list[Tensor]:
+    """The first k elements in order along an axis, and their indices; all if k is not positive.
+
+    Errors:
+        MisuseError: `ret_type` is not "both", "values" or "indices".
+    """
+    if ret_type not in ("both", "values", "indices"):
+        raise unexpected(ret_type, "topk: ret_type is 'both', 'values' or 'indices'")
+    axis = normal_axis(axis, data.ndim)
+    sizes = list(data.shape)
+    if k > 0:
+        size = sizes[axis]
+        count = builtins.min(size.value, k) if isinstance(size, tir.IntImm) else k
+        sizes[axis] = ops.const(count, "int64")
+    dtypes = {"values": str(data.dtype), "indices": dtype}
+    out_dtypes = list(dtypes.values()) if ret_type == "both" else [dtypes[ret_type]]
+    function = "topk" if ret_type == "both" else f"topk_{ret_type}"
+    outputs = _filled([sizes] * len(out_dtypes), out_dtypes, [data], function, axis, int(is_ascend))
+    return outputs if ret_type == "both" else outputs[0]
+
+
+def searchsorted(
+    sorted_sequence: Tensor, values: Tensor, right: bool = False, dtype: str = "int64"
+) -> Tensor:
+    """For each value, the number of elements of a sequence below it; with `right`, not above it.
+
+    The sequence is ascending along its last axis: one vector for all values, or one for each of
+    their lines.
+
+    Errors:
+        MisuseError: the ranks differ, and the sequence is not a vector.
+    """
+    if sorted_sequence.ndim not in (1, values.ndim):
+        raise MisuseError(
+            f"searchsorted takes a vector or a sequence for each line of values, found ranks "
+            f"{sorted_sequence.ndim} and {values.ndim}"
+        )
+    inputs = [sorted_sequence, values]
+    return _filled([values.shape], [dtype], inputs, "searchsorted", int(right))[0]

@@ -1,32 +1,139 @@
-"""Functions that rearrange elements, and matmul."""
+"""Functions that create tensors or rearrange elements, and matmul."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from relaxpy.errors import MisuseError, unexpected
+from relaxpy.ir import arith
 from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import shapes
-from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, injective
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, injective
+from relaxpy.ir.te.topi.padding import pad
+from relaxpy.ir.te.topi.shapes import Refuse, as_sizes, normal_axis, product, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.layout import BijectiveLayout
+from relaxpy.ir.tir.ops import is_const
 
 __all__ = [
+    "arange",
     "concatenate",
     "expand_dims",
+    "eye",
+    "flip",
+    "hamming_window",
+    "layout_transform",
     "matmul",
+    "meshgrid",
+    "one_hot",
+    "repeat",
     "reshape",
+    "roll",
     "split",
     "squeeze",
     "stack",
     "strided_slice",
     "take",
+    "tile",
     "transpose",
+    "trilu",
 ]
+
+
+def eye(n: ExprLike, m: ExprLike | None = None, k: ExprLike = 0, dtype: str = "float32") -> Tensor:
+    """1 on diagonal k of a matrix of n rows and m columns, by default n, and 0 elsewhere."""
+    offset = ops.cast_to(ops.convert(k), "int64")
+
+    def element(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        row, column = ops.cast_to(i, "int64"), ops.cast_to(j, "int64")
+        is_diagonal = ops.compare(tir.EQ, row, ops.sub(column, offset))
+        return intrin.if_then_else(is_diagonal, ops.const(1, dtype), ops.const(0, dtype))
+
+    return computed(as_sizes((n, n if m is None else m)), element, "eye")
+
+
+def hamming_window(
+    window_size: ExprLike, periodic: ExprLike, alpha: ExprLike, beta: ExprLike, dtype: str
+) -> Tensor:
+    """The window alpha - beta * cos(2 * pi * i / n); n is its size, one less unless `periodic`.
+
+    A window of size 1 is 1. Values of half precision are computed in single precision.
+    """
+    wide = accumulator(DataType(dtype))
+    size = ops.cast_to(ops.convert(window_size), "int64")
+    is_periodic = ops.cast_to(ops.convert(periodic), "bool")
+    period = tir.Select(is_periodic, size, ops.sub(size, ops.const(1, "int64")))
+    low, swing = (ops.cast_to(ops.convert(v), wide) for v in (alpha, beta))
+    single = ops.compare(tir.EQ, size, ops.const(1, "int64"))
+
+    def element(i: PrimExpr) -> PrimExpr:
+        share = ops.div(ops.cast_to(i, wide), ops.cast_to(period, wide))
+        wave = intrin.cos(ops.mul(ops.const(2 * math.pi, wide), share))
+        value = ops.sub(low, ops.mul(swing, wave))
+        return ops.cast_to(tir.Select(single, ops.const(1, wide), value), dtype)
+
+    return computed((size,), element, "hamming_window")
+
+
+def range_length(
+    start: PrimExpr, end: PrimExpr, step: PrimExpr, refuse: Refuse = MisuseError
+) -> PrimExpr:
+    """The number of elements start, start + step, … before `end`.
+
+    Errors:
+        MisuseError, or the error of `refuse`: the step is 0, or one of the three is not finite.
+    """
+    if isinstance(step, (tir.IntImm, tir.FloatImm)) and step.value == 0:
+        raise refuse("step is other than 0", about=step)
+    zero = ops.const(0, INT64)
+    if all(v.dtype.is_int for v in (start, end, step)):
+        first, last, by = (ops.cast_to(v, INT64) for v in (start, end, step))
+        if isinstance(by, tir.IntImm) and by.value < 0:
+            first, last, by = last, first, ops.const(-by.value, INT64)
+        if not isinstance(by, tir.IntImm):  # which may be negative
+            return simplify(ops.sub(zero, ops.floordiv(ops.sub(first, last), by)))
+        rounded = ops.sub(ops.add(last, ops.const(by.value - 1, INT64)), first)
+        length = tidy(ops.floordiv(rounded, by))
+        return ops.maximum(length, zero) if isinstance(length, tir.IntImm) else length
+    first, last, by = (ops.cast_to(v, "float64") for v in (start, end, step))
+    for value in (first, last, by):
+        if isinstance(value, tir.FloatImm) and not math.isfinite(value.value):
+            raise refuse(f"start, end and step are finite, found {value.value}", about=value)
+    if all(isinstance(v, tir.FloatImm) for v in (first, last, by)):
+        exact = math.ceil((last.value - first.value) / by.value)  # type: ignore[attr-defined]
+        return ops.const(max(0, exact), INT64)
+    return ops.cast_to(intrin.ceil(ops.div(ops.sub(last, first), by)), INT64)
+
+
+def arange(
+    start: ExprLike,
+    stop: ExprLike | None = None,
+    step: ExprLike = 1,
+    dtype: str = "float32",
+    length: PrimExpr | None = None,
+) -> Tensor:
+    """The sequence start, start + step, … before `stop`, or its first `length` elements.
+
+    Without `stop`, it begins at 0 and ends before `start`.
+
+    Errors:
+        MisuseError: the step is 0, or a bound is not finite.
+    """
+    first, last = (0, start) if stop is None else (start, stop)
+    begin, end, by = map(ops.convert, (first, last, step))
+    size = range_length(begin, end, by) if length is None else length
+    return computed(
+        (size,), lambda i: ops.cast_to(ops.add(begin, ops.mul(by, i)), dtype), "T_arange"
+    )
+
 
 _MAX_CHAIN = 16
 """The number of tensors up to which `stack` selects one by a chain of comparisons."""
@@ -449,3 +556,239 @@ def matmul(
 def _turned(items: Sequence[PrimExpr], turn: bool) -> list[PrimExpr]:
     """The items, the last two exchanged if `turn`."""
     return [*items[:-2], items[-1], items[-2]] if turn else list(items)
+
+
+def flip(a: Tensor, axis: int = 0) -> Tensor:
+    """The elements of a in reverse order along an axis."""
+    axis = normal_axis(axis, a.ndim)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        last = ops.sub(a.shape[axis], ops.const(1, index[axis].dtype))
+        return a(*index[:axis], ops.sub(last, index[axis]), *index[axis + 1 :])
+
+    return injective(a.shape, element, "T_reverse_sequence")
+
+
+def roll(a: Tensor, shift: int, axis: int) -> Tensor:
+    """Shift the elements of a by `shift` along an axis; those beyond its end wrap to its start."""
+    axis = normal_axis(axis, a.ndim)
+    size = a.shape[axis]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        position = index[axis]
+
+        def element_at(source: PrimExpr) -> PrimExpr:
+            return a(*index[:axis], source, *index[axis + 1 :])
+
+        if not isinstance(size, tir.IntImm):
+            return element_at(
+                ops.floormod(ops.sub(position, ops.const(shift, position.dtype)), size)
+            )
+        count = shift % size.value if size.value else 0
+        if not count:
+            return element_at(position)
+        # Two slices, each of which is copied at once.
+        entered = ops.add(position, ops.const(size.value - count, position.dtype))
+        start = ops.const(count, position.dtype)
+        inside = ops.compare(tir.LE, start, position)
+        return intrin.if_then_else(
+            inside, element_at(ops.sub(position, start)), element_at(entered)
+        )
+
+    return injective(a.shape, element, "T_roll")
+
+
+def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
+    """Repeat each slice of a along an axis `repeats` times."""
+    axis = normal_axis(axis, a.ndim)
+    count = ops.const(repeats, "int64")
+    shape = (*a.shape[:axis], tidy(ops.mul(a.shape[axis], count)), *a.shape[axis + 1 :])
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        source = ops.floordiv(index[axis], count) if repeats else index[axis]
+        return a(*index[:axis], source, *index[axis + 1 :])
+
+    return injective(shape, element, "T_repeat")
+
+
+def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
+    """Repeat a `reps[i]` times along axis i.
+
+    The shorter of the shape and `reps` is padded with leading 1s.
+    """
+    rank = max(a.ndim, len(reps))
+    times = [1] * (rank - len(reps)) + list(reps)
+    leading = rank - a.ndim
+    sizes = [ops.const(1, "int64")] * leading + list(a.shape)
+    shape = [
+        tidy(ops.mul(n, ops.const(count, n.dtype))) for n, count in zip(sizes, times, strict=True)
+    ]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        axes = zip(index[leading:], a.shape, strict=True)
+        return a(*(i if is_const(n, 0) else ops.floormod(i, n) for i, n in axes))
+
+    return injective(shape, element, "T_tile")
+
+
+def meshgrid(a_tuple: Sequence[Tensor], indexing: Literal["ij", "xy"] = "ij") -> list[Tensor]:
+    """The coordinates of a grid: of each vector, a tensor with its elements along one axis.
+
+    Vector k lies along axis k, but the first two are exchanged with indexing "xy".
+
+    Errors:
+        MisuseError: a tensor has another rank than 1.
+    """
+    if any(x.ndim != 1 for x in a_tuple):
+        raise MisuseError("meshgrid takes vectors")
+    axes = list(range(len(a_tuple)))
+    if indexing == "xy" and len(axes) > 1:
+        axes[:2] = [1, 0]
+    shape = [a_tuple[axes.index(k)].shape[0] for k in range(len(axes))]
+
+    def spread(x: Tensor, axis: int) -> Tensor:
+        return injective(shape, lambda *i: x(i[axis]), "T_meshgrid")
+
+    return [spread(x, axis) for x, axis in zip(a_tuple, axes, strict=True)]
+
+
+def one_hot(
+    indices: Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: int, axis: int, dtype: str
+) -> Tensor:
+    """`on_value` where the position along a new axis is the index, else `off_value`."""
+    axis = normal_axis(axis, indices.ndim + 1)
+    size = ops.const(depth, "int64")
+    on, off = ops.cast_to(on_value, dtype), ops.cast_to(off_value, dtype)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        chosen = indices(*index[:axis], *index[axis + 1 :])
+        position = ops.cast_to(index[axis], "int64")
+        return tir.Select(ops.compare(tir.EQ, ops.cast_to(chosen, "int64"), position), on, off)
+
+    shape = (*indices.shape[:axis], size, *indices.shape[axis:])
+    return injective(shape, element, "T_one_hot")
+
+
+def trilu(data: Tensor, k: ExprLike, upper: bool) -> Tensor:
+    """The elements on and above (or below) diagonal k of the last two axes; 0 elsewhere."""
+    offset = ops.cast_to(ops.convert(k), "int64")
+    zero = ops.const(0, data.dtype)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        row, column = (ops.cast_to(i, "int64") for i in index[-2:])
+        diagonal = ops.sub(column, offset)
+        is_kept = ops.compare(tir.LE if upper else tir.GE, row, diagonal)
+        return tir.Select(is_kept, data(*index), zero)
+
+    return injective(data.shape, element, "trilu")
+
+
+def repeat_elements(a: Tensor, repeats: int, axis: int | None) -> Tensor:
+    """As `repeat`; without an axis, of the elements in row-major order."""
+    if axis is not None:
+        return repeat(a, repeats, axis)
+    flat = a if a.ndim == 1 else reshape(a, [product(a.shape)])
+    return repeat(flat, repeats, 0)
+
+
+def roll_elements(a: Tensor, shift: Sequence[int], axis: Sequence[int] | None) -> Tensor:
+    """As `roll` along several axes; without an axis, of the elements in row-major order."""
+    if axis is None:
+        flat = a if a.ndim == 1 else reshape(a, [product(a.shape)])
+        rolled = roll(flat, shift[0], 0)
+        return rolled if a.ndim == 1 else reshape(rolled, a.shape)
+    for count, one_axis in zip(shift, axis, strict=True):
+        a = roll(a, count, one_axis)
+    return a
+
+
+def layout_transform(
+    array: Tensor, src_layout: str, dst_layout: str, schedule_rule: str = "None"
+) -> Tensor:
+    """Convert a tensor to another layout, such as NCHW16c; incomplete blocks are padded with 0.
+
+    `schedule_rule` has no effect.
+
+    Errors:
+        MisuseError: a layout does not exist, or the axes of the layouts and of `array` differ.
+    """
+    layouts = BijectiveLayout(src_layout, dst_layout)
+    if len(layouts.src_layout) != array.ndim:
+        raise MisuseError(
+            f"layout_transform: {src_layout!r} has {len(layouts.src_layout)} axes, the tensor has "
+            f"{array.ndim}",
+            about=src_layout,
+        )
+    index = tuple(tir.Var(f"i{k}", "int64") for k in range(array.ndim))
+    index_map = IndexMap(index, tuple(layouts.forward_index(index)))
+    return transform_layout(array, index_map, name="T_layout_trans")
+
+
+def inverse_index_map(index_map: IndexMap, shape: Sequence[PrimExpr]) -> IndexMap | None:
+    """The inverse of a map on the indices of a shape; None if it is not known."""
+    if index_map.inverse_index_map is not None:
+        return index_map.inverse_index_map
+    sizes = [tir.IntImm(n.dtype, 1) if ops.is_const(n, 0) else n for n in shape]
+    try:
+        return index_map.non_surjective_inverse(sizes)[0]
+    except MisuseError:
+        return None
+
+
+def transform_layout(
+    data: Tensor, index_map: IndexMap, pad_value: ExprLike = 0, name: str = "te_layout_transform"
+) -> Tensor:
+    """Move each element of data to the index that the map returns; `pad_value` elsewhere.
+
+    Errors:
+        MisuseError: the map is not known to be invertible.
+    """
+    inverse = inverse_index_map(index_map, data.shape)
+    if inverse is None:
+        raise MisuseError(f"the inverse of {index_map} is not known", about=index_map)
+    shape = index_map.map_shape(data.shape)
+    fill = ops.cast_to(pad_value, data.dtype)
+    if any(ops.is_const(n, 0) for n in data.shape):
+        return injective(shape, lambda *i: fill, name)
+    data = _with_padding(data, index_map, inverse, shape, fill)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        analyzer = arith.Analyzer()
+        for i, size in zip(index, shape, strict=True):
+            assert isinstance(i, tir.Var)
+            analyzer.bind(i, Range(0, size))
+        source = inverse.map_indices(index)
+        conditions = []
+        for position, size in zip(source, data.shape, strict=True):
+            conditions.append(ops.compare(tir.GE, position, ops.const(0, position.dtype)))
+            conditions.append(ops.compare(tir.LT, position, size))
+        for i, mapped in zip(index, index_map.map_indices(source), strict=True):
+            conditions.append(ops.compare(tir.EQ, mapped, i))
+        undecided = [c for c in map(analyzer.simplify, conditions) if not _is_true(c)]
+        value = data(*source)
+        return intrin.if_then_else(ops.all_of(*undecided), value, fill) if undecided else value
+
+    return injective(shape, element, name)
+
+
+def _with_padding(
+    data: Tensor, index_map: IndexMap, inverse: IndexMap, shape: Sequence[PrimExpr], fill: PrimExpr
+) -> Tensor:
+    """The data with padding up to whole blocks, which the map takes to the same shape.
+
+    Then the elements of the result need no condition, and are those of a transposed view.
+    """
+    padded_shape = inverse.map_shape(shape)
+    same_size = list(map(prove_equal, padded_shape, data.shape))
+    if all(same_size) or not all(map(prove_equal, index_map.map_shape(padded_shape), shape)):
+        return data
+    zero = ops.const(0, "int64")
+    widths = [
+        zero if same else ops.sub(new, old)
+        for same, new, old in zip(same_size, padded_shape, data.shape, strict=True)
+    ]
+    return pad(data, [zero] * data.ndim, widths, fill)
+
+
+def _is_true(condition: PrimExpr) -> bool:
+    return isinstance(condition, tir.IntImm) and bool(condition.value)

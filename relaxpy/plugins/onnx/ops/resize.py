@@ -18,8 +18,7 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import image
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.image import CROP, Axis, Sampling
-from relaxpy.ir.te.topi.interpolation import FILTERS, double
-from relaxpy.ir.te.topi.shapes import as_sizes
+from relaxpy.ir.te.topi.shapes import FILTERS, as_sizes, double
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike
 from relaxpy.ir.tir.prim_expr import PrimExpr

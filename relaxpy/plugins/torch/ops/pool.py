@@ -8,7 +8,7 @@ from typing import Any
 
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te.topi.adaptive_pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
+from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.plugins.importing.loops import Loops, kernel, whole
 from relaxpy.plugins.importing.pooling import MAXIMA, max_indices, mean_pooled, pooled

@@ -6,7 +6,7 @@ from typing import Any
 
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te.topi.regions import bins, larger, smaller
+from relaxpy.ir.relax.op.regions import bins, larger, smaller
 from relaxpy.ir.tir import ops
 from relaxpy.plugins.importing import regions
 from relaxpy.plugins.importing.loops import Loops, kernel

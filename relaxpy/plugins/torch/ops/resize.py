@@ -10,7 +10,7 @@ import numpy as np
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import Tensor, compute
-from relaxpy.ir.te.topi.interpolation import FILTERS, double
+from relaxpy.ir.te.topi.shapes import FILTERS, double
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import EQ, Select
 from relaxpy.ir.tir.prim_expr import PrimExpr

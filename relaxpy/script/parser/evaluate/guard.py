@@ -20,7 +20,7 @@ from relaxpy.ir.core.traverse import children
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import OpDef
-from relaxpy.ir.relax.op.inspect import TensorDtype
+from relaxpy.ir.relax.op.python_syntax import TensorDtype
 from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion

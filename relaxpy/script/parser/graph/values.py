@@ -16,9 +16,10 @@ from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh
-from relaxpy.ir.relax.op import operators
+from relaxpy.ir.relax.op import python_syntax
+from relaxpy.ir.relax.op.call import sinfo_list
 from relaxpy.ir.relax.op.definition.registry import OpDef, renamed
-from relaxpy.ir.relax.op.inspect import (
+from relaxpy.ir.relax.op.python_syntax import (
     NUMBERS,
     PROPERTIES,
     Inspected,
@@ -27,7 +28,6 @@ from relaxpy.ir.relax.op.inspect import (
     inspected,
     known_property,
 )
-from relaxpy.ir.relax.op.outputs import sinfo_list
 from relaxpy.ir.relax.relations.context import written_at
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -300,13 +300,13 @@ class GraphEvaluator(Evaluator):
         method = _METHODS.get(sign)
         if method is None or _defines(left, method):
             return MISSING
-        return operators.apply(sign, left, right)
+        return python_syntax.apply(sign, left, right)
 
     @override
     def on_unary(self, sign: str, operand: object) -> object:
         if not isinstance(operand, rx.Expr) or sign == "not":
             return MISSING
-        return operators.apply_unary(sign, operand)
+        return python_syntax.apply_unary(sign, operand)
 
     @override
     def binary(self, kind: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:

@@ -7,9 +7,8 @@ import pytest
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.op.binary import BINARY
-from relaxpy.ir.relax.op.statistical import REDUCTIONS
-from relaxpy.ir.relax.op.unary import UNARY
+from relaxpy.ir.relax.op.elementwise import BINARY, UNARY
+from relaxpy.ir.relax.op.reduction import REDUCTIONS
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor
 

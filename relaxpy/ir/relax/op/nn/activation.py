@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var, const
 from relaxpy.ir.relax.op.definition import gradients, rules
+from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32
 from relaxpy.ir.relax.op.definition.layouts import along, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.sharding import same_axes
-from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.te import topi
 
 if TYPE_CHECKING:

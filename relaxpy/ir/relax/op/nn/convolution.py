@@ -1,16 +1,22 @@
-"""Convolutions along one to three axes, their transposes, and the gradients of both."""
+"""Convolutions, their transposes and gradients, and what pools share with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
-from relaxpy.errors import counted
+from typing_extensions import Unpack
+
+from relaxpy.errors import MisuseError, counted
+from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import VOID, DataType
-from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
+from relaxpy.ir.op_record import CallArguments, Columns, OpRecord
+from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
-from relaxpy.ir.relax.op.definition.registry import OpDef, R, find
+from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter, find
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
     differ,
@@ -24,27 +30,259 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
     tensor_sinfo,
 )
-from relaxpy.ir.relax.op.windows import (
-    count_windows,
-    enter_windowed,
-    fills_blocks,
-    in_blocks,
-    numbers_by_axis,
-    parsed_layout,
-    sizes_by_axis,
-    window_attrs,
-)
+from relaxpy.ir.relax.op.definition.signature import integer_literal
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
-from relaxpy.ir.te.topi.windows import Windows, number, spatial_axes
+from relaxpy.ir.te.topi.shapes import shape_text
+from relaxpy.ir.te.topi.windows import (
+    Windows,
+    both_sides,
+    number,
+    per_axis,
+    spatial_axes,
+    whole_shape,
+)
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-from relaxpy.ir.tir.layout import Layout
+from relaxpy.ir.tir.layout import BijectiveLayout, Layout
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+
+def parsed_layout(text: str, axes: str, attribute: str) -> Layout:
+    """Parse the layout in an attribute, which must have these axes.
+
+    Errors:
+        StructInfoError: there is no such layout, or it has other axes.
+    """
+    try:
+        layout = Layout.of(text)
+    except MisuseError:
+        layout = Layout.of("")
+    if {axis for axis in layout.names if axis.isupper()} != set(axes):
+        blocked = axes + "16" + next(axis for axis in axes if axis in "CO").lower()
+        raise rules.refuse(
+            f"{attribute} arranges the axes {axes}, found {text!r}",
+            text,
+            hint=f"such as {axes!r}, {axes[0] + axes[2:] + axes[1]!r} or {blocked!r}",
+        )
+    return layout
+
+
+def sizes_by_axis(
+    sinfo: TensorStructInfo, layout: Layout, name: str, *, proved: bool = False
+) -> dict[str, PrimExpr] | None:
+    """The dimensions by the letters of whole axes; None if the shape is unknown.
+
+    A block whose size is symbolic is compared with that of the layout when values arrive. With
+    `proved`, the result is None as long as one has to be.
+
+    Errors:
+        StructInfoError: the tensor has another rank, or an axis another size than its blocks have.
+    """
+    if 0 <= sinfo.ndim != len(layout):
+        raise rules.refuse_type(
+            f"{name} has the axes {layout.name}, found {sinfo} of rank {sinfo.ndim}",
+            sinfo,
+            hint="add an axis by R.expand_dims" if sinfo.ndim == len(layout) - 1 else None,
+        )
+    shape = rules.literal_shape(sinfo)
+    if shape is None:
+        return None
+    sizes = list(shape)
+    for axis, (letter, size) in enumerate(zip(layout.names, shape, strict=True)):
+        block = layout.factors.get(letter)
+        if block is None:
+            continue
+        equal = prove_equal(size, number(block))
+        if proved and equal is None:
+            return None
+        sizes[axis] = number(block)
+        if equal is False:
+            raise rules.refuse(
+                f"dimension {axis} of {name} {shape_text(shape)} is {rules.shown(size)}, "
+                f"blocks in {layout.name} have {block}",
+                sinfo,
+            )
+    order = [axis for axis in layout.names if axis.isupper()]
+    return dict(zip(order, whole_shape(sizes, layout), strict=True))
+
+
+def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
+    """The dimensions of a result in a layout.
+
+    Errors:
+        StructInfoError: blocks do not divide an axis.
+    """
+    if not layout.factors:
+        return [sizes[axis] for axis in layout.names]
+    for letter, block in layout.factors.items():
+        size = sizes[letter.upper()]
+        if rules.differ(ops.floormod(size, number(block)), number(0)):
+            raise rules.refuse(
+                f"axis {letter.upper()} of the result has size {rules.shown(size)}, which blocks "
+                f"of "
+                f"{block} do not divide, as {layout.name} has them",
+                layout.name,
+            )
+    shape = BijectiveLayout("".join(sizes), layout).forward_shape(list(sizes.values()))
+    return [simplify(size) for size in shape]
+
+
+def fills_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> bool:
+    """Return whether it is known that blocks divide the axes."""
+    return all(
+        rules.same(ops.floormod(sizes[letter.upper()], number(block)), number(0))
+        for letter, block in layout.factors.items()
+    )
+
+
+def numbers_by_axis(
+    values: Sequence[int], count: int, name: str, smallest: int
+) -> Mapping[str, int]:
+    """A number for each spatial axis.
+
+    Errors:
+        StructInfoError: there are too many or too few, or one is too small.
+    """
+    try:
+        numbers = per_axis(values, count)
+    except MisuseError:
+        expected = "1 number" if count == 1 else f"1 or {count} numbers"
+        raise rules.refuse(f"{name} has {expected}, found {list(values)}", values) from None
+    if min(numbers) < smallest:
+        raise rules.refuse(f"{name} is at least {smallest}, found {list(values)}", values)
+    return dict(zip(spatial_axes(count), numbers, strict=True))
+
+
+def window_attrs(
+    count: int, strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> Windows:
+    """The attributes of windows along `count` axes.
+
+    Errors:
+        StructInfoError: there are too many or too few numbers, or one is too small.
+    """
+    try:
+        sides = both_sides(padding, count)
+    except MisuseError:
+        expected = "1 or 2 numbers" if count == 1 else f"1, {count} or {2 * count} numbers"
+        raise rules.refuse(f"padding has {expected}, found {list(padding)}", padding) from None
+    if min(*sides[0], *sides[1]) < 0:
+        raise rules.refuse(f"padding is at least 0, found {list(padding)}", padding)
+    before, after = (dict(zip(spatial_axes(count), side, strict=True)) for side in sides)
+    steps = numbers_by_axis(strides, count, "strides", 1)
+    return Windows(steps, before, after, numbers_by_axis(dilation, count, "dilation", 1))
+
+
+def count_windows(
+    windows: Windows, axis: str, size: PrimExpr, kernel: PrimExpr, *, ceil_mode: bool = False
+) -> PrimExpr:
+    """The number of windows along an axis.
+
+    Errors:
+        StructInfoError: a window is known to be larger than the axis.
+    """
+    count = windows.count(axis, size, kernel, ceil_mode=ceil_mode)
+    if isinstance(count, IntImm) and count.value < 0:
+        dilation = windows.dilation[axis]
+        spread = f" with dilation {dilation}" if dilation > 1 else ""
+        raise rules.refuse(
+            f"a window of {rules.shown(kernel)}{spread} does not fit in axis {axis}, which has "
+            f"size {rules.shown(size)} and {windows.padding(axis)} of padding"
+        )
+    return count
+
+
+def enter_windowed(
+    name: str,
+    rule: Callable[..., TensorStructInfo],
+    parameters: Mapping[str, type],
+    attributes: Callable[..., None],
+    doc: str,
+    count: int,
+    **columns: Unpack[Columns],
+) -> OpDef:
+    """Register an operator with windows along `count` axes.
+
+    Its rule gets by name the `parameters`, which are operands or the call, and those of
+    `attributes`, which are the attributes of all operators of a family.
+    """
+    usual = Parameter.POSITIONAL_OR_KEYWORD
+    named = [Parameter(n, usual, annotation=kind.__name__) for n, kind in parameters.items()]
+    shared = signature(attributes).parameters.values()
+    rule.__signature__ = Signature([*named, *shared])  # type: ignore[attr-defined]
+    rule.__annotations__ = {**parameters, **get_type_hints(attributes), "return": TensorStructInfo}
+    common = Columns(pure=True, adapt=completed(count), unmake=shortest)
+    return enter(OpRecord(name, rule, doc, **(common | columns)))
+
+
+def completed(count: int) -> Callable[[dict[str, Any]], None]:
+    """The adapter that repeats single numbers and fills in the layout of the result."""
+
+    def adapt(arguments: dict[str, Any]) -> None:
+        for name in ("pool_size", "strides", "dilation", "output_padding"):
+            if name in arguments:
+                arguments[name] = _repeated(arguments[name], count)
+        if "padding" in arguments:
+            padding = _repeated(arguments["padding"], count)
+            if isinstance(padding, tuple) and len(padding) == count:
+                padding = (*padding, *padding)
+            arguments["padding"] = padding
+        if arguments["out_layout"] is None:
+            arguments["out_layout"] = arguments.get("data_layout", arguments.get("layout"))
+        if arguments.get("out_dtype") in ("", "void"):
+            arguments["out_dtype"] = None
+
+    return adapt
+
+
+def _repeated(value: object, count: int) -> object:
+    """A list of numbers for all axes, where `value` is one number; else `value`."""
+    if isinstance(value, (list, tuple)):
+        return tuple(value) * count if len(value) == 1 else tuple(value)
+    return value if integer_literal(value) is None else (value,) * count
+
+
+def shortest(call: Call) -> CallArguments:
+    """The arguments that rebuild a call, without those that `completed` adds."""
+    operator = find(call.op)  # type: ignore[arg-type]
+    assert operator is not None
+    args, named = operator.signature.call_arguments(call)
+    attrs = call.attrs
+    if attrs["out_layout"] == attrs.get("data_layout", attrs.get("layout")):
+        named.pop("out_layout", None)
+    padding = named.get("padding")
+    if isinstance(padding, tuple) and padding[: len(padding) // 2] == padding[len(padding) // 2 :]:
+        del named["padding"]
+        if any(padding):
+            named["padding"] = padding[: len(padding) // 2]
+    return args, named
+
+
+def is_gradient(
+    gradient: TensorStructInfo, layout: Layout, result: Mapping[str, PrimExpr] | None
+) -> bool:
+    """Return whether a gradient is known to have the shape of the result.
+
+    Errors:
+        StructInfoError: it has another one.
+    """
+    sizes = sizes_by_axis(gradient, layout, "output_grad", proved=True)
+    if sizes is None or result is None:
+        return False
+    for axis, size in result.items():
+        if rules.differ(size, sizes[axis]):
+            raise rules.refuse(
+                f"output_grad has the shape of the result, whose axis {axis} has size "
+                f"{rules.shown(size)}, found {gradient} in {layout.name}",
+                gradient,
+            )
+    return all(rules.same(size, sizes[axis]) for axis, size in result.items())
+
 
 Ints: TypeAlias = tuple[int, ...]
 Sizes: TypeAlias = dict[str, PrimExpr]
@@ -465,3 +703,160 @@ def _register_transposed(count: int) -> OpDef:
 
 
 conv1d_transpose, conv2d_transpose, conv3d_transpose = map(_register_transposed, RANKS)
+
+
+def _check_gradient(
+    convolution: Convolution,
+    gradient: TensorStructInfo,
+    data: TensorStructInfo,
+    weight: TensorStructInfo,
+) -> bool:
+    """Return whether a gradient is known to have the shape of the result of a convolution.
+
+    Errors:
+        StructInfoError: it has another one, or there is no such convolution.
+    """
+    sizes = convolution.operands(data, weight, proved=True)
+    result = None if sizes is None else convolution.result(*sizes)
+    if not is_gradient(gradient, convolution.out, result) or sizes is None or result is None:
+        return False
+    return convolution.is_decided(*sizes, result)
+
+
+def _backward_data(
+    gradient: Tensor,
+    weight: Tensor,
+    shape: Sequence[PrimExpr],
+    strides: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_dtype: str | None,
+    out_layout: str,
+    *,
+    dtype: str,
+) -> Tensor:
+    layout = Layout.of(data_layout)
+    order = [axis for axis in layout.names if axis.isupper()]
+    sizes = dict(zip(order, whole_shape(shape, layout), strict=True))
+    result = topi.nn.conv_transpose(
+        gradient,
+        weight,
+        strides,
+        padding,
+        dilation,
+        groups,
+        out_layout,
+        swapped(kernel_layout),
+        out_dtype,
+        data_layout,
+        0,
+        [sizes[axis] for axis in spatial_axes(len(order) - 2)],
+    )
+    return as_dtype(result, DataType(dtype))
+
+
+def _backward_weight(
+    gradient: Tensor, data: Tensor, shape: Sequence[PrimExpr], *attrs: Any, dtype: str
+) -> Tensor:
+    result = topi.nn.conv_backward_weight(gradient, data, shape, *attrs)
+    return as_dtype(result, DataType(dtype))
+
+
+def _legalize_backward(count: int, kernel: Callable[..., Tensor], kind: str) -> rules.Legalize:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        attrs: Any = call.attrs
+        gradient, other = shapes_of(builder, call.args[:2])
+        result = rules.tensor(rules.known_shape(builder, call), VOID)
+        data, weight = (result, other) if kind == "data" else (other, result)
+        if not _check_gradient(Convolution.of(count, attrs), gradient, data, weight):
+            return call
+        return rules.te_kernel(
+            builder,
+            kernel,
+            f"conv{count}d_backward_{kind}",
+            *call.args[:2],
+            ShapeExpr(rules.known_shape(builder, call)),
+            *arguments_of(attrs),
+            dtype=dtype_of(builder, call),
+        )
+
+    return legalize
+
+
+def _gradient_backward(count: int, kind: str) -> Gradients:
+    """A convolution is linear in data and in weight, and so is each of its gradients in both."""
+
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        first, other, _ = call.args
+        attrs: Any = dict(call.attrs)
+        convolve = getattr(R.nn, f"conv{count}d")
+        operands = (gradient, other) if kind == "data" else (other, gradient)
+        opposite = "weight" if kind == "data" else "data"
+        backward = getattr(R.grad, f"conv{count}d_backward_{opposite}")
+        return with_dtypes(
+            call,
+            lambda g, dtype: convolve(*operands, **attrs | {"out_dtype": dtype}),
+            lambda x, dtype: backward(
+                first, gradient, shape_like(x), **attrs | {"out_dtype": dtype}
+            ),
+            None,
+        )
+
+    return rule
+
+
+_DOC = """The gradient of the {0} of a convolution, from that of its result.
+
+Shapes:
+    output_grad  as the result of the convolution of {1}
+    result       `shape`; in `out_dtype`, in which sums are taken
+Errors:
+    StructInfoError: the convolution refuses the attributes, the shape or the {2}, the shape of
+        its result is another one than that of the gradient, or the datatypes differ and `out_dtype`
+        is missing.
+"""
+_GRADIENT_OPERANDS = {
+    "data": "data of this shape with the weight",
+    "weight": "the data with a weight of this shape",
+}
+
+
+def _register_backward(count: int, kind: str) -> None:
+    [other] = _GRADIENT_OPERANDS.keys() - {kind}
+
+    def backward(
+        output_grad: TensorStructInfo, shape: ShapeStructInfo, call: Call, **named: Any
+    ) -> TensorStructInfo:
+        convolution, operand = Convolution.of(count, named), named[other]
+        names = ("output_grad", other)
+        dtype, vdevice = joint_type(output_grad, operand, names, named["out_dtype"])
+        shaped = rules.tensor(shape.values, VOID, None, shape.ndim)
+        data, weight = (shaped, operand) if kind == "data" else (operand, shaped)
+        _check_gradient(convolution, output_grad, data, weight)
+        result = rules.shape_operand(call.args[2], shape)
+        layout = convolution.data if kind == "data" else convolution.kernel
+        return rules.tensor(result, dtype, vdevice, len(layout))
+
+    tensor = TensorStructInfo
+    enter_windowed(
+        f"relax.grad.conv{count}d_backward_{kind}",
+        backward,
+        {"output_grad": tensor, other: tensor, "shape": ShapeStructInfo, "call": Call},
+        conv_attributes(count),
+        _DOC.format(kind, _GRADIENT_OPERANDS[kind], other),
+        count,
+        legalize=_legalize_backward(count, _KERNELS[kind], kind),
+        gradient=_gradient_backward(count, kind),
+        precision_policy=2,
+    )
+
+
+_KERNELS: Mapping[str, Callable[..., Tensor]] = {"data": _backward_data, "weight": _backward_weight}
+for _count in RANKS:
+    for _kind in _KERNELS:
+        _register_backward(_count, _kind)

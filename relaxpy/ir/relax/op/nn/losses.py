@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from relaxpy.ir.core.dtype import BOOL, VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import gradients, rules
+from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32, legalization_in_float32
 from relaxpy.ir.relax.op.definition.registry import R, find, register
-from relaxpy.ir.relax.op.definition.widening import gradient_in_float32, legalization_in_float32
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype

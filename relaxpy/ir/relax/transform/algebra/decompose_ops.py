@@ -10,7 +10,7 @@ from typing_extensions import override
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition.widening import narrowed, widened
+from relaxpy.ir.relax.op.definition.gradients import narrowed, widened
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.find_function import find_function

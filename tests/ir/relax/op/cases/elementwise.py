@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.op.binary import BINARY
-from relaxpy.ir.relax.op.unary import UNARY
+from relaxpy.ir.relax.op.elementwise import BINARY, UNARY
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases.case import (
     LARGE,

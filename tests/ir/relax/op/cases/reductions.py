@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.op.statistical import REDUCTIONS
+from relaxpy.ir.relax.op.reduction import REDUCTIONS
 from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, case, floats, integers, same
 
 

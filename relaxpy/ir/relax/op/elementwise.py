@@ -1,22 +1,40 @@
-"""Operators on the elements of two operands that broadcast."""
+"""Elementwise operators, which broadcast their operands, and casts."""
 
 from __future__ import annotations
 
+import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.dtype import BOOL, DataType
+from relaxpy.ir.core.dtype import BOOL, FLOAT32, DataType
+from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Constant,
+    Expr,
+    PrimStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Var,
+    const,
+)
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
-from relaxpy.ir.relax.op.definition.layouts import elementwise_layout
-from relaxpy.ir.relax.op.definition.registry import R, Rows, family
-from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
+from relaxpy.ir.relax.op.definition.gradients import (
+    elementwise,
+    is_differentiable,
+    masked,
+    no_gradient,
+)
+from relaxpy.ir.relax.op.definition.layouts import elementwise_layout, same_layout
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo, with_dtype
+from relaxpy.ir.relax.op.definition.sharding import broadcast_axes, same_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
@@ -25,6 +43,182 @@ from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+
+def _infer_same(x: TensorStructInfo) -> TensorStructInfo:
+    return x
+
+
+def _infer_float(x: TensorStructInfo) -> TensorStructInfo:
+    rules.require_float(x, "x")
+    return x
+
+
+def _infer_negative(x: TensorStructInfo) -> TensorStructInfo:
+    if x.dtype.is_bool:
+        raise rules.refuse_type(f"x holds numbers, found {x}", x, hint="write R.logical_not(x)")
+    return x
+
+
+def _infer_test(x: TensorStructInfo) -> TensorStructInfo:
+    return rules.with_dtype(x, BOOL)
+
+
+def _rows(
+    rule: Callable[..., StructInfo], takes: str = "any", result: str = "as x", error: str = ""
+) -> Rows:
+    doc = f"""{{}}
+
+Shapes:
+    x       {takes}
+    result  {result}
+Errors:
+    StructInfoError: x is not a tensor{error}.
+"""
+    return Rows(
+        rule,
+        doc,
+        lambda name: rules.by_te(name, f"tir_{name}"),
+        gradient=no_gradient,
+        precision_policy=1,
+        layout=same_layout,
+        sharding=same_axes,
+    )
+
+
+def _asinh_gradient(g: Any, x: Any, y: Any) -> Any:
+    """g / sqrt(x * x + 1), where the square may be too large."""
+    scale = 1 / R.maximum(R.abs(x), 1)
+    return g * scale * R.rsqrt(R.square(x * scale) + R.square(scale))
+
+
+_number, _test = _rows(_infer_same), _rows(_infer_test, result="as x, Bool")
+_float = _rows(_infer_float, "any, float dtype", error=", or holds no floats")
+_negative = _rows(_infer_negative, "any but Booleans", error=", or holds Booleans")
+
+UNARY = family(
+    _number(
+        "abs",
+        "The absolute value |x|.",
+        gradient=elementwise(lambda g, x, y: g * R.sign(x), exact=True),
+    ),
+    _number(
+        "bitwise_not",
+        "The bits of x, each inverted.",
+        legalize=rules.of_bits(rules.by_te("bitwise_not", "tir_bitwise_not")),
+    ),
+    _number("logical_not", "1 where x is 0, else 0, in the datatype of x."),
+    _number("ceil", "The least integer not below x."),
+    _number("floor", "The greatest integer not above x."),
+    _number("round", "The nearest integer to x; of two equally near the even one."),
+    _number("trunc", "The nearest integer to x not farther from 0."),
+    _number("sign", "1 where x is positive, -1 where it is negative, else 0; NaN where it is NaN."),
+    _number("square", "x * x.", gradient=elementwise(lambda g, x, y: g * x * 2)),
+    _negative("negative", "-x.", gradient=elementwise(lambda g, x, y: -g, exact=True)),
+    _float(
+        "acos",
+        "The angle in [0, pi] whose cosine is x.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: -g * R.rsqrt((1 - x) * (1 + x))),
+    ),
+    _float(
+        "acosh",
+        "The number not below 0 whose hyperbolic cosine is x.",
+        gradient=elementwise(lambda g, x, y: g * R.rsqrt(R.abs(x) - 1) * R.rsqrt(R.abs(x) + 1)),
+    ),
+    _float(
+        "asin",
+        "The angle in [-pi/2, pi/2] whose sine is x.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * R.rsqrt((1 - x) * (1 + x))),
+    ),
+    _float(
+        "asinh", "The number whose hyperbolic sine is x.", gradient=elementwise(_asinh_gradient)
+    ),
+    _float(
+        "atan",
+        "The angle in [-pi/2, pi/2] whose tangent is x.",
+        gradient=elementwise(lambda g, x, y: g / (1 + x * x)),
+    ),
+    _float(
+        "atanh",
+        "The number whose hyperbolic tangent is x.",
+        gradient=elementwise(lambda g, x, y: g / ((1 - x) * (1 + x))),
+    ),
+    _float("cos", "The cosine of x radians.", gradient=elementwise(lambda g, x, y: -g * R.sin(x))),
+    _float(
+        "cosh",
+        "(exp(x) + exp(-x)) / 2.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * R.sinh(x)),
+    ),
+    _float(
+        "erf",
+        "2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.",
+        legalize=rules.by_te("erf", "erf"),
+        gradient=elementwise(lambda g, x, y: g * R.exp(-x * x) * (2 / math.sqrt(math.pi))),
+    ),
+    _float(
+        "exp", "e to the power x.", precision_policy=2, gradient=elementwise(lambda g, x, y: g * y)
+    ),
+    _float(
+        "log",
+        "The natural logarithm of x.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g / x),
+    ),
+    _float(
+        "rsqrt",
+        "1 / sqrt(x).",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * y / x * -0.5),
+    ),
+    _float("sigmoid", "1 / (1 + exp(-x)).", gradient=elementwise(lambda g, x, y: g * y * (1 - y))),
+    _float("sin", "The sine of x radians.", gradient=elementwise(lambda g, x, y: g * R.cos(x))),
+    _float(
+        "sinh",
+        "(exp(x) - exp(-x)) / 2.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * R.cosh(x)),
+    ),
+    _float("sqrt", "The square root of x.", gradient=elementwise(lambda g, x, y: g / y * 0.5)),
+    _float(
+        "tan",
+        "The tangent of x radians.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * (1 + y * y)),
+    ),
+    _float("tanh", "sinh(x) / cosh(x).", gradient=elementwise(lambda g, x, y: g * (1 - y * y))),
+    _test("isfinite", "Whether x is neither an infinity nor NaN."),
+    _test("isinf", "Whether x is an infinity."),
+    _test("isnan", "Whether x is NaN."),
+)
+"""The operators of this family that differ in nothing but the function of an element."""
+
+
+@register(
+    "relax.clip",
+    sharding=same_axes,
+    layout=same_layout,
+    precision_policy=1,
+    pure=True,
+    legalize=rules.by_te("clip", "tir_clip"),
+    gradient=elementwise(
+        lambda g, x, low, high, y: masked(g, R.equal(x, y)), None, None, exact=True
+    ),
+)
+def clip(x: TensorStructInfo, min: PrimStructInfo, max: PrimStructInfo) -> TensorStructInfo:
+    """x where it lies between `min` and `max`, else the nearer of the two.
+
+    Shapes:
+        x         any
+        min, max  scalars, converted to the datatype of x
+        result    as x
+    Errors:
+        StructInfoError: x is not a tensor, or a bound not a scalar.
+    """
+    return x
+
 
 _NAMES = ("x1", "x2")
 _DIVISIONS = frozenset(("divide", "floor_divide", "mod", "floor_mod"))
@@ -319,3 +513,129 @@ BINARY = family(
     _comparison("greater_equal", "x1 >= x2", sign=">=", ordering=True),
 )
 """The operators of this family by their names without `relax.`"""
+
+
+_gradient = elementwise(
+    lambda g, a, b, c, y: g * b, lambda g, a, b, c, y: g * a, lambda g, a, b, c, y: g
+)
+
+
+@register(
+    "relax.ewise_fma",
+    sharding=broadcast_axes,
+    layout=elementwise_layout,
+    precision_policy=1,
+    pure=True,
+    legalize=rules.by_te("fused_multiply_add", "ewise_fma"),
+    gradient=_gradient,
+)
+def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) -> TensorStructInfo:
+    """x1 * x2 + x3.
+
+    Shapes:
+        x1, x2, x3  of one shape and one datatype
+        result      as they
+    Errors:
+        StructInfoError: ranks or datatypes differ, or known sizes are not provably equal.
+    """
+    sinfos = (x1, x2, x3)
+    dtype, vdevice = (
+        rules.common_dtype(sinfos, "x1, x2, x3"),
+        rules.joint_vdevice(sinfos, strict=False),
+    )
+    ndim = rules.common_rank(sinfos, "x1, x2, x3")
+    if None not in map(rules.literal_shape, sinfos):
+        shapes = rules.unified_shapes(sinfos, "shapes of x1, x2, x3")
+        if shapes is None:
+            raise rules.refuse(
+                f"x1, x2, x3 have one shape, which cannot be proved of {x1}, {x2}, {x3}",
+                hint="declare one shape for them with R.match_cast first",
+            )
+        return rules.tensor(shapes[0], dtype, vdevice)
+    if x1.shape is not None and x1.shape is x2.shape is x3.shape:
+        return rules.tensor(x1.shape, dtype, vdevice, ndim)
+    return rules.tensor(None, dtype, vdevice, ndim)
+
+
+def _legalize_astype(builder: BlockBuilder, call: Call) -> Expr:
+    x, dtype = call.args[0], str(call.attrs["dtype"])
+    if isinstance(x, Constant) and not x.data.ndim and (number := _converted(x, dtype)) is not None:
+        return const(number, dtype)
+    return te_kernel(builder, topi.cast, "cast", x, dtype=dtype)
+
+
+def _converted(x: Constant, dtype: str) -> object:
+    """The element of a scalar constant in `dtype`, or None where it does not fit."""
+    kind, value = DataType(dtype), x.data[()]
+    if not kind.is_int or kind.is_bool:
+        return x.data
+    if not DataType(x.data.dtype).is_int and not math.isfinite(value):
+        return None
+    low, high = ops.int_range(kind)
+    return int(value) if low <= int(value) <= high else None
+
+
+def _cast_gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    [x] = call.args
+    sinfo = tensor_sinfo(x)
+    if sinfo is None or not (is_differentiable(x) and is_differentiable(var)):
+        return no_gradient(var, call, gradient, builder)
+    return [astype(gradient, sinfo.dtype)]
+
+
+@register(
+    "relax.astype",
+    sharding=same_axes,
+    layout=same_layout,
+    precision_policy=1,
+    pure=True,
+    legalize=_legalize_astype,
+    gradient=_cast_gradient,
+)
+def astype(x: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
+    """x with its elements converted to `dtype`: toward zero, numbers to Bool by being other than 0.
+
+    Shapes:
+        x       any
+        result  as x, in `dtype`
+    Errors:
+        StructInfoError: x is not a tensor.
+    """
+    return with_dtype(x, dtype)
+
+
+def _legalize_wrap_param(builder: BlockBuilder, call: Call) -> Expr:
+    [data], dtype = call.args, call.attrs["dtype"]
+    return data if _has_datatype(builder, data, dtype) else astype(data, dtype)
+
+
+def _memory_of_wrap_param(call: Call) -> Memory:
+    sinfo, dtype = tensor_sinfo(call.args[0]), call.attrs["dtype"]
+    if sinfo is None or sinfo.dtype.is_void or sinfo.dtype == dtype:
+        return Memory.SAME
+    return Memory.NEW
+
+
+def _has_datatype(builder: BlockBuilder, x: Expr, dtype: object) -> bool:
+    sinfo = builder.struct_info_of(x)
+    return isinstance(sinfo, TensorStructInfo) and sinfo.dtype == dtype
+
+
+@register(
+    "relax.wrap_param",
+    layout=same_layout,
+    pure=True,
+    memory=_memory_of_wrap_param,
+    legalize=_legalize_wrap_param,
+    gradient=_cast_gradient,
+)
+def wrap_param(data: TensorStructInfo, dtype: DataType = FLOAT32) -> TensorStructInfo:
+    """A parameter of a model, converted to `dtype` as by astype; itself if it has the datatype.
+
+    Shapes:
+        data    any
+        result  as data, in `dtype`
+    Errors:
+        StructInfoError: data is not a tensor.
+    """
+    return with_dtype(data, dtype)
