@@ -23,7 +23,7 @@ from typing import Any
 import relaxpy
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.relax.transform.legalize import LegalizeOps

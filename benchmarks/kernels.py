@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import relaxpy
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source, tir as T
 
 try:

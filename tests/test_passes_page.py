@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from relaxpy.ir import instrument
-from relaxpy.ir.pass_infra import apply_pass
+from relaxpy.ir.pass_infra import functional
 from relaxpy.ir.pass_infra.functional import FunctionalPass
 from relaxpy.ir.pass_infra.passes import Pass
 from relaxpy.relax import training, transform
@@ -31,7 +31,7 @@ def public() -> set[str]:
         for module in (transform, training, distributed, kernels)
         for cls in (getattr(module, name) for name in dir(module))
         if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
-        if cls.__module__ not in (instrument.__name__, apply_pass.__name__)
+        if cls.__module__ not in (instrument.__name__, functional.__name__)
     }
 
 

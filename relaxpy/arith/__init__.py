@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from relaxpy.ir.arith.prove import prove_equal as prove_equal, simplify as simplify
     from relaxpy.ir.arith.tvm.analyzer import Analyzer as Analyzer, CompareResult as CompareResult, ConstIntBound as ConstIntBound, Extension as Extension, ModularSet as ModularSet, ProofStrength as ProofStrength
     from relaxpy.ir.arith.tvm.intset import IntSet as IntSet, IntervalSet as IntervalSet, PresburgerSet as PresburgerSet, neg_inf as neg_inf, pos_inf as pos_inf, union_lower_bound as union_lower_bound
-    from relaxpy.ir.arith.tvm.iter_expr import IterMapExpr as IterMapExpr, IterMapLevel as IterMapLevel, IterMark as IterMark, IterSplitExpr as IterSplitExpr, IterSumExpr as IterSumExpr, normalize_iter_map_to_expr as normalize_iter_map_to_expr
-    from relaxpy.ir.arith.tvm.iter_inverse import inverse_affine_iter_map as inverse_affine_iter_map
-    from relaxpy.ir.arith.tvm.iter_map import IterMapResult as IterMapResult, detect_iter_map as detect_iter_map, iter_map_simplify as iter_map_simplify, normalize_to_iter_sum as normalize_to_iter_sum
-    from relaxpy.ir.arith.tvm.iter_subspace import subspace_divide as subspace_divide
+    from relaxpy.ir.arith.tvm.iter_map import IterMapResult as IterMapResult, detect_iter_map as detect_iter_map, inverse_affine_iter_map as inverse_affine_iter_map, iter_map_simplify as iter_map_simplify, normalize_to_iter_sum as normalize_to_iter_sum, subspace_divide as subspace_divide
+    from relaxpy.ir.arith.tvm.iter_reader import IterMapExpr as IterMapExpr, IterMapLevel as IterMapLevel, IterMark as IterMark, IterSplitExpr as IterSplitExpr, IterSumExpr as IterSumExpr, normalize_iter_map_to_expr as normalize_iter_map_to_expr
     from relaxpy.tvm.ir.patterns import detect_clip_bound as detect_clip_bound, detect_common_subexpr as detect_common_subexpr, detect_linear_equation as detect_linear_equation
     from relaxpy.tvm.tir.touched import domain_touched as domain_touched
 else:
@@ -24,10 +22,8 @@ else:
         relaxpy.ir.arith.prove: prove_equal simplify
         relaxpy.ir.arith.tvm.analyzer: Analyzer CompareResult ConstIntBound Extension ModularSet ProofStrength
         relaxpy.ir.arith.tvm.intset: IntSet IntervalSet PresburgerSet neg_inf pos_inf union_lower_bound
-        relaxpy.ir.arith.tvm.iter_expr: IterMapExpr IterMapLevel IterMark IterSplitExpr IterSumExpr normalize_iter_map_to_expr
-        relaxpy.ir.arith.tvm.iter_inverse: inverse_affine_iter_map
-        relaxpy.ir.arith.tvm.iter_map: IterMapResult detect_iter_map iter_map_simplify normalize_to_iter_sum
-        relaxpy.ir.arith.tvm.iter_subspace: subspace_divide
+        relaxpy.ir.arith.tvm.iter_map: IterMapResult detect_iter_map inverse_affine_iter_map iter_map_simplify normalize_to_iter_sum subspace_divide
+        relaxpy.ir.arith.tvm.iter_reader: IterMapExpr IterMapLevel IterMark IterSplitExpr IterSumExpr normalize_iter_map_to_expr
         relaxpy.tvm.ir.patterns: detect_clip_bound detect_common_subexpr detect_linear_equation
         relaxpy.tvm.tir.touched: domain_touched
     """)

@@ -9,7 +9,7 @@ from typing import Final
 from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 #: Hints how to convert objects to modules, by the package and the name of their class.
 _IMPORTERS: Final = {

@@ -12,7 +12,7 @@ from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.compare import assert_allclose
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 
 class LibCompareVMInstrument:

@@ -49,8 +49,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.serialize import load_table, save_table
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
+from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 from relaxpy.ir.transform import Pass, PassContext, get_pipeline
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing

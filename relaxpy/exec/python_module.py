@@ -28,14 +28,14 @@ from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, is_torch
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.target import NAMES
+from relaxpy.ir.core.tensor import as_numpy, as_torch, is_torch
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import is_python_function, python_function
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.entry import user_facing
 

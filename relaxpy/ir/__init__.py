@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.core.node import Attrs as Attrs
     from relaxpy.ir.core.node import Attrs as DictAttrs
     from relaxpy.ir.core.types import PointerType as PointerType, PrimType as PrimType
-    from relaxpy.ir.equality.access_path import AccessPath as AccessPath
+    from relaxpy.ir.equality.mismatch import AccessPath as AccessPath
     from relaxpy.ir.equality.structural import assert_structural_equal as assert_structural_equal, first_mismatch as first_mismatch, get_first_structural_mismatch as get_first_structural_mismatch, structural_equal as structural_equal, structural_hash as structural_hash
     from relaxpy.ir.global_info import DummyGlobalInfo as DummyGlobalInfo, GlobalInfo as GlobalInfo, VDevice as VDevice
     from relaxpy.ir.module import IRModule as IRModule
@@ -36,7 +36,7 @@ else:
         relaxpy.ir.core.dtype: DataType
         relaxpy.ir.core.node: Attrs DictAttrs=Attrs
         relaxpy.ir.core.types: PointerType PrimType
-        relaxpy.ir.equality.access_path: AccessPath
+        relaxpy.ir.equality.mismatch: AccessPath
         relaxpy.ir.equality.structural: assert_structural_equal first_mismatch get_first_structural_mismatch structural_equal structural_hash
         relaxpy.ir.global_info: DummyGlobalInfo GlobalInfo VDevice
         relaxpy.ir.module: IRModule

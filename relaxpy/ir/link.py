@@ -7,8 +7,7 @@ from itertools import chain, count
 from typing import cast
 
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
-from relaxpy.ir.core.orders import postorder
-from relaxpy.ir.core.traverse import rename, walk
+from relaxpy.ir.core.traverse import postorder, rename, walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, Var
 from relaxpy.ir.tir import expr as tir

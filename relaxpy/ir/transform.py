@@ -16,8 +16,11 @@ from relaxpy.ir.instrument import (
     StructuralInstrument as StructuralInstrument,
     WellFormedInstrument as WellFormedInstrument,
 )
-from relaxpy.ir.pass_infra.apply_pass import ApplyPassToFunction as ApplyPassToFunction
-from relaxpy.ir.pass_infra.functional import ModulePass as ModulePass, module_pass as module_pass
+from relaxpy.ir.pass_infra.functional import (
+    ApplyPassToFunction as ApplyPassToFunction,
+    ModulePass as ModulePass,
+    module_pass as module_pass,
+)
 from relaxpy.ir.pass_infra.passes import (
     Pass as Pass,
     PassContext as PassContext,

@@ -13,9 +13,8 @@ from relaxpy.ir.te.tensor import ProducerLoad as _ProducerLoad
 from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
 from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion
-from relaxpy.ir.tir.external_kernel import call_kernel
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc as _PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc as _PrimFunc, call_kernel
 from relaxpy.script.language import tir_calls as _calls, tir_directives as _directives
 from relaxpy.script.language.eager import directive as _directive
 from relaxpy.script.language.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.tir.ops import floormod as indexmod
     from relaxpy.ir.tir.ops import mul as multiply
     from relaxpy.ir.tir.ops import sub as subtract
-    from relaxpy.ir.tir.prim_func.function import PrimFunc as PrimFunc
+    from relaxpy.ir.tir.prim_func import PrimFunc as PrimFunc
     from relaxpy.ir.tir.reduce import CommReducer as CommReducer, Reduce as Reduce, comm_reducer as comm_reducer, max as max, min as min, sum as sum
     from relaxpy.ir.tir.stmt import Allocate as Allocate, AllocateConst as AllocateConst, AssertStmt as AssertStmt, AttrStmt as AttrStmt, Block as Block, BlockRealize as BlockRealize, BufferRealize as BufferRealize, BufferStore as BufferStore, DeclBuffer as DeclBuffer, Evaluate as Evaluate, For as For, ForKind as ForKind, IfThenElse as IfThenElse, LetStmt as LetStmt, MatchBufferRegion as MatchBufferRegion, SeqStmt as SeqStmt, Stmt as Stmt, While as While, stmt_seq as stmt_seq
     from relaxpy.ir.tir.stmt import Block as SBlock
@@ -47,7 +47,7 @@ else:
         relaxpy.ir.tir.iteration: IterVar Range
         relaxpy.ir.tir.layout: BijectiveLayout Layout bijective_layout layout
         relaxpy.ir.tir.ops: add all=all_of any=any_of ceildiv const convert div floordiv floormod indexdiv=floordiv indexmod=floormod logical_not multiply=mul subtract=sub truncdiv truncmod
-        relaxpy.ir.tir.prim_func.function: PrimFunc
+        relaxpy.ir.tir.prim_func: PrimFunc
         relaxpy.ir.tir.reduce: CommReducer Reduce comm_reducer max min sum
         relaxpy.ir.tir.stmt: Allocate AllocateConst AssertStmt AttrStmt Block BlockRealize BufferRealize BufferStore DeclBuffer Evaluate For ForKind IfThenElse LetStmt MatchBufferRegion SBlock=Block SBlockRealize=BlockRealize SeqStmt Stmt While stmt_seq
         relaxpy.plugins.schedule.schedule: Schedule

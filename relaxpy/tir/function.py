@@ -9,9 +9,9 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.tir.analysis.index_map import IndexMap as IndexMap
-    from relaxpy.ir.tir.prim_func.function import PrimFunc as PrimFunc
+    from relaxpy.ir.tir.prim_func import PrimFunc as PrimFunc
 else:
     _face(globals(), """
         relaxpy.ir.tir.analysis.index_map: IndexMap
-        relaxpy.ir.tir.prim_func.function: PrimFunc
+        relaxpy.ir.tir.prim_func: PrimFunc
     """)

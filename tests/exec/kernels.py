@@ -9,7 +9,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 Size = tir.ExprLike
 

@@ -18,7 +18,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, stmt
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from tests.exec.kernels import buffer, call_tir, elementwise, function, prim_func, size_var, tensor
 
 N = size_var("n")

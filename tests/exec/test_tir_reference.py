@@ -11,7 +11,7 @@ from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load
 from tests.exec.kernel.written import kernel

@@ -32,7 +32,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from tests.fuzz.hard_texts import attributes, hints, strings
 
 UNIT = rx.TupleStructInfo(())

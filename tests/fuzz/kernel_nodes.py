@@ -30,7 +30,7 @@ from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from tests.fuzz.hard_texts import attributes, hints, strings
 
 DTYPES = ["float32", "float16", "int32", "int64", "float64", "uint8", "int8", "bool"]

@@ -37,7 +37,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute
 

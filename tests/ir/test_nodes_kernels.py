@@ -18,7 +18,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import comm_reducer
 
 I = tir.Var("i")  # noqa: E741

@@ -14,7 +14,7 @@ from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore, Evaluate, For, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.tvm.relax.update import update_struct_info

@@ -21,7 +21,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import buffer, expr as tir, iteration, stmt
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind
 from relaxpy.script import from_source

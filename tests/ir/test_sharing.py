@@ -10,7 +10,7 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
-from relaxpy.ir.core import sharing
+from relaxpy.ir.core import memo
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax import PyExprMutator, PyExprVisitor, analysis, expr_functor, op, transform
@@ -42,7 +42,7 @@ def tuples(depth: int, innermost: int = 0) -> rx.Function:
 def test_an_impure_call_that_occurs_too_often_is_refused(
     in_branches: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "MANY", 1 << 13)
+    monkeypatch.setattr(memo, "MANY", 1 << 13)
     x = x_var()
     expr: rx.Expr = rx.Call(rx.ExternFunc("f"), (x,))
     for _ in range(DEPTH):

@@ -26,7 +26,7 @@ from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferRegion, decl_buffer
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt
 from relaxpy.script import from_source, relax as R
 

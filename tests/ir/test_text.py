@@ -8,8 +8,18 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import FuncStructInfo, TensorStructInfo
-from relaxpy.ir.short_text.document import Concat, Group, Infix, Layout, call, flat, tuple_doc
-from relaxpy.ir.short_text.literals import constant_literal, python_float_text, string_text
+from relaxpy.ir.short_text.document import (
+    Concat,
+    Group,
+    Infix,
+    Layout,
+    call,
+    constant_literal,
+    flat,
+    python_float_text,
+    string_text,
+    tuple_doc,
+)
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import decl_buffer

@@ -18,7 +18,7 @@ from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.script import from_source, tir as T
 

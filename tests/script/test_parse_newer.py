@@ -22,7 +22,7 @@ from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source, ir as I, relax as R, s_tir, tir as T, tirx
 from relaxpy.script.language.hardware import INTRINSICS
 from relaxpy.script.parser.graph.signature import SignatureReader

@@ -12,7 +12,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source, tir as T
 
 A = decl_buffer((8, 8), "float32", "A")

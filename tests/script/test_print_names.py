@@ -12,7 +12,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import CommReducer, Reduce
 from relaxpy.script import from_source, relax as R
 from relaxpy.script.printer import script

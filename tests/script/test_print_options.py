@@ -15,7 +15,7 @@ from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.printer import metadata, script

@@ -13,7 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
 from relaxpy.ir.tir import expr as tir, stmt
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
 from relaxpy.script import relax as R
 from relaxpy.script.highlight import cprint

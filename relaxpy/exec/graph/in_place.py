@@ -10,7 +10,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import MatchBufferRegion
 
 

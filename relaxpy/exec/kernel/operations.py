@@ -15,7 +15,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import BinaryOpExpr, Call, PrimExpr, Select, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 
 

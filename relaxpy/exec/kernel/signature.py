@@ -17,7 +17,7 @@ from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import int_range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 

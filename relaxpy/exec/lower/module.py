@@ -32,7 +32,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.nodes.python_function import python_function_of
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import Names

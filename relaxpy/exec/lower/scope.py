@@ -13,7 +13,7 @@ from relaxpy.exec.runtime.dynamic import DynamicPrograms
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.pysource import Names
 

@@ -13,7 +13,7 @@ from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, SeqStmt
 
 CalleeOf = Callable[[rx.GlobalVar], GlobalCallee | rx.ExternFunc]

@@ -76,7 +76,7 @@ from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.relax.op.packed import python_callee
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace
 
 

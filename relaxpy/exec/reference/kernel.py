@@ -27,7 +27,7 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.ops import int_range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 

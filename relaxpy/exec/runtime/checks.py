@@ -21,7 +21,7 @@ from relaxpy.exec.runtime.values import (
     prim_dtype,
 )
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.foreign_arrays import is_torch
+from relaxpy.ir.core.tensor import is_torch
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info

@@ -11,7 +11,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.ops import may_divide_by_zero
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Allocate,
     AssertStmt,

@@ -16,7 +16,7 @@ from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import callee_name
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 PublicFunctions: TypeAlias = Mapping[str, tuple[str, Signature]]
 """The names in a module and the signatures of its public functions by symbol."""

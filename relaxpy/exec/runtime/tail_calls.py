@@ -7,8 +7,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from relaxpy.exec.runtime.signatures import declared_result
-from relaxpy.ir.core.orders import strongly_connected
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import strongly_connected, walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.support.dataclass import dataclass
 

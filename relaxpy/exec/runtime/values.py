@@ -17,9 +17,8 @@ from typing_extensions import TypeIs, override
 
 from relaxpy.errors import FunctionSignatureError, MisuseError, RuntimeCheckError, Span, counted
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
-from relaxpy.ir.core.foreign_arrays import read_array
 from relaxpy.ir.core.fork_lock import late_property
-from relaxpy.ir.core.tensor import Tensor
+from relaxpy.ir.core.tensor import Tensor, read_array
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar

@@ -14,7 +14,7 @@ from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 
 Values = Mapping[str, Array] | Sequence[Array]

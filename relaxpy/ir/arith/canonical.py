@@ -12,29 +12,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from relaxpy.ir.arith.algebra import folding, poly, writer
-from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, weight, without_squares
+from relaxpy.ir.arith.algebra import folding, poly, terms
 from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.arith.algebra.residue import Residue
-from relaxpy.ir.arith.rules import (
-    assumptions,
-    boolean,
-    bounds,
-    calls,
-    casts,
-    choices,
-    division,
-    extrema,
-    logic,
-    reductions,
-    residues,
-    signs,
-    sums,
-    vectors,
-    wrapping,
-)
+from relaxpy.ir.arith.algebra.terms import Positive, Quotient, weight, without_squares
+from relaxpy.ir.arith.rules import boolean, bounds, casts, division, logic, residues, sums, vectors
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_stack_space
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.fork_lock import late_property
@@ -70,17 +54,17 @@ class Canonical:
     """
 
     # Rules take the engine first, and so are methods of it.
-    assume = assumptions.assume
+    assume = boolean.assume
     below_zero = logic.below_zero
     bound_by_cases = bounds.by_cases
     bound_of_poly = bounds.of_poly
-    extremum_of = extrema.of_polys
+    extremum_of = division.extremum_of_polys
     fits = bounds.fits
     floor_by = division.floor_by
-    is_negative = signs.is_negative
-    is_nonzero = signs.is_nonzero
+    is_negative = bounds.is_negative
+    is_nonzero = bounds.is_nonzero
     junction = boolean.simplify
-    may_wrap = wrapping.may_wrap
+    may_wrap = casts.may_wrap
     negation = logic.negation
     quotient = division.quotient
     residue = residues.of_expr
@@ -217,9 +201,9 @@ class Canonical:
             case tir.Select() | tir.Call():
                 operands = folding.operands_of_choice(expr)
                 if operands is not None:
-                    return choices.choice(self, expr, operands)
+                    return casts.choice(self, expr, operands)
                 assert isinstance(expr, tir.Call)
-                return calls.call(self, expr)
+                return casts.call(self, expr)
             case (
                 tir.FloorMod(a=a, b=tir.IntImm(value=by)) | tir.Mod(a=a, b=tir.IntImm(value=by))
             ) if expr.dtype.family == "uint" and by > 0:
@@ -238,7 +222,7 @@ class Canonical:
         """Divisions and extrema of signed integers; None for any other operator."""
         match expr:
             case tir.Min() | tir.Max():
-                return extrema.extremum(self, expr)
+                return division.extremum(self, expr)
             case tir.FloorDiv() | tir.Div() | tir.FloorMod() | tir.Mod():
                 p, q = self.poly(expr.a), self.poly(expr.b)
                 floor = isinstance(expr, (tir.FloorDiv, tir.FloorMod))
@@ -272,7 +256,7 @@ class Canonical:
             if poly.constant_of(p) is None and poly.constant_of(q) is None:
                 return without_squares(result)
             return result
-        sides = [writer.expression(side, expr.dtype) for side in (p, q)]
+        sides = [terms.expression(side, expr.dtype) for side in (p, q)]
         match sorted((side for side in sides if side is not None), key=poly.atom_key):
             case [a, b]:
                 return poly.atom(tir.Mul(a, b))
@@ -302,7 +286,7 @@ class Canonical:
     def over_simple_operands(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr` with its operands simplified."""
         if isinstance(expr, Reduce):
-            return reductions.simplify(self, expr)
+            return sums.simplify_reduction(self, expr)
         return folding.folded(map_children(self._simplify_node, expr))
 
     def _simplify_node(self, node: Node) -> Node:
@@ -335,7 +319,7 @@ class Canonical:
             return self.let(expr)
         operands = folding.operands_of_choice(expr)
         if operands is not None:
-            return choices.simplify(self, expr, operands)
+            return casts.simplify_choice(self, expr, operands)
         return self.over_simple_operands(expr)
 
     def let(self, expr: tir.Let) -> tir.PrimExpr:

@@ -2,9 +2,14 @@
 
 All readers of possibly hostile sources count with a budget: `from_source`, the reader of Relay text
 and `load_json`. A source that reaches a limit takes about fifteen seconds.
+
+Recursion without Python's stack: generators that yield the generators they wait for.
 """
 
 from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeAlias, TypeVar
 
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
 from relaxpy.support.dataclass import dataclass
@@ -91,3 +96,35 @@ def written_out(
             f"a {name} has {count} nodes when shared nodes are expanded: more than {limit}"
         )
     return count
+
+
+T = TypeVar("T")
+
+Task: TypeAlias = Generator["Task[Any]", Any, T]
+"""A computation that yields other tasks, and receives their results."""
+
+
+def run(task: Task[T]) -> T:
+    """Run a task and all that it waits for, and return its result.
+
+    An exception of a task is raised in the task that waits for it.
+    """
+    stack: list[Task[Any]] = [task]
+    value: Any = None
+    error: BaseException | None = None
+    while stack:
+        try:
+            step = stack[-1].send(value) if error is None else stack[-1].throw(error)
+        except StopIteration as stop:
+            stack.pop()
+            value, error = stop.value, None
+        except BaseException as raised:
+            stack.pop()
+            if not stack:
+                raise
+            value, error = None, raised
+        else:
+            stack.append(step)
+            value = error = None
+    result: T = value
+    return result

@@ -1,13 +1,19 @@
-"""Caches of values by node, whose entries are dropped together with their nodes."""
+"""Caches of values by node, limits on shared nodes, and arrays that can be computed again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 from weakref import ref
 
+import numpy as np
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.tensor import Tensor
+from relaxpy.ir.core.traverse import children, walk
 
 N = TypeVar("N", bound=Node)
 V = TypeVar("V")
@@ -52,3 +58,88 @@ def memoised(analysis: Callable[[N], V]) -> Callable[[N], V]:
         return result
 
     return cached
+
+
+MANY: Final = 1 << 18
+"""The number of visits that is always allowed."""
+_MAX_USES: Final = 64
+"""The number of uses that a node may have on average."""
+
+
+class VisitBudget:
+    """Counts the visits of a traversal of `root` that visits a shared node once per use."""
+
+    __slots__ = ("_left", "_root")
+
+    def __init__(self, root: Node) -> None:
+        self._root = root
+        self._left = MANY
+
+    def spend(self, weight: int = 1) -> None:
+        """Count one visit, or one that takes as long as `weight` visits.
+
+        Errors:
+            MisuseError (also TypeError): the traversal would not end in reasonable time.
+        """
+        if self._left > 0:
+            self._left -= weight
+            if self._left <= 0:
+                check_unshared_size(self._root)
+
+
+def unshared_size(root: Node) -> tuple[int, int]:
+    """The number of nodes if shared ones were copied for each use, and the number of nodes."""
+    sizes: dict[int, int] = {}
+    for node in walk(root):
+        sizes[id(node)] = 1 + sum(sizes.get(id(child), 1) for child in children(node))
+    return sizes[id(root)], len(sizes)
+
+
+def check_unshared_size(root: Node) -> None:
+    """Refuse a node that would be too large if shared nodes were copied for each use.
+
+    Errors:
+        MisuseError (also TypeError): its nodes have more than 64 uses on average.
+    """
+    total, nodes = unshared_size(root)
+    if total > max(MANY, _MAX_USES * nodes):
+        raise MisuseError(
+            f"a {type(root).__name__} of {nodes} nodes, many of them shared, has more than "
+            f"2**{total.bit_length() - 1} uses, too many to visit",
+            hint="bind what is used several times to a variable, as bb.emit and Normalize do",
+            about=root,
+        )
+
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class Released:
+    """The elements of an array that is computed by `restore` each time that it is read.
+
+    Those who read it at the same time share one array, which is read-only.
+    """
+
+    __slots__ = ("_last", "_lock", "_restore", "dtype", "shape")
+
+    def __init__(self, array: Tensor, restore: Callable[[], Array]) -> None:
+        self.shape: Final = array.shape
+        self.dtype: Final = array.dtype
+        self._lock, self._restore = ForkLock(), restore
+        self._last = self._noted(array)
+
+    def __call__(self) -> Tensor:
+        """The array."""
+        with self._lock:
+            array = self._last()
+            if array is None:
+                elements = self._restore()
+                elements.flags.writeable = False
+                array = elements.view(Tensor)
+                self._last = self._noted(array)
+            return array
+
+    def _noted(self, array: Tensor) -> ref[Tensor]:
+        """A reference to an array, which others may read here after it."""
+        array.released = self
+        return ref(array)

@@ -1,11 +1,14 @@
-"""Traversal and rewriting of nodes, generic over the fields that each node class declares."""
+"""Traversal and rewriting of nodes, generic over the fields that each node class declares.
+
+Also the orders in which trees and graphs are visited, and sets that are joined step by step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from operator import is_
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from relaxpy.ir.core.node import PLAIN_TYPES, Attrs, Node
 from relaxpy.support.dataclass import replace
@@ -239,3 +242,102 @@ def _renamed(node: Node, changed: Mapping[int, Node]) -> Node:
     if sinfo is None or hasattr(node, "with_fields"):
         return rebuild(node, **changes)
     return replace(node, **changes, struct_info=changed.get(id(sinfo), sinfo))  # type: ignore[type-var]
+
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+def preorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """Visit trees from the left, each item before those below it; a shared item at each use."""
+    stack = [*roots][::-1]
+    while stack:
+        item = stack.pop()
+        yield item
+        stack += [*below(item)][::-1]
+
+
+def reached(roots: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator[K]:
+    """Visit the roots of a graph and all that it leads to, each item once, as `preorder` does."""
+    visited: set[K] = set()
+    stack = [*roots][::-1]
+    while stack:
+        item = stack.pop()
+        if item not in visited:
+            visited.add(item)
+            yield item
+            stack += [*below(item)][::-1]
+
+
+def postorder(roots: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator[K]:
+    """Visit what `reached` does, each item after those below it that do not lead back to it."""
+    visited: set[K] = set()
+    stack = [(root, False) for root in roots][::-1]
+    while stack:
+        item, is_entered = stack.pop()
+        if is_entered:
+            yield item
+        elif item not in visited:
+            visited.add(item)
+            stack.append((item, True))
+            stack += [(inner, False) for inner in below(item)][::-1]
+
+
+def strongly_connected(graph: Mapping[K, Iterable[K]]) -> list[tuple[K, ...]]:
+    """The strongly connected components, each after the components that it points to.
+
+    Rule:
+        Tarjan, SIAM J. Comput. 1(2), 1972, with an explicit stack.
+    """
+    index: dict[K, int] = {}
+    low: dict[K, int] = {}
+    open_nodes: dict[K, None] = {}
+    groups: list[tuple[K, ...]] = []
+    for root in graph:
+        if root in index:
+            continue
+        work = [(root, iter(graph[root]))]
+        index[root] = low[root] = len(index)
+        open_nodes[root] = None
+        while work:
+            node, successors = work[-1]
+            step = next((s for s in successors if s in graph and s not in index), None)
+            if step is not None:
+                index[step] = low[step] = len(index)
+                open_nodes[step] = None
+                work.append((step, iter(graph[step])))
+                continue
+            work.pop()
+            low[node] = min([low[node], *(low[s] for s in graph[node] if s in open_nodes)])
+            if low[node] == index[node]:
+                group = []
+                while True:
+                    member, _ = open_nodes.popitem()
+                    group.append(member)
+                    if member == node:
+                        break
+                groups.append(tuple(reversed(group)))
+    return groups
+
+
+class Groups(Generic[K]):
+    """Disjoint sets of keys; a key that was never joined is alone in its set."""
+
+    def __init__(self) -> None:
+        self._above: dict[K, K] = {}
+
+    def find(self, key: K) -> K:
+        """The representative of the set of `key`, until that set is joined with another one."""
+        path = []
+        while (above := self._above.get(key)) is not None:
+            path.append(key)
+            key = above
+        for below in path[:-1]:
+            self._above[below] = key
+        return key
+
+    def join(self, first: K, second: K) -> None:
+        """Join the sets of two keys."""
+        one, other = self.find(first), self.find(second)
+        if other not in {one: None}:  # scalar expressions have no plain ==
+            self._above[other] = one

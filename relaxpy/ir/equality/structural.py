@@ -11,9 +11,9 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.equality.mismatch import (
     ABSENT,
+    AccessPath,
     Key,
     Located,
     Mismatch,

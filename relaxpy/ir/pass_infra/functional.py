@@ -1,17 +1,19 @@
-"""Passes from Python functions, and the decorators that make them."""
+"""Passes from Python functions, and passes over some functions of a module."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, check_type, unexpected
+from relaxpy.errors import MisuseError, TransformError, check_type, unexpected
 from relaxpy.ir.core.node import Node, is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, Requirement, listed
+from relaxpy.ir.relax.nodes import BaseFunc, ExternFunc, GlobalVar
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
@@ -105,3 +107,97 @@ def pass_decorator(
 module_pass = pass_decorator(
     "module_pass", ModulePass, "transform_module", "mod, ctx", lambda function: function
 )
+
+
+@dataclass(frozen=True)
+class ApplyPassToFunction(Pass):
+    """Applies a pass to the functions whose whole name the regular expression matches.
+
+    The pass sees packed functions with the same signatures instead of the others.
+
+    Errors:
+        MisuseError: `pass_` is not a pass, or `func_name_regex` is not a regular expression.
+        TransformError: no name matches, and `error_if_no_function_matches_regex` is set.
+    """
+
+    pass_: Pass
+    func_name_regex: str
+    error_if_no_function_matches_regex: bool = False
+
+    @user_facing
+    @override
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            re.compile(self.func_name_regex)
+        except re.error as error:
+            raise MisuseError(
+                f"expected a regular expression, found {self.func_name_regex!r:.60}: {error}",
+                about=self.func_name_regex,
+            ) from None
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        chosen = {v for v in mod if re.fullmatch(self.func_name_regex, v.name_hint)}
+        if not chosen:
+            if self.error_if_no_function_matches_regex:
+                names = ", ".join(v.name_hint for v in mod) or "none"
+                raise TransformError(
+                    f"no function name matches {self.func_name_regex!r}; there are {names}"
+                )
+            return mod
+        # Private functions are made public for the pass, since their users may be hidden.
+        private = {v for v in chosen if "global_symbol" not in mod[v].attrs}
+        marks = {v: mod[v].with_attr("global_symbol", v.name_hint) for v in private}
+        hidden = {v: ExternFunc(v.name_hint, func.struct_info) for v, func in mod.items()}
+        seen = IRModule(
+            {v: marks.get(v, func) if v in chosen else hidden[v] for v, func in mod.items()},
+            mod.attrs,
+            mod.global_infos,
+        )
+        after = self.pass_(seen)
+        if after is seen:
+            return mod
+        functions: dict[GlobalVar, BaseFunc] = {}
+        for var, func in mod.items():
+            if var not in chosen:
+                functions[var] = func
+            elif var in private and var in after:
+                same = after[var] is marks[var]
+                functions[var] = func if same else after[var].without_attr("global_symbol")
+            elif var in after:
+                functions[var] = after[var]
+        functions |= {v: func for v, func in after.items() if v not in mod}
+        return IRModule(functions, after.attrs, after.global_infos)
+
+
+F = TypeVar("F", bound=BaseFunc)
+
+
+def map_functions(
+    mod: IRModule, kind: type[F], step: Callable[[F], Any], *, removes: bool = False
+) -> IRModule:
+    """The module with `step(func)` instead of each function of a kind; itself if none changes.
+
+    If the step `removes` functions, it returns None for them.
+
+    Errors:
+        TransformError: a step returns something other than a function of the kind.
+    """
+    result = mod
+    for var, func in mod.items():
+        changed = step(func) if isinstance(func, kind) else func
+        if changed is func:
+            continue
+        result = mod.clone() if result is mod else result
+        if changed is None and removes:
+            del result[var]
+        elif isinstance(changed, kind):
+            result[var] = changed
+        else:
+            raise TransformError(
+                f"a pass over {kind.__name__}s returned {type(changed).__name__} for "
+                f"{var.name_hint}",
+                rule="TOP-8",
+            )
+    return result

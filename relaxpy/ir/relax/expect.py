@@ -6,7 +6,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BindingBlock, Call, Expr, Function, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 _NAMES: dict[type, str] = {
     BindingBlock: "a dataflow block",

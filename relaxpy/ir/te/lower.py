@@ -18,8 +18,16 @@ from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.orders import postorder, preorder, reached
-from relaxpy.ir.core.traverse import children, map_children, rewrite, tree_size, walk
+from relaxpy.ir.core.traverse import (
+    children,
+    map_children,
+    postorder,
+    preorder,
+    reached,
+    rewrite,
+    tree_size,
+    walk,
+)
 from relaxpy.ir.op import Op
 from relaxpy.ir.te.tensor import (
     ComputeOp,
@@ -36,7 +44,7 @@ from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer, outside_indices
 from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import (
     Block,

@@ -12,8 +12,7 @@ from typing_extensions import TypeIs, override
 from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import reached
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.traverse import children, reached
 from relaxpy.ir.core.types import PointerType, pointer_type
 from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Ramp, Var
@@ -174,13 +173,13 @@ class Buffer(Node):
         Errors:
             MisuseError (also TypeError): the number of indices differs from the rank.
         """
-        from relaxpy.ir.tir.analysis.addressing import offsets
+        from relaxpy.ir.tir.analysis.regions import offsets
 
         return offsets(self, indices)
 
     def get_flattened_buffer(self) -> Buffer:
         """Return the buffer with one dimension per physical axis (one without separators)."""
-        from relaxpy.ir.tir.analysis.addressing import flattened
+        from relaxpy.ir.tir.analysis.regions import flattened
 
         return flattened(self)
 
@@ -197,9 +196,9 @@ class Buffer(Node):
         Errors:
             MisuseError (also TypeError): the mask is not valid.
         """
-        from relaxpy.ir.tir.analysis import addressing
+        from relaxpy.ir.tir.analysis import regions
 
-        return addressing.access_ptr(self, access_mask, ptr_type, content_lanes, offset, extent)
+        return regions.access_ptr(self, access_mask, ptr_type, content_lanes, offset, extent)
 
     def lanes_at(self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType) -> Indices:
         """Return the indices of a value of `dtype` at `begin`; the last of a vector is a Ramp."""

@@ -26,7 +26,7 @@ from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.values import Array, ShapeTuple
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, device as device_of
-from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, has_torch
+from relaxpy.ir.core.tensor import as_numpy, as_torch, has_torch
 from relaxpy.ir.module import IRModule
 from relaxpy.plugins.nn import spec as specs
 from relaxpy.support.entry import user_facing

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError, MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.foreign_arrays import is_torch, read_array
+from relaxpy.ir.core.tensor import is_torch, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, check_type
-from relaxpy.ir.core.foreign_arrays import read_array
+from relaxpy.ir.core.tensor import read_array
 from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
 from relaxpy.plugins.nn.core import Dim, Parameter, Tensor
 from relaxpy.plugins.nn.module import Module

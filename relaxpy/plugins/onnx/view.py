@@ -24,7 +24,7 @@ from onnx import (
 )
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.orders import postorder
+from relaxpy.ir.core.traverse import postorder
 from relaxpy.plugins.importing.shapes import has_arrays
 from relaxpy.plugins.importing.unsupported import (
     FrontendError,

@@ -14,7 +14,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.pictures.kernels import add_blocks, innermost_blocks
 from relaxpy.plugins.pictures.labels import (
     MAX_ABOUT,

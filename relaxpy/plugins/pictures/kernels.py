@@ -9,7 +9,7 @@ from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IterVarKind
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from relaxpy.plugins.pictures.labels import printable
 from relaxpy.plugins.pictures.model import Item, Kind, Picture

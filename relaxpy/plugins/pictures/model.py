@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Final, Literal, TypeAlias
 
 from relaxpy.errors import Span
-from relaxpy.ir.core.orders import preorder
+from relaxpy.ir.core.traverse import preorder
 from relaxpy.support.dataclass import dataclass
 
 Kind: TypeAlias = Literal[

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from relaxpy.ir.core.orders import preorder
+from relaxpy.ir.core.traverse import preorder
 from relaxpy.plugins.pictures.layout import Arrangement, Box, Size, arrange, place
 from relaxpy.plugins.pictures.model import FOLDED, MODULE, SOURCES, Item, Picture
 

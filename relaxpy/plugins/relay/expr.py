@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.foreign_arrays import check_elements, read_array
 from relaxpy.ir.core.node import (
     EMPTY_ATTRS,
     Attrs,
@@ -22,6 +21,7 @@ from relaxpy.ir.core.node import (
     checks_of,
     set_fields,
 )
+from relaxpy.ir.core.tensor import check_elements, read_array
 from relaxpy.ir.core.traverse import rewrite as rewrite_nodes
 from relaxpy.plugins.relay.base import RelayExpr as RelayExpr, Textual
 from relaxpy.plugins.relay.ty import (

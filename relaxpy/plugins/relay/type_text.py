@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar as TypingVar
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import preorder
+from relaxpy.ir.core.traverse import preorder
 from relaxpy.plugins.relay.ty import (
     FuncType,
     GlobalTypeVar,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.tvm.extents import analyzer_of
-from relaxpy.ir.arith.tvm.iter_expr import IterSplitExpr, IterSumExpr
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.iter_reader import IterSplitExpr, IterSumExpr, analyzer_of
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.ir.arith.algebra.folding import conjuncts
-from relaxpy.ir.arith.tvm.extents import analyzer_of
-from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
-from relaxpy.ir.arith.tvm.iter_subspace import subspace_divide
+from relaxpy.ir.arith.tvm.iter_map import subspace_divide
+from relaxpy.ir.arith.tvm.iter_reader import IterMapLevel, analyzer_of
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.rewrite.nests import copied_block, nested, open_tests
 from relaxpy.ir.tir.rewrite.stages import (
     Stage,
     check_decided_before,
@@ -22,7 +20,16 @@ from relaxpy.ir.tir.rewrite.stages import (
     check_pure_stage,
     stage_in_scope,
 )
-from relaxpy.ir.tir.rewrite.state import State, domains_of, only_block, refused, substituted
+from relaxpy.ir.tir.rewrite.state import (
+    State,
+    copied_block,
+    domains_of,
+    nested,
+    only_block,
+    open_tests,
+    refused,
+    substituted,
+)
 from relaxpy.ir.tir.stmt import Block, BlockRealize, For, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.plugins.schedule.reduction import without_loops

@@ -12,7 +12,6 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.rewrite.nests import serial_nest, spatial_block
 from relaxpy.ir.tir.rewrite.stages import (
     Bodies,
     Stage,
@@ -22,7 +21,7 @@ from relaxpy.ir.tir.rewrite.stages import (
     stage_in_scope,
     written_box,
 )
-from relaxpy.ir.tir.rewrite.state import State, refused
+from relaxpy.ir.tir.rewrite.state import State, refused, serial_nest, spatial_block
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, stmt_seq
 from relaxpy.support.dataclass import dataclass, replace
 

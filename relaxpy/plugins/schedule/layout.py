@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
@@ -18,7 +18,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.rewrite.inline import check_loads_only
-from relaxpy.ir.tir.rewrite.nests import serial_nest, spatial_block
 from relaxpy.ir.tir.rewrite.stages import (
     Stage,
     check_commutes,
@@ -33,6 +32,8 @@ from relaxpy.ir.tir.rewrite.state import (
     iter_domains,
     refreshed,
     refused,
+    serial_nest,
+    spatial_block,
     substituted,
 )
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt

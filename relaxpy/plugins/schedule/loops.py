@@ -13,11 +13,11 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.rewrite.nests import nested
 from relaxpy.ir.tir.rewrite.stages import bare_statements
 from relaxpy.ir.tir.rewrite.state import (
     State,
     loops_between,
+    nested,
     outermost_blocks,
     refused,
     substituted,

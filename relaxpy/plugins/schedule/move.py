@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.regions import Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.rewrite.nests import is_inside, is_shared, open_tests, serial_nest
 from relaxpy.ir.tir.rewrite.stages import (
     Bodies,
     Stage,
@@ -24,7 +23,16 @@ from relaxpy.ir.tir.rewrite.stages import (
     stage_in_scope,
     written_box,
 )
-from relaxpy.ir.tir.rewrite.state import State, domains_of, iter_domains, refused
+from relaxpy.ir.tir.rewrite.state import (
+    State,
+    domains_of,
+    is_inside,
+    is_shared,
+    iter_domains,
+    open_tests,
+    refused,
+    serial_nest,
+)
 from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.plugins.schedule.cache import Site, member_index

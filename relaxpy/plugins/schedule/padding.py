@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from relaxpy.errors import unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.op import Op
@@ -15,7 +15,6 @@ from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer, outside_indices
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.rewrite.nests import copied_block, serial_nest, spatial_block
 from relaxpy.ir.tir.rewrite.reducers import reduction_of
 from relaxpy.ir.tir.rewrite.stages import (
     Stage,
@@ -25,7 +24,7 @@ from relaxpy.ir.tir.rewrite.stages import (
     shared_loops,
     stage_in_scope,
 )
-from relaxpy.ir.tir.rewrite.state import State, refused
+from relaxpy.ir.tir.rewrite.state import State, copied_block, refused, serial_nest, spatial_block
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.plugins.schedule.cache import with_buffer

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
-from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.ir.arith.algebra.folding import conjuncts
-from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
@@ -13,7 +13,6 @@ from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.rewrite.nests import copied_block, loops_like, nested
 from relaxpy.ir.tir.rewrite.reducers import IDEMPOTENT, Reduction, identity_of, reduction_of
 from relaxpy.ir.tir.rewrite.stages import (
     Stage,
@@ -23,7 +22,15 @@ from relaxpy.ir.tir.rewrite.stages import (
     shared_loops,
     stage_in_scope,
 )
-from relaxpy.ir.tir.rewrite.state import State, domains_of, only_block, refused
+from relaxpy.ir.tir.rewrite.state import (
+    State,
+    copied_block,
+    domains_of,
+    loops_like,
+    nested,
+    only_block,
+    refused,
+)
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.plugins.schedule.conditions import check_no_carried

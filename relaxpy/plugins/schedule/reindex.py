@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
@@ -14,7 +14,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.rewrite.inline import check_loads_only
-from relaxpy.ir.tir.rewrite.nests import loops_like, open_tests, serial_nest
 from relaxpy.ir.tir.rewrite.stages import (
     Indices,
     Stage,
@@ -27,7 +26,15 @@ from relaxpy.ir.tir.rewrite.stages import (
     is_unit,
     stage_in_scope,
 )
-from relaxpy.ir.tir.rewrite.state import State, below, iter_domains, refused
+from relaxpy.ir.tir.rewrite.state import (
+    State,
+    below,
+    iter_domains,
+    loops_like,
+    open_tests,
+    refused,
+    serial_nest,
+)
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.plugins.schedule.cache import (

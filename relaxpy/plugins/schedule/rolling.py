@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.extents import analyzer_of
-from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.iter_reader import IterMapLevel, analyzer_of
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
-from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.analysis.index_map import IndexMap, minimum_of, stop_of
 from relaxpy.ir.tir.analysis.regions import Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var

@@ -26,7 +26,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.rewrite.state import State, refused
 from relaxpy.ir.tir.stmt import Block, For
 from relaxpy.ir.tir.substitution import substitute

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from relaxpy.errors import unexpected
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.schedule.schedule import Schedule
 from relaxpy.plugins.schedule.trace import Trace
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from relaxpy.ir.core.foreign_arrays import as_numpy
+from relaxpy.ir.core.tensor import as_numpy
 from relaxpy.ir.relax.nodes import Constant
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from relaxpy.errors import MisuseError, RelaxpyError, unexpected
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
-from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
+from relaxpy.ir.core.tensor import as_numpy, as_torch
 from relaxpy.ir.module import IRModule
 from relaxpy.plugins.torch.aliases import Aliases, memory_order, unrelated
 from relaxpy.plugins.torch.api import import_exported

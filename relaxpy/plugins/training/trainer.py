@@ -20,7 +20,7 @@ from relaxpy.errors import (
 )
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, has_torch, read_array
+from relaxpy.ir.core.tensor import as_numpy, as_torch, has_torch, read_array
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant, Function, ShapeExpr, TensorStructInfo, Tuple, Var
 from relaxpy.ir.relax.op.distributed import current_workers

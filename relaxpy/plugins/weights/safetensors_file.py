@@ -15,7 +15,7 @@ import numpy as np
 from relaxpy.errors import MisuseError
 from relaxpy.exec.paths import as_path, write_whole
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.foreign_arrays import read_array
+from relaxpy.ir.core.tensor import read_array
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.weights.tensors import Array, Entry, mapped
 from relaxpy.support.entry import user_facing

@@ -17,7 +17,7 @@ from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, check_access
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.language import records
 from relaxpy.script.language.kernel_body import Block, Body, Wrap
 from relaxpy.script.language.kernel_values import scalar

@@ -15,7 +15,7 @@ from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.core.orders import strongly_connected
+from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.diagnostics import render
 from relaxpy.ir.link import link_function, link_functions, rename_callees, without_callees
 from relaxpy.ir.module import IRModule
@@ -26,8 +26,7 @@ from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
 from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.ir.relax.nodes.python_function import python_function, reindented
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
+from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 from relaxpy.script.language import records
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.eager import handling

@@ -12,13 +12,12 @@ from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes.distributed import Placement
 from relaxpy.ir.relax.nodes.python_function import is_python_function, text_of
 from relaxpy.ir.relax.nodes.static_type import Type, wrap_type
-from relaxpy.ir.short_text.document import Concat, Doc, Group, call
-from relaxpy.ir.short_text.literals import constant_literal, string_text
+from relaxpy.ir.short_text.document import Concat, Doc, Group, call, constant_literal, string_text
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import MatchBufferRegion, SeqStmt, Stmt
 from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter

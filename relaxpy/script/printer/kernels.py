@@ -12,14 +12,22 @@ from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
-from relaxpy.ir.short_text.document import Concat, Doc, Group, call, flat, keyword, tuple_doc
-from relaxpy.ir.short_text.literals import string_text
+from relaxpy.ir.short_text.document import (
+    Concat,
+    Doc,
+    Group,
+    call,
+    flat,
+    keyword,
+    string_text,
+    tuple_doc,
+)
 from relaxpy.ir.short_text.nodes import lambda_variables
 from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer

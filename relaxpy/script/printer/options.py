@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from relaxpy.errors import MisuseError, check_type, close_names, unexpected
-from relaxpy.ir.equality.access_path import AccessPath
+from relaxpy.ir.equality.mismatch import AccessPath
 from relaxpy.ir.short_text.document import INDENT, WIDTH
 from relaxpy.script.printer.names import is_name
 from relaxpy.support.dataclass import dataclass

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from relaxpy.errors import check_type
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.equality.access_path import AccessPath
+from relaxpy.ir.equality.mismatch import AccessPath
 from relaxpy.ir.short_text.document import Concat, Doc
 from relaxpy.script.printer.options import Options
 

@@ -8,15 +8,23 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from typing_extensions import override
 
+from relaxpy.ir.core.memo import VisitBudget
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import reindented
-from relaxpy.ir.short_text.document import Concat, Doc, Group, Layout, call, flat, width_of
-from relaxpy.ir.short_text.literals import string_text
+from relaxpy.ir.short_text.document import (
+    Concat,
+    Doc,
+    Group,
+    Layout,
+    call,
+    flat,
+    string_text,
+    width_of,
+)
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer

@@ -16,7 +16,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import ret
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace

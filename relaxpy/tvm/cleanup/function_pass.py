@@ -9,8 +9,12 @@ from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.functional import FunctionalPass, ModuleFunction, pass_decorator
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import (
+    FunctionalPass,
+    ModuleFunction,
+    map_functions,
+    pass_decorator,
+)
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import DataflowBlock, Function

@@ -14,7 +14,7 @@ from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.te.topi.shapes import product
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 

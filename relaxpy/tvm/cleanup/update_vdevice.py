@@ -11,7 +11,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rewrite
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.variables import bound_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module

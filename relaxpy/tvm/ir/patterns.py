@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from relaxpy.ir.arith.algebra import folding, poly, writer
+from relaxpy.ir.arith.algebra import folding, poly, terms
 from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, entry_point, is_integer
@@ -54,7 +54,7 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
     for p in (*linear[0], linear[1]):
         number = poly.constant_of(p)
         dtype = signed if number is not None and number < 0 else value.dtype
-        coefficient = writer.expression(p, dtype)
+        coefficient = terms.expression(p, dtype)
         if coefficient is None:
             return []
         coefficients.append(coefficient)
@@ -87,7 +87,7 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
         if number is None:
             return []
         # number * var + rest <= 0
-        rest = writer.expression(poly.scaled(linear[1], -1), dtype)
+        rest = terms.expression(poly.scaled(linear[1], -1), dtype)
         if rest is None:
             return []
         by, end = ops.const(abs(number), dtype), 2 * index

@@ -27,7 +27,7 @@ from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 LayoutMap: TypeAlias = IndexMap | tuple[IndexMap, Sequence[int]] | Callable[..., object] | None

@@ -16,7 +16,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import LAYOUT_FREE
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 

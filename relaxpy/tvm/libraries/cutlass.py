@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import cast
 
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.orders import reached
+from relaxpy.ir.core.traverse import reached
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.dpl import fusion
 from relaxpy.ir.relax.nodes import Call, Expr, GlobalVar, Var

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, cast
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.dpl.fusion import PatternCheckContext
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes

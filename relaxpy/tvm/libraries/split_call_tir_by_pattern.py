@@ -24,7 +24,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Add, FloatImm, IntImm, Mul, PrimExpr, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt
 from relaxpy.support.dataclass import dataclass, replace
 

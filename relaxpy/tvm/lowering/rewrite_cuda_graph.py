@@ -11,8 +11,7 @@ from typing_extensions import override
 from relaxpy.errors import Span
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
-from relaxpy.ir.core.orders import reached
-from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.core.traverse import reached, rebuild
 from relaxpy.ir.link import free_name
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -24,7 +23,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import replace
 
 _OPTION: Final = "relax.backend.use_cuda_graph"

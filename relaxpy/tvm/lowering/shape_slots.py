@@ -10,7 +10,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations.shape_vars import nested_infos, sizes_of, variables_of
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, SeqStmt
 from relaxpy.ir.tir.substitution import substitute
 

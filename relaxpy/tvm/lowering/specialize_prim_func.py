@@ -14,8 +14,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.call import operand_tuple
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.expr import Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.prim_func.specialize import specialized
+from relaxpy.ir.tir.prim_func import PrimFunc, specialized
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
 

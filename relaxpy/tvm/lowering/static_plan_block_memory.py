@@ -22,7 +22,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.transform.lowering.size_bounds import SizeBounds
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.tvm.lowering.storage import ALLOC_TENSOR, byte_count, storage_call, tensor_call
 from relaxpy.tvm.relax.aliases import Aliases

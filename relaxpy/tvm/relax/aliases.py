@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from relaxpy.ir.core.orders import reached
+from relaxpy.ir.core.traverse import reached
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind, Memory
 from relaxpy.ir.relax import nodes as rx

@@ -14,7 +14,7 @@ from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.entry import user_facing

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,10 +13,10 @@ from relaxpy.ir.core.target import Target
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.tir.expr import Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_constructed

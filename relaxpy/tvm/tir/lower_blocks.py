@@ -10,18 +10,16 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.arith.algebra.folding import is_safe
+from relaxpy.ir.core.memo import MANY, unshared_size
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.sharing import MANY, unshared_size
 from relaxpy.ir.core.traverse import rebuild, rename, rewrite, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import IterVarKind
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.prim_func.specialize import folded_literals
-from relaxpy.ir.tir.prim_func.well_formed import defined_in
+from relaxpy.ir.tir.prim_func import PrimFunc, defined_in, folded_literals
 from relaxpy.ir.tir.stmt import (
     AttrStmt,
     Block,

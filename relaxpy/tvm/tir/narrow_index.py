@@ -11,7 +11,7 @@ from relaxpy.ir.core.dtype import INT32, INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, rebuild, rewrite
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -19,7 +19,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Allocate, AttrStmt, BlockRealize, BufferStore, For, LetStmt, Stmt
 from relaxpy.support.dataclass import dataclass
 

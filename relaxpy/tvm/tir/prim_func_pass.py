@@ -8,10 +8,14 @@ from typing import Any
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.functional import FunctionalPass, ModuleFunction, pass_decorator
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import (
+    FunctionalPass,
+    ModuleFunction,
+    map_functions,
+    pass_decorator,
+)
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.entry import user_facing
 
 

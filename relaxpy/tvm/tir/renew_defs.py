@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rename
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.prim_func.well_formed import defined_variables
+from relaxpy.ir.tir.prim_func import PrimFunc, defined_variables
 from relaxpy.support.entry import user_facing
 
 

@@ -9,7 +9,7 @@ from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.te.tensor import Tensor, extern
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore
 from relaxpy.support.entry import user_facing
 

@@ -31,7 +31,7 @@ from relaxpy.exec.native.trees.strategy import is_swept
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from tests.exec.kernel.schedule_checker import Memory, OrderError, PlanRun, Ready
 from tests.exec.kernel.schedule_text import Cell, TextRun
 

@@ -34,7 +34,7 @@ from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Scan, Tile, Tree
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from tests.exec.kernel.schedule_text import (
     Bound,
     Cell,

@@ -19,7 +19,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as e, stmt as s
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 Cell: TypeAlias = tuple[str, int]
 """An element in the text: the buffer that owns the memory, and the position in it."""

@@ -12,7 +12,7 @@ import numpy as np
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.kernel.compiler import Kernel
 from relaxpy.exec.reference.kernel import run_prim_func
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support import pysource
 
 

@@ -26,7 +26,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt
 from tests.exec.kernel.support import check
 

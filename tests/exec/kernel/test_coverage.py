@@ -14,7 +14,7 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import ir as I, tir as T
 from relaxpy.support import pysource
 from tests.exec.kernel.support import check, load, methods, source_of

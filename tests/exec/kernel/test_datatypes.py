@@ -13,7 +13,7 @@ from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.expr import FloorDiv, FloorMod, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check

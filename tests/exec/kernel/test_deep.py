@@ -10,7 +10,7 @@ from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.kernel.runtime import grid
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from relaxpy.support.pysource import render
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from relaxpy import te, tir
 from relaxpy.exec.kernel import compile_kernel
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.counting import calls
 from tests.exec.kernel.support import check, load, methods

@@ -16,7 +16,7 @@ import pytest
 
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.report import report_of
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 
 WHOLE, KEPT = "elementwise", "scalar loop"

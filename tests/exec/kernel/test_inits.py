@@ -5,7 +5,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check, load
 from tests.exec.kernel.written import kernel, numbers, run_row

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 
 import relaxpy
 from relaxpy.errors import CompileError
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source, tir as T
 from tests.exec.kernel.support import check
 from tests.exec.kernel.written import floats, run_row

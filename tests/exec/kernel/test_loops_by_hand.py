@@ -8,7 +8,7 @@ import pytest
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.reference.kernel import run_prim_func
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load, source_of
 from tests.exec.kernel.test_initial_stores import lines

@@ -13,7 +13,7 @@ import pytest
 
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.planner import make_plan
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check
 

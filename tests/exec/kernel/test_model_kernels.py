@@ -10,7 +10,7 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, LetStmt, SeqStmt
 from tests.exec.kernel.support import check, load, methods
 from tests.exec.kernel.written import floats, kernel, run_row

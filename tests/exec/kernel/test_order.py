@@ -11,7 +11,7 @@ from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.kernel.plan.dependence import Edge
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.schedule import components
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source, tir as T
 from tests.counting import calls
 from tests.exec.kernel.support import load

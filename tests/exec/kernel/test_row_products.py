@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from tests.exec.kernel.support import check, load, source_of
 from tests.exec.kernel.written import kernel, run_row
 from tests.ir.relax.texts import DTYPES

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.kernel import compile_kernel
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check
 

@@ -11,7 +11,7 @@ import pytest
 from relaxpy.exec.kernel.emit import short_axes
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import load, methods
 from tests.exec.kernel.written import kernel, run_row

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.kernel import runtime
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from tests.exec.kernel.support import check, load, source_of
 from tests.exec.kernel.written import floats, kernel, run_row
 from tests.ir.relax.texts import DTYPES

@@ -42,7 +42,7 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.exec.kernel.support import check, function_of, rendered
 from tests.exec.native.claims import calls_left_to_numpy

@@ -18,7 +18,7 @@ from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.ir import assert_structural_equal
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.fuzz.kernels.memory import Array
 from tests.fuzz.kernels.oracle import Oracle, UnreadableError

@@ -19,8 +19,7 @@ from relaxpy.arith import (
     normalize_to_iter_sum,
 )
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.tvm.iter_inverse import values_of_marks
-from relaxpy.ir.arith.tvm.iter_map import detected_map
+from relaxpy.ir.arith.tvm.iter_map import detected_map, values_of_marks
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range

@@ -14,7 +14,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
 from tests.ir.relax import sinfos
 

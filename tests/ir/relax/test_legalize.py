@@ -29,7 +29,7 @@ from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 from tests.ir.relax.graphs import built, returning
 from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor, tuple_of

@@ -8,7 +8,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.relax import op
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from tests.ir.relax import texts
 from tests.ir.relax.graphs import returning

@@ -15,7 +15,7 @@ from relaxpy.ir.relax.analysis.variables import bound_vars, free_vars
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.tvm.relax.dump_ast import dump_ast
 from tests.ir.relax.graphs import (
     bind,

@@ -13,7 +13,7 @@ from relaxpy.ir.relax.nodes import ShapeExpr
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir, intrin, reduce
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 
 Array = np.ndarray

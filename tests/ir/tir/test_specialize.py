@@ -7,7 +7,7 @@ from relaxpy import relax, tir
 from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import tir as T
 
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from relaxpy.exec.python_ast import call
-from relaxpy.ir.core.orders import preorder
+from relaxpy.ir.core.traverse import preorder
 
 _BLOCKS = (ast.For, ast.While, ast.With, ast.Try)
 _MAX_DEPTH: Final = 12

@@ -22,7 +22,7 @@ from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.stmt import Allocate, BufferStore, MatchBufferRegion, Stmt
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.prim_func.function import PrimFunc
+    from relaxpy.ir.tir.prim_func import PrimFunc
 
 Indices = tuple[PrimExpr, ...]
 

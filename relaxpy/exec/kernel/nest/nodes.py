@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import preorder
-from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.core.traverse import occurrences, preorder
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import reached
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import children, reached, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import And, Call, IntImm, Or, PrimExpr, Select, Var

@@ -12,7 +12,7 @@ from relaxpy.exec.kernel.plan.planner import nest_of
 from relaxpy.exec.kernel.plan.statements import Compound, Statement, statements_of
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tree, accesses, runs
 from relaxpy.ir.tir.expr import Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import ForKind
 
 REASON = "its loops run as they are written"

@@ -22,7 +22,7 @@ from relaxpy.exec.kernel.plan.tree import Plan, accesses, runs
 from relaxpy.exec.runtime.counts import with_checked_counts
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.rewrite.inline import inline_shared
 
 

@@ -22,7 +22,7 @@ from relaxpy.exec.kernel.plan.scans import scan_of
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Tree
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
-from relaxpy.ir.core.orders import strongly_connected
+from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions

@@ -21,7 +21,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from relaxpy.ir.tir.prim_func.function import PrimFunc
+    from relaxpy.ir.tir.prim_func import PrimFunc
 
 
 @dataclass(frozen=True, slots=True, eq=False)

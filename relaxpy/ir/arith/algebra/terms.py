@@ -1,15 +1,94 @@
-"""The terms of a polynomial as people write them: quotients grouped into remainders and extrema."""
+"""The atoms and terms of polynomials, and polynomials written as readable expressions.
+
+Atoms are interned as all PrimExprs are, so that equal values share one atom, and stay inside this
+package: what is written has FloorDiv, FloorMod, Div, Mod, Min and Max instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TypeAlias
 
 from relaxpy.ir.arith.algebra import poly
-from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, weight
-from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly
-from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly, sorted_terms
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
+
+Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
+
+
+class Quotient(tir.PrimExpr):
+    """num / den, rounded down or (`floor` False) toward zero."""
+
+    __slots__ = ("den", "floor", "num")
+    _fields = ("num", "den", "floor")
+    num: Terms
+    den: Terms
+    floor: bool
+
+
+class Positive(tir.PrimExpr):
+    """max(inner, 0)."""
+
+    __slots__ = ("inner",)
+    _fields = ("inner",)
+    inner: Terms
+
+
+def quotient_atom(num: Poly, den: Poly, *, floor: bool) -> Quotient:
+    """The atom num / den."""
+    return Quotient._make(INT64, tuple(sorted_terms(num)), tuple(sorted_terms(den)), floor)
+
+
+def positive_atom(inner: Poly) -> Positive:
+    """The atom max(inner, 0)."""
+    return Positive._make(INT64, tuple(sorted_terms(inner)))
+
+
+@lru_cache(maxsize=1 << 10)
+def _weight(atom: tir.PrimExpr) -> int:
+    match atom:
+        case Quotient(num=num, den=den):
+            return len(num) + len(den) + weight(dict(num)) + weight(dict(den))
+        case Positive(inner=inner):
+            return len(inner) + weight(dict(inner))
+        case _:
+            return 0
+
+
+def weight(p: Poly) -> int:
+    """The number of terms inside the atoms of `p`, at every depth."""
+    return sum(_weight(factor) for monomial in p for factor in monomial)
+
+
+def divisor(quotient: Quotient) -> int | None:
+    """The divisor where it is a literal."""
+    den = quotient.den
+    return den[0][1] if len(den) == 1 and den[0][0] == ONE else None
+
+
+def without_squares(p: Poly) -> Poly:
+    """p with d * max(d, 0) for max(d, 0) * max(d, 0)."""
+    out: dict[Monomial, int] = {}
+    for monomial, factor in p.items():
+        twice = next(
+            (
+                atom
+                for position, atom in enumerate(monomial[1:])
+                if isinstance(atom, Positive) and monomial[position] is atom
+            ),
+            None,
+        )
+        if twice is None:
+            poly.accumulate(out, {monomial: factor})
+        else:
+            rest = poly.quotient(monomial, (twice,))
+            assert rest is not None
+            lower = poly.multiply({rest: factor}, dict(twice.inner))
+            poly.accumulate(out, without_squares(lower))
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +286,114 @@ def _with_rest_inside(remaining: Poly, atom: Positive, sign: int) -> Extremum | 
 def _maximum(p: Poly, n: Poly, shift: int, moved: int, positive: Poly, times: int) -> Extremum:
     a, b = poly.add(p, poly.constant(shift + moved)), poly.add(n, poly.constant(moved))
     return Extremum(times, tir.Max, a, b, poly.add(b, positive))
+
+
+class OutOfRangeError(Exception):
+    """A literal does not fit the datatype: the expression is left unchanged."""
+
+
+def expression(p: Poly, dtype: DataType) -> tir.PrimExpr | None:
+    """p as an expression of `dtype`; None where a literal is too large.
+
+    As in TVM, positive terms precede negative ones, and a constant is the last one of its sign.
+    """
+    try:
+        return _Writer(dtype).sum(p)
+    except OutOfRangeError:
+        return None
+
+
+class _Writer:
+    """Writes polynomials in one datatype."""
+
+    def __init__(self, dtype: DataType) -> None:
+        self.dtype = dtype
+        self.range = ops.int_range(dtype)
+
+    def literal(self, value: int) -> tir.PrimExpr:
+        if self.dtype.family == "uint":
+            value = ops.wrap_int(value, self.dtype)
+        if not self.range[0] <= value <= self.range[1]:
+            raise OutOfRangeError
+        return tir.IntImm(self.dtype, value)
+
+    def sum(self, p: Poly) -> tir.PrimExpr:
+        """The sum of all terms, the positive ones first, so that no minus sign leads."""
+        groups = grouped(p)
+        if all(group.coefficient < 0 for group in groups):
+            groups = [_negated(group) for group in groups]
+        terms = [(self.factors(group), group.coefficient) for group in groups]
+        terms.sort(key=lambda term: (term[1] < 0, poly.monomial_key(term[0])))
+        total: tir.PrimExpr | None = None
+        for factors, coefficient in terms:
+            if total is None:
+                total = self.term(factors, coefficient)
+            elif coefficient > 0:
+                total = tir.Add(total, self.term(factors, coefficient))
+            else:
+                total = tir.Sub(total, self.term(factors, -coefficient))
+        return self.literal(0) if total is None else total
+
+    def term(self, factors: Monomial, coefficient: int) -> tir.PrimExpr:
+        """coefficient * factors, the literal last."""
+        if not factors:
+            return self.literal(coefficient)
+        product = self.typed(factors[0])
+        for factor in factors[1:]:
+            product = tir.Mul(product, self.typed(factor))
+        if coefficient == 1:
+            return product
+        return tir.Mul(product, self.literal(coefficient))
+
+    def typed(self, factor: tir.PrimExpr) -> tir.PrimExpr:
+        """A factor in the datatype of the sum."""
+        return factor if factor.dtype == self.dtype else ops.cast_to(factor, self.dtype)
+
+    def factors(self, term: Term) -> Monomial:
+        """The factors of a term, as expressions."""
+        match term:
+            case Product(monomial=monomial):
+                return tuple(self.atom(f) for f in monomial)
+            case Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
+                factors = (self.atom(f) for f in cofactor)
+                digit = self.digit(num, den, floor=floor)
+                if digit is not None:
+                    return (*factors, digit)
+                kind = tir.FloorMod if floor else tir.Mod
+                return (*factors, kind(self.sum(num), self.sum(den)))
+            case Extremum(kind=extreme, a=a, b=b):
+                return (extreme(self.sum(a), self.sum(b)),)
+
+    def digit(self, num: Poly, den: Poly, *, floor: bool) -> tir.PrimExpr | None:
+        """x // c % d, of positive literals c and d, as x % (c * d) // c; None for anything else."""
+        match list(num.items()):
+            case [((Quotient(num=inner, den=step, floor=inner_floor),), 1)] if inner_floor == floor:
+                low, size = poly.constant_of(dict(step)), poly.constant_of(den)
+                if low is None or size is None or low <= 0 or size <= 0:
+                    return None
+                if low * size > self.range[1]:
+                    return None
+                quotient, remainder = (tir.FloorDiv, tir.FloorMod) if floor else (tir.Div, tir.Mod)
+                digits = remainder(self.sum(dict(inner)), self.literal(low * size))
+                return quotient(digits, self.literal(low))
+        return None
+
+    def atom(self, factor: tir.PrimExpr) -> tir.PrimExpr:
+        """An atom as an expression of TIR."""
+        match factor:
+            case Quotient(num=num, den=den, floor=floor):
+                kind = tir.FloorDiv if floor else tir.Div
+                return kind(self.sum(dict(num)), self.sum(dict(den)))
+            case Positive(inner=inner):
+                return tir.Max(self.sum(dict(inner)), self.literal(0))
+            case _:
+                return factor
+
+
+def _negated(term: Term) -> Term:
+    """-max(a, b) as min(-a, -b), so that a sum of such terms begins without a sign."""
+    if not isinstance(term, Extremum) or term.coefficient != -1:
+        return term
+    kind = tir.Min if term.kind is tir.Max else tir.Max
+    a, b, unit = (poly.scaled(p, -1) for p in (term.a, term.b, term.unit))
+    return Extremum(1, kind, a, b, unit)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relaxpy.ir.arith.algebra import folding, poly, terms, writer
-from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor
+from relaxpy.ir.arith.algebra import folding, poly, terms
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
+from relaxpy.ir.arith.algebra.terms import Positive, Quotient, divisor
 from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.tir import expr as tir, ops
@@ -155,7 +155,7 @@ def _factors(engine: Engine, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
     [monomial] = p
     if len(monomial) < 2:
         return []
-    factors = [writer.expression(poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
+    factors = [terms.expression(poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
     fitting = [f for f in factors if f is not None]
     return fitting if len(fitting) == len(factors) else []
 
@@ -180,7 +180,7 @@ def _written(
     """The comparison of two sides; `expr` unchanged where a literal outgrows the datatype."""
     dtype = expr.a.dtype
     sides = [
-        writer.expression({m: c for m, c in side.items() if c}, dtype) for side in (left, right)
+        terms.expression({m: c for m, c in side.items() if c}, dtype) for side in (left, right)
     ]
     if sides[0] is None or sides[1] is None:
         return expr

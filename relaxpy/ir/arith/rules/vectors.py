@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 from relaxpy.ir.arith.algebra import folding, interval
-from relaxpy.ir.arith.algebra.lanes import Lanes
+from relaxpy.ir.arith.algebra.folding import Lanes
 from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node

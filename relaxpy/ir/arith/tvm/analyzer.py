@@ -12,12 +12,11 @@ from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.algebra import facts, interval, poly
 from relaxpy.ir.arith.algebra.facts import Facts
+from relaxpy.ir.arith.algebra.folding import divides_by_zero
 from relaxpy.ir.arith.algebra.interval import Interval
-from relaxpy.ir.arith.algebra.lanes import divides_by_zero
 from relaxpy.ir.arith.algebra.residue import least
 from relaxpy.ir.arith.canonical import Canonical, is_integer
-from relaxpy.ir.arith.tvm.image import evaluate_set
-from relaxpy.ir.arith.tvm.intset import IntervalSet
+from relaxpy.ir.arith.tvm.intset import IntervalSet, evaluate_set
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.support.dataclass import dataclass, replace

@@ -13,7 +13,7 @@ from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.ops import is_const
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt
 from relaxpy.support.entry import user_facing
 

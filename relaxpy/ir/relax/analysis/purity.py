@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import reached
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.traverse import children, reached
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.expect import expect

@@ -13,7 +13,7 @@ from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, Stmt
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.entry import user_facing

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from relaxpy.errors import Span
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.memo import VisitBudget
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

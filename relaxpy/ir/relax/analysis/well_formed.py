@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError
-from relaxpy.ir.core.orders import reached
+from relaxpy.ir.core.traverse import reached
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.survey import Survey, survey
 from relaxpy.ir.relax.analysis.wf_annotations import ANNOTATION_CRITERIA

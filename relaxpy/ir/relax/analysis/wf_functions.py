@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.errors import Diagnostic, Span
-from relaxpy.ir.core.orders import strongly_connected
+from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.survey import CallSite, FunctionSite, Survey
 from relaxpy.ir.relax.nodes import GlobalVar, Var

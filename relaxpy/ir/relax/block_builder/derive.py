@@ -8,7 +8,7 @@ from typing import Final
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.memo import NodeTable
-from relaxpy.ir.core.orders import strongly_connected
+from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -12,7 +12,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.signatures import known_signature
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, StructInfo
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Stmt
 
 

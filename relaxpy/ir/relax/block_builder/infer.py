@@ -16,7 +16,7 @@ from relaxpy.ir.relax.relations.context import Context, Except, written_at
 from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.relax.relations.sizes import over_sizes_info, simplified_shapes
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 
 def callee_name(callee: rx.Expr | Op) -> str:

@@ -8,8 +8,8 @@ from operator import is_
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never, cast
 
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
+from relaxpy.ir.core.memo import VisitBudget
 from relaxpy.ir.core.node import Node, set_fields
-from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx

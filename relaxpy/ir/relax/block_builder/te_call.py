@@ -23,7 +23,7 @@ from relaxpy.ir.te.topi.elementwise import identity
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import For, LetStmt
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass

@@ -7,8 +7,7 @@ from dataclasses import field
 from typing import TypeAlias
 
 from relaxpy.ir.core.fork_lock import late_property
-from relaxpy.ir.core.groups import Groups
-from relaxpy.ir.core.orders import preorder
+from relaxpy.ir.core.traverse import Groups, preorder
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl import pattern as dp

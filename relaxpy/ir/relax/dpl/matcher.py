@@ -6,7 +6,7 @@ from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from relaxpy.errors import MisuseError, unexpected
-from relaxpy.ir.core.orders import preorder
+from relaxpy.ir.core.traverse import preorder
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.alternatives import (
     Alternatives,

@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
-from relaxpy.ir.core.orders import postorder
+from relaxpy.ir.core.traverse import postorder
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.context import Edge, PatternContext, innermost
 from relaxpy.ir.relax.nodes import Expr, StructInfo, Var, as_shape, as_struct_info

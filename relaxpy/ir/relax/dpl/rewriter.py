@@ -10,7 +10,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, TransformError, check_type, counted, unexpected
 from relaxpy.ir.link import link_functions
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.call_graph import mentioned_globals

@@ -14,11 +14,10 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.foreign_arrays import check_elements, read_array
 from relaxpy.ir.core.fork_lock import ForkLock
+from relaxpy.ir.core.memo import Released
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
-from relaxpy.ir.core.released import Released
-from relaxpy.ir.core.tensor import Tensor
+from relaxpy.ir.core.tensor import Tensor, check_elements, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import base as bases
 from relaxpy.ir.relax.nodes.evaluation import evaluated

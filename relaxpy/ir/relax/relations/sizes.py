@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final, TypeVar, cast
 
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.sharing import unshared_size
+from relaxpy.ir.core.memo import unshared_size
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import shape_vars

@@ -10,8 +10,8 @@ from types import new_class
 from typing import Any, Final, TypeVar
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.memo import VisitBudget
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.support.description import described

@@ -8,8 +8,7 @@ from typing import TypeAlias
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.affine import as_poly
-from relaxpy.ir.arith.algebra.atoms import quotient_atom
-from relaxpy.ir.arith.algebra.writer import expression
+from relaxpy.ir.arith.algebra.terms import expression, quotient_atom
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te

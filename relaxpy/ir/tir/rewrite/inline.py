@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.errors import MisuseError, ScheduleError
-from relaxpy.ir.arith.tvm.extents import analyzer_of
+from relaxpy.ir.arith.tvm.iter_reader import analyzer_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, walk
 from relaxpy.ir.tir import expr as tir, ops
@@ -13,8 +13,7 @@ from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.rewrite.nests import is_inside, is_shared, open_tests
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.rewrite.reducers import identity_of, reduction_of
 from relaxpy.ir.tir.rewrite.stages import (
     Stage,
@@ -28,7 +27,16 @@ from relaxpy.ir.tir.rewrite.stages import (
     stage_in_scope,
     written_box,
 )
-from relaxpy.ir.tir.rewrite.state import State, iter_domains, mapped, refreshed, refused
+from relaxpy.ir.tir.rewrite.state import (
+    State,
+    is_inside,
+    is_shared,
+    iter_domains,
+    mapped,
+    open_tests,
+    refreshed,
+    refused,
+)
 from relaxpy.ir.tir.stmt import Block, BufferStore, IfThenElse, Stmt
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace

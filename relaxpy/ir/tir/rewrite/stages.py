@@ -14,14 +14,12 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.extents import analyzer_of
-from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.iter_reader import IterMapLevel, IterSumExpr, analyzer_of
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import preorder
-from relaxpy.ir.core.traverse import children, occurrences, walk
+from relaxpy.ir.core.traverse import children, occurrences, preorder, walk
 from relaxpy.ir.tir import ops, stmt
-from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
+from relaxpy.ir.tir.analysis.index_map import minimum_of, stop_of
 from relaxpy.ir.tir.analysis.regions import Accesses, Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import GT, NE, Call, FloatImm, IntImm, IterVarKind, PrimExpr, Var

@@ -19,7 +19,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.cli.lsp.findings import NAMESPACES, Finding, Findings, covers, findings
 from relaxpy.plugins.cli.lsp.names import Names, mended_program
 from relaxpy.plugins.cli.sketch import sketch

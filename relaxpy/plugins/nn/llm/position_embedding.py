@@ -9,7 +9,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.nn.core import Tensor
 from relaxpy.plugins.nn.llm.rope_frequencies import PAIRS_OF_NEIGHBOURS, switch_rope_freq_func
 from relaxpy.plugins.nn.ops.custom import tensor_ir_op

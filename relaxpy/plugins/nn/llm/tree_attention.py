@@ -9,7 +9,7 @@ from typing import Any
 from relaxpy.errors import MisuseError
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.nn.llm.position_embedding import Rotary, kernel_of
 from relaxpy.plugins.nn.llm.sequence_attention import heads_of_each
 from relaxpy.support.entry import user_facing

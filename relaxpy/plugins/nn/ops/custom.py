@@ -11,7 +11,7 @@ from relaxpy.ir.relax.nodes import Expr, ObjectStructInfo, ShapeExpr, StringImm,
 from relaxpy.ir.relax.op import call_tir, call_tir_inplace
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.nn.core import Tensor, current_builder, items_of, wrap_nested
 from relaxpy.plugins.nn.extern import as_argument, call_external, output_sinfo
 from relaxpy.plugins.nn.session import required_session

@@ -21,7 +21,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt
 from relaxpy.plugins.importing.contents import Contents
 from relaxpy.plugins.importing.tensors import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.orders import preorder
+from relaxpy.ir.core.traverse import preorder
 from relaxpy.plugins.relay.expr import (
     Constructor,
     Match,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import postorder
+from relaxpy.ir.core.traverse import postorder
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.op.registry import Op
 

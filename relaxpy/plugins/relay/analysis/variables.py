@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import preorder
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.traverse import children, preorder
 from relaxpy.plugins.relay.expr import Constructor, Function, Let, PatternVar, Var
 from relaxpy.plugins.relay.ty import FuncType, Type, TypeData, TypeVar
 

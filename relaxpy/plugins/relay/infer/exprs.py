@@ -6,8 +6,8 @@ from collections.abc import Collection, Generator, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 from relaxpy.errors import Diagnostic, RelaxpyError, Span, counted
+from relaxpy.ir.core.budget import Task
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
-from relaxpy.ir.core.trampoline import Task
 from relaxpy.ir.core.traverse import children
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.kinds import kind_errors

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relaxpy.errors import Diagnostic, RelayTypeError, Span
-from relaxpy.ir.core.budget import Budget
+from relaxpy.ir.core.budget import Budget, run
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.orders import strongly_connected
-from relaxpy.ir.core.trampoline import run
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.traverse import children, strongly_connected
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.matches import TooManyCasesError, missing_cases
 from relaxpy.plugins.relay.analysis.variables import free_type_vars

@@ -13,9 +13,9 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, RelaxpyError, RuntimeCheckError, counted
 from relaxpy.exec.compile import compile
+from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.plugins.relay import expr as rl

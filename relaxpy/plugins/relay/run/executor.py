@@ -9,8 +9,7 @@ from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, MisuseError, check_type, close_names
 from relaxpy.exec.compile import compile
-from relaxpy.ir.core.orders import reached, strongly_connected
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import children, reached, strongly_connected, walk
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.scopes import Scopes, same_scope, scope_roots
 from relaxpy.plugins.relay.expr import Function, GlobalVar, RelayExpr, Var

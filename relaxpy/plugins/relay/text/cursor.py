@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, close_names
-from relaxpy.ir.core.budget import Budget
-from relaxpy.ir.core.trampoline import Task
+from relaxpy.ir.core.budget import Budget, Task
 from relaxpy.plugins.relay import expr as rl, ty
 from relaxpy.plugins.relay.text.lexer import Token, Tokens
 

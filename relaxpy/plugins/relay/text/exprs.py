@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.budget import MAX_DEPTH
-from relaxpy.ir.core.trampoline import Task
+from relaxpy.ir.core.budget import MAX_DEPTH, Task
 from relaxpy.plugins.relay import expr as rl, ty
 from relaxpy.plugins.relay.op.registry import Op, is_op_name, list_op_names
 from relaxpy.plugins.relay.text.cursor import Cursor, Scope

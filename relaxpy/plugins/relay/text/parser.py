@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from relaxpy.errors import Diagnostic, MisuseError, ParseError, RelaxpyError, check_type, unexpected
-from relaxpy.ir.core.budget import Budget
+from relaxpy.ir.core.budget import Budget, run
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.trampoline import run
 from relaxpy.plugins.relay import expr as rl, ty
 from relaxpy.plugins.relay.expr import Constant, Literal, RelayExpr, rewrite
 from relaxpy.plugins.relay.infer.module import infer_module

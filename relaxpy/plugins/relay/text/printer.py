@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.matches import pattern_text
 from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom

@@ -6,8 +6,8 @@ from collections.abc import Generator
 from typing import Any
 
 from relaxpy.errors import MisuseError, ParseError, RelayTypeError
+from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.plugins.relay import ty
 from relaxpy.plugins.relay.op.relations import RELATIONS
 from relaxpy.plugins.relay.text.cursor import Cursor, Scope

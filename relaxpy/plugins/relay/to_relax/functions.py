@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from relaxpy.errors import Diagnostic, RelaxpyError, Span
-from relaxpy.ir.core.trampoline import Task, run
+from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.plugins.relay import expr as rl

@@ -8,8 +8,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import reached
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.traverse import children, reached
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.effects import Effects
 from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, same_scope, scope_roots

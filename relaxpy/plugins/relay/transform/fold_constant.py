@@ -10,7 +10,7 @@ from typing_extensions import override
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import preorder
+from relaxpy.ir.core.traverse import preorder
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.scopes import is_atom
 from relaxpy.plugins.relay.module import RelayModule

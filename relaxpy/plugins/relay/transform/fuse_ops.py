@@ -19,7 +19,7 @@ from relaxpy.ir.relax.transform.fusion.fuse_ops import MAX_DEPTH
 from relaxpy.ir.relax.transform.fusion.partition import GraphNode, Group, partition
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir.expr import IntImm
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom, same_scope, scope_roots
 from relaxpy.plugins.relay.module import RelayModule

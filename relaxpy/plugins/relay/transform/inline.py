@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing_extensions import override
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import strongly_connected
-from relaxpy.ir.core.traverse import rename, walk
+from relaxpy.ir.core.traverse import rename, strongly_connected, walk
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.scopes import is_atom
 from relaxpy.plugins.relay.analysis.variables import all_type_vars, bound_vars

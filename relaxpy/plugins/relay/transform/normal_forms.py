@@ -6,8 +6,8 @@ from collections.abc import Container
 
 from typing_extensions import override
 
+from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.core.traverse import map_children
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.effects import Effects

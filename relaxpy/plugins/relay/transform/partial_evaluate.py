@@ -9,9 +9,8 @@ from typing import Any, Final, TypeVar as TypingVar
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.ir.core.orders import strongly_connected
-from relaxpy.ir.core.trampoline import Task, run
-from relaxpy.ir.core.traverse import children, rename, walk
+from relaxpy.ir.core.budget import Task, run
+from relaxpy.ir.core.traverse import children, rename, strongly_connected, walk
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.variables import all_type_vars, free_vars_of_functions
 from relaxpy.plugins.relay.infer.module import infer_module

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from relaxpy.exec.runtime.registry import register_func
-from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
+from relaxpy.ir.core.tensor import as_numpy, as_torch
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,

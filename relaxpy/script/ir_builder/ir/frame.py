@@ -14,7 +14,7 @@ from relaxpy.ir.relax.block_builder.signatures import known_signature
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.relax.nodes.base import check_name
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
 from relaxpy.script.language.devices import Devices
 

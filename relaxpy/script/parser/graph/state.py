@@ -15,7 +15,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Unrolling
 from relaxpy.script.parser.graph.values import GraphEvaluator

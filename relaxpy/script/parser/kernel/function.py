@@ -20,7 +20,7 @@ from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, index_count, vector_index
 from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.script.language import records
 from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, KernelBuilder

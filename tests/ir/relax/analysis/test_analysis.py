@@ -6,7 +6,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.orders import strongly_connected
+from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op

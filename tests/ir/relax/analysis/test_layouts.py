@@ -11,7 +11,7 @@ from relaxpy.ir.te import tensor as te, topi
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import reduce
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block
 from relaxpy.script import from_source
 from relaxpy.tvm.relax.layouts import suggest_layout_transforms

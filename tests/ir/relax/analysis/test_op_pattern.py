@@ -7,7 +7,7 @@ import pytest
 from relaxpy import IRModule, relax
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.relax.analysis import OpPatternKind, op_pattern_kind
 from relaxpy.relax.transform import AnnotateTIROpPattern, LegalizeOps
 from relaxpy.script import tir as T

@@ -9,7 +9,7 @@ from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import returning
 from tests.ir.relax.sinfos import tensor

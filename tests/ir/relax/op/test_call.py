@@ -16,7 +16,7 @@ from relaxpy.ir.relax.op.call import call_packed
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
 from tests.ir.relax.graphs import (
     UNIT,

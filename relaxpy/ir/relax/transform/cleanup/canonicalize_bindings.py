@@ -12,7 +12,7 @@ from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, computes

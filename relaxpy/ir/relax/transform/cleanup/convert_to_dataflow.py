@@ -9,8 +9,7 @@ from itertools import groupby
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.orders import strongly_connected
-from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.core.traverse import rebuild, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx

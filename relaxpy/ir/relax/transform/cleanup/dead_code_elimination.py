@@ -8,10 +8,9 @@ from functools import partial
 from typing_extensions import override
 
 from relaxpy.errors import UnknownNameError, close_names
-from relaxpy.ir.core.orders import strongly_connected
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import strongly_connected, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, may_fail
@@ -22,7 +21,7 @@ from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Expr, F
 from relaxpy.ir.relax.rewrite.arguments import fit_parameters
 from relaxpy.ir.relax.rewrite.inline import unproved_result
 from relaxpy.ir.relax.rewrite.unused import without_unused
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 

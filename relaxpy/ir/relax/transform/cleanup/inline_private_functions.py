@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from typing_extensions import override
 
-from relaxpy.ir.core.orders import strongly_connected
+from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module

@@ -9,7 +9,7 @@ from typing_extensions import override
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 

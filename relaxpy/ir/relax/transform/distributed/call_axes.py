@@ -19,10 +19,10 @@ from relaxpy.ir.relax.nodes.distributed import (
     PlacementSpec,
 )
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
+from relaxpy.ir.tir.analysis.index_map import Axis, AxisGroups
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 Label: TypeAlias = Axis | int

@@ -18,7 +18,7 @@ from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.distributed.call_axes import kernel_inputs, kernel_of
-from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
+from relaxpy.ir.tir.analysis.index_map import Axis, AxisGroups
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.support.dataclass import dataclass, replace
 

@@ -7,8 +7,7 @@ from collections.abc import Container
 from typing import Final, TypeAlias
 
 from relaxpy.errors import TransformError
-from relaxpy.ir.core.groups import Groups
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import Groups, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import (

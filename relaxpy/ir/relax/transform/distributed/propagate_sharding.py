@@ -8,7 +8,7 @@ from relaxpy.errors import Span, TransformError
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module

@@ -11,7 +11,7 @@ from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.pass_infra.passes import register_config
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, Evaluate, IfThenElse, LetStmt, Stmt, While
 from relaxpy.support.entry import user_facing
 

@@ -30,7 +30,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, Stmt
 from relaxpy.support.dataclass import dataclass, replace
 

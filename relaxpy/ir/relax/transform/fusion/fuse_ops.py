@@ -18,7 +18,7 @@ from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.transform.fusion.cost import RULE_OPTION, FusionRule
 from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings, is_kernel_call
 from relaxpy.ir.relax.transform.fusion.partition import GraphNode, partition
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 MAX_DEPTH: Final = 256

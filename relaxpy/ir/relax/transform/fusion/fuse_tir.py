@@ -19,7 +19,7 @@ from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import canonical_module
 from relaxpy.ir.relax.transform.fusion.kernels import FusedKernel, fused_kernel
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 
 

@@ -11,8 +11,7 @@ from typing_extensions import override
 
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Attr, Attrs, Node
-from relaxpy.ir.core.orders import postorder, strongly_connected
-from relaxpy.ir.core.traverse import rebuild, rename
+from relaxpy.ir.core.traverse import postorder, rebuild, rename, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx

@@ -22,7 +22,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Cast, FloorDiv, FloorMod, IntImm
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.rewrite.inline import compute_inline
 from relaxpy.ir.tir.rewrite.state import State
 from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
-from relaxpy.ir.core.orders import reached
+from relaxpy.ir.core.traverse import reached
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind
 from relaxpy.support.dataclass import dataclass
 

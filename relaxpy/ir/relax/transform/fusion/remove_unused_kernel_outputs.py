@@ -18,7 +18,7 @@ from relaxpy.ir.relax.transform.fusion.cost import may_fail
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.regions import stored_buffers
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BlockRealize, SeqStmt, Stmt
 from relaxpy.support.dataclass import dataclass
 

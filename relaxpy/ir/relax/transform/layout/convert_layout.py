@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
-from relaxpy.ir.core.orders import preorder
-from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.core.traverse import preorder, rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import apply_column, is_of_relaxpy

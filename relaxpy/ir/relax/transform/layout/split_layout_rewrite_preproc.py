@@ -21,7 +21,7 @@ from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeEli
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt
 from relaxpy.support.dataclass import dataclass, replace
 

@@ -28,7 +28,7 @@ from relaxpy.ir.relax.transform.find_function import find_function
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt
 from relaxpy.support.dataclass import dataclass, replace
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.errors import UnknownNameError, close_names
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module

@@ -1,1 +1,0 @@
-"""Kernels as functions of a module: `PrimFunc`, its specialisation and its verifier."""
