@@ -27,7 +27,7 @@ from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.relax.transform.normalize import Normalize
+from relaxpy.ir.relax.transform.rewrite_pass import Normalize
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.script import from_source
 

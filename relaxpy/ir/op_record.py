@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import Call, Expr, Var
     from relaxpy.ir.relax.nodes.base import StructInfo
     from relaxpy.ir.relax.relations.context import Context
-    from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
+    from relaxpy.ir.relax.rewrite.map_bindings import PrecedingBindings
 
 InferRule: TypeAlias = "Callable[[Call, Context], StructInfo]"
 Normalization: TypeAlias = "Callable[[BlockBuilder, Call], Expr]"

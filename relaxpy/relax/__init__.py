@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.static_type import ObjectType as AnyType
     from relaxpy.ir.relax.nodes.static_type import DynTensorType as TensorType
     from relaxpy.ir.relax.op import call_dps_packed as call_dps_packed, call_pure_packed as call_pure_packed, call_tir as call_tir, call_tir_inplace as call_tir_inplace, call_tir_packed as call_tir_packed, call_tir_with_grad as call_tir_with_grad
-    from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
-    from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as PyExprMutator
+    from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor, PyExprMutator as PyExprMutator
     from relaxpy.ir.transform import get_pipeline as get_pipeline, register_pipeline as register_pipeline
     from relaxpy.relax import analysis as analysis, backend as backend, base_py_module as base_py_module, binding_rewrite as binding_rewrite, block_builder as block_builder, distributed as distributed, dpl as dpl, exec_builder as exec_builder, expr as expr, expr_functor as expr_functor, frontend as frontend, ir as ir, op as op, pipeline as pipeline, relax_to_pyfunc_converter as relax_to_pyfunc_converter, struct_info as struct_info, testing as testing, training as training, transform as transform, ty as ty, utils as utils, vm_build as vm_build
     from relaxpy.relax.expr import *
@@ -43,8 +42,7 @@ else:
         relaxpy.ir.relax.block_builder.builder: BlockBuilder
         relaxpy.ir.relax.nodes.static_type: AnyType=ObjectType DynTensorType FuncType ObjectType PackedFuncType ShapeType TensorType=DynTensorType TupleType Type
         relaxpy.ir.relax.op: call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_packed call_tir_with_grad
-        relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor
-        relaxpy.ir.relax.rewrite.expr_mutator: PyExprMutator
+        relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor PyExprMutator
         relaxpy.ir.transform: get_pipeline register_pipeline
         relaxpy.relax.: analysis backend base_py_module binding_rewrite block_builder distributed dpl exec_builder expr expr_functor frontend ir op pipeline relax_to_pyfunc_converter struct_info testing training transform ty utils vm_build
         relaxpy.relax.expr: *

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
-    from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as PyExprMutator, mutator as mutator
-    from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as ExprMutator
+    from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor, PyExprMutator as PyExprMutator, mutator as mutator
+    from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator as ExprMutator
     from relaxpy.tvm.relax.expr_visitor import PyExprVisitor as PyExprVisitor, visitor as visitor
     from relaxpy.tvm.relax.expr_visitor import PyExprVisitor as ExprVisitor
     __all__ = ['ExprFunctor', 'ExprMutator', 'ExprVisitor', 'PyExprMutator', 'PyExprVisitor', 'mutator', 'visitor']
 else:
     _face(globals(), """
-        relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor
-        relaxpy.ir.relax.rewrite.expr_mutator: ExprMutator=PyExprMutator PyExprMutator mutator
+        relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor ExprMutator=PyExprMutator PyExprMutator mutator
         relaxpy.tvm.relax.expr_visitor: ExprVisitor=PyExprVisitor PyExprVisitor visitor
     """)

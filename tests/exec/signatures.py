@@ -15,7 +15,7 @@ import relaxpy
 from relaxpy import IRModule, relax, te, topi
 from relaxpy.exec.compile import compile
 from relaxpy.ir import VDevice
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.relax import transform
 from relaxpy.relax.training import AppendLoss
 from tests.exec.passes import in_dataflow

@@ -13,9 +13,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator, mutator
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator, mutator
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars, remove_all_unused
 from tests.exec.kernels import function
 from tests.fuzz.graphs import Program, run, write
 from tests.fuzz.seed import COUNT, SEED

@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError, TransformError, WellFormedError
 from relaxpy.ir import instrument
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.transform.normalize import Normalize
+from relaxpy.ir.relax.transform.rewrite_pass import Normalize
 from relaxpy.ir.transform import (
     DumpIR,
     Pass,

@@ -30,7 +30,7 @@ from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
+from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support import progress

@@ -43,7 +43,7 @@ from relaxpy.ir.hooks import call
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.reproducer import add_remaining, reproducible
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.nodes.evaluation import evaluating
+from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_constructed, user_facing

@@ -9,10 +9,10 @@ from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.op.definition.sharding import repeated_axes, reshaped_axes
 from relaxpy.ir.relax.op.selection import IN_LOOPS
-from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
+from relaxpy.ir.relax.transform.algebra.decompose_ops import FoldBatchnormToConv2D
 from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums
 from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern
-from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import ConvertToDataflow
+from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ConvertToDataflow
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
 from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant
@@ -23,10 +23,9 @@ from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
 from relaxpy.ir.relax.transform.fusion.fuse_zero_points import FuseZeroPoints
 from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding
 from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs
-from relaxpy.ir.relax.transform.layout.channels_last import ChannelsLast
-from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
+from relaxpy.ir.relax.transform.layout import ChannelsLast, SplitLayoutRewritePreproc
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.relax.transform.normalize import Normalize
+from relaxpy.ir.relax.transform.rewrite_pass import Normalize
 
 
 def legalize_pipeline() -> Pass:
@@ -89,9 +88,9 @@ def distributed_pipeline(own_params: bool = False) -> Pass:
     has the arguments, and with `own_params` each worker its part of the parameters after the first
     `num_input`. The pipeline of `compile` comes after that.
     """
-    from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
-    from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
-    from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
+    from relaxpy.ir.relax.transform.distributed.lower_dist_ir import (
+        LegalizeRedistribute,
+        LowerDistIR,
         LowerGlobalViewToLocalView,
     )
     from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding

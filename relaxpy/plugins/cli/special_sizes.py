@@ -10,7 +10,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.derive import normalize_functions
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
-from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.relax.rewrite.map_bindings import replace_variables
 from relaxpy.ir.tir import expr as tir, ops
 
 _OPERATOR_RULE: Final = "DER-36"

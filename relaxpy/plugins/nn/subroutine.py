@@ -15,7 +15,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Call, Expr, Function, GlobalVar, Tuple, Var
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.plugins.nn.core import Parameter, Tensor, current_builder, wrap_nested
 from relaxpy.plugins.nn.session import current_session
 from relaxpy.support.entry import user_facing

@@ -13,9 +13,9 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
-from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
+from relaxpy.ir.relax.rewrite.bind import in_place_of_parameters
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars, replace_variables
+from relaxpy.ir.relax.transform.rewrite_pass import find_function, name_of_function
 from relaxpy.support.dataclass import dataclass
 
 

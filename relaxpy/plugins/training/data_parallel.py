@@ -11,7 +11,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.plugins.training.setup_trainer import ADJOINT
 from relaxpy.support.dataclass import dataclass, replace
 

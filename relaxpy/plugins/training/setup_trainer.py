@@ -12,7 +12,7 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.nodes import Constant, Function, Tuple
-from relaxpy.ir.relax.transform.gradient.gradient import Gradient
+from relaxpy.ir.relax.transform.gradient import Gradient
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.plugins.training.append_loss import AppendLoss
 from relaxpy.plugins.training.loss import Loss

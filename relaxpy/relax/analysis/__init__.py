@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.analysis.compile_time import computable_at_compile_time as computable_at_compile_time
+    from relaxpy.ir.relax.analysis.effects import computable_at_compile_time as computable_at_compile_time, contains_impure_call as contains_impure_call
     from relaxpy.ir.relax.analysis.memory_usage import estimate_memory_usage as estimate_memory_usage
-    from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind as OpPatternKind, op_pattern_kind as op_pattern_kind
-    from relaxpy.ir.relax.analysis.purity import contains_impure_call as contains_impure_call
-    from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern as has_reshape_pattern
-    from relaxpy.ir.relax.analysis.symbolic import collect_non_negative_expressions as collect_non_negative_expressions, definable_tir_vars_in_struct_info as definable_tir_vars_in_struct_info, defined_symbolic_vars as defined_symbolic_vars, free_symbolic_vars as free_symbolic_vars, tir_vars_in_struct_info as tir_vars_in_struct_info
-    from relaxpy.ir.relax.analysis.symbolic import definable_tir_vars_in_struct_info as definable_tir_vars_in_type
-    from relaxpy.ir.relax.analysis.symbolic import tir_vars_in_struct_info as tir_vars_in_type
-    from relaxpy.ir.relax.analysis.variables import all_global_vars as all_global_vars, all_vars as all_vars, bound_vars as bound_vars, free_vars as free_vars, get_var2val as get_var2val, name_to_binding as name_to_binding, post_order_visit as post_order_visit, udchain as udchain, used_vars as used_vars
+    from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind as OpPatternKind, has_reshape_pattern as has_reshape_pattern, op_pattern_kind as op_pattern_kind
+    from relaxpy.ir.relax.analysis.variables import all_global_vars as all_global_vars, all_vars as all_vars, bound_vars as bound_vars, collect_non_negative_expressions as collect_non_negative_expressions, definable_tir_vars_in_struct_info as definable_tir_vars_in_struct_info, defined_symbolic_vars as defined_symbolic_vars, free_symbolic_vars as free_symbolic_vars, free_vars as free_vars, get_var2val as get_var2val, name_to_binding as name_to_binding, post_order_visit as post_order_visit, tir_vars_in_struct_info as tir_vars_in_struct_info, udchain as udchain, used_vars as used_vars
+    from relaxpy.ir.relax.analysis.variables import definable_tir_vars_in_struct_info as definable_tir_vars_in_type
+    from relaxpy.ir.relax.analysis.variables import tir_vars_in_struct_info as tir_vars_in_type
     from relaxpy.ir.relax.analysis.well_formed import check_well_formed as check_well_formed, well_formed as well_formed
     from relaxpy.ir.relax.call_graph import detect_recursion as detect_recursion
     from relaxpy.ir.relax.relations import BaseCheckResult as BaseCheckResult, Compatibility as Compatibility, check_compatibility as check_compatibility, definable_shape_vars as definable_shape_vars, erase_struct_info as erase_struct_info, explain_incompatibility as explain_incompatibility, free_shape_vars as free_shape_vars, is_base_of as is_base_of, provably_disjoint as provably_disjoint, shape_var_map as shape_var_map, struct_info_base_check as struct_info_base_check, struct_info_glb as struct_info_glb, struct_info_lca as struct_info_lca, substitute_info as substitute_info, wrap_type as wrap_type
     from relaxpy.ir.relax.relations import erase_struct_info as get_static_type
     from relaxpy.ir.relax.relations import struct_info_base_check as type_base_check
     from relaxpy.ir.relax.relations import struct_info_lca as type_lca
-    from relaxpy.ir.relax.rewrite.unused import remove_all_unused as remove_all_unused
+    from relaxpy.ir.relax.rewrite.map_bindings import remove_all_unused as remove_all_unused
     from relaxpy.relax.analysis import analysis as analysis
     from relaxpy.tvm.relax.layouts import suggest_layout_transforms as suggest_layout_transforms
     from relaxpy.tvm.relax.struct_info import derive_call_ret_struct_info as derive_call_ret_struct_info, erase_to_well_defined as erase_to_well_defined
@@ -31,17 +28,14 @@ if TYPE_CHECKING:
     __all__ = ['BaseCheckResult', 'Compatibility', 'OpPatternKind', 'all_global_vars', 'all_vars', 'analysis', 'bound_vars', 'check_compatibility', 'check_well_formed', 'collect_non_negative_expressions', 'computable_at_compile_time', 'contains_impure_call', 'definable_shape_vars', 'definable_tir_vars_in_struct_info', 'definable_tir_vars_in_type', 'defined_symbolic_vars', 'derive_call_ret_struct_info', 'derive_call_ret_type', 'detect_recursion', 'erase_struct_info', 'erase_to_well_defined', 'estimate_memory_usage', 'explain_incompatibility', 'free_shape_vars', 'free_symbolic_vars', 'free_vars', 'get_static_type', 'get_var2val', 'has_reshape_pattern', 'is_base_of', 'name_to_binding', 'op_pattern_kind', 'post_order_visit', 'provably_disjoint', 'remove_all_unused', 'shape_var_map', 'struct_info_base_check', 'struct_info_glb', 'struct_info_lca', 'substitute_info', 'suggest_layout_transforms', 'tir_vars_in_struct_info', 'tir_vars_in_type', 'type_base_check', 'type_lca', 'udchain', 'used_vars', 'well_formed', 'wrap_type']
 else:
     _face(globals(), """
-        relaxpy.ir.relax.analysis.compile_time: computable_at_compile_time
+        relaxpy.ir.relax.analysis.effects: computable_at_compile_time contains_impure_call
         relaxpy.ir.relax.analysis.memory_usage: estimate_memory_usage
-        relaxpy.ir.relax.analysis.op_pattern: OpPatternKind op_pattern_kind
-        relaxpy.ir.relax.analysis.purity: contains_impure_call
-        relaxpy.ir.relax.analysis.reshape: has_reshape_pattern
-        relaxpy.ir.relax.analysis.symbolic: collect_non_negative_expressions definable_tir_vars_in_struct_info definable_tir_vars_in_type=definable_tir_vars_in_struct_info defined_symbolic_vars free_symbolic_vars tir_vars_in_struct_info tir_vars_in_type=tir_vars_in_struct_info
-        relaxpy.ir.relax.analysis.variables: all_global_vars all_vars bound_vars free_vars get_var2val name_to_binding post_order_visit udchain used_vars
+        relaxpy.ir.relax.analysis.op_pattern: OpPatternKind has_reshape_pattern op_pattern_kind
+        relaxpy.ir.relax.analysis.variables: all_global_vars all_vars bound_vars collect_non_negative_expressions definable_tir_vars_in_struct_info definable_tir_vars_in_type=definable_tir_vars_in_struct_info defined_symbolic_vars free_symbolic_vars free_vars get_var2val name_to_binding post_order_visit tir_vars_in_struct_info tir_vars_in_type=tir_vars_in_struct_info udchain used_vars
         relaxpy.ir.relax.analysis.well_formed: check_well_formed well_formed
         relaxpy.ir.relax.call_graph: detect_recursion
         relaxpy.ir.relax.relations: BaseCheckResult Compatibility check_compatibility definable_shape_vars erase_struct_info explain_incompatibility free_shape_vars get_static_type=erase_struct_info is_base_of provably_disjoint shape_var_map struct_info_base_check struct_info_glb struct_info_lca substitute_info type_base_check=struct_info_base_check type_lca=struct_info_lca wrap_type
-        relaxpy.ir.relax.rewrite.unused: remove_all_unused
+        relaxpy.ir.relax.rewrite.map_bindings: remove_all_unused
         relaxpy.relax.analysis.: analysis
         relaxpy.tvm.relax.layouts: suggest_layout_transforms
         relaxpy.tvm.relax.struct_info: derive_call_ret_struct_info derive_call_ret_type=derive_call_ret_struct_info erase_to_well_defined

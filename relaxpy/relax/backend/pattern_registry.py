@@ -14,8 +14,8 @@ from relaxpy.tvm.libraries import (  # they register patterns
 )
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.dpl.fusion import get_pattern as get_pattern, get_patterns_with_prefix as get_patterns_with_prefix, register_patterns as register_patterns
+    from relaxpy.ir.relax.dpl.graph import get_pattern as get_pattern, get_patterns_with_prefix as get_patterns_with_prefix, register_patterns as register_patterns
 else:
     _face(globals(), """
-        relaxpy.ir.relax.dpl.fusion: get_pattern get_patterns_with_prefix register_patterns
+        relaxpy.ir.relax.dpl.graph: get_pattern get_patterns_with_prefix register_patterns
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.dpl.context import PatternContext as PatternContext
+    from relaxpy.ir.relax.dpl.pattern import PatternContext as PatternContext
 else:
     _face(globals(), """
-        relaxpy.ir.relax.dpl.context: PatternContext
+        relaxpy.ir.relax.dpl.pattern: PatternContext
     """)

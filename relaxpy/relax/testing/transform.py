@@ -9,7 +9,7 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.analysis.variables import dataflow_liveness_analysis as dataflow_liveness_analysis
-    from relaxpy.ir.relax.transform.normalize import Normalize as ApplyEmptyCppMutator
+    from relaxpy.ir.relax.transform.rewrite_pass import Normalize as ApplyEmptyCppMutator
     from relaxpy.tvm.lowering.dataflow_use_inplace_calls import dataflow_single_inplace_call as dataflow_single_inplace_call
     from relaxpy.tvm.relax.aliases import dataflow_alias_analysis as dataflow_alias_analysis
     from relaxpy.tvm.relax.inplace import dataflow_inplace_analysis as dataflow_inplace_analysis
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     _face(globals(), """
         relaxpy.ir.relax.analysis.variables: dataflow_liveness_analysis
-        relaxpy.ir.relax.transform.normalize: ApplyEmptyCppMutator=Normalize
+        relaxpy.ir.relax.transform.rewrite_pass: ApplyEmptyCppMutator=Normalize
         relaxpy.tvm.lowering.dataflow_use_inplace_calls: dataflow_single_inplace_call
         relaxpy.tvm.relax.aliases: dataflow_alias_analysis
         relaxpy.tvm.relax.inplace: dataflow_inplace_analysis

@@ -10,27 +10,19 @@ from relaxpy.support.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.exec.bisect import Bisection as Bisection, bisect as bisect
     from relaxpy.exec.explain import Explanation as Explanation, explain as explain
-    from relaxpy.ir.relax.dpl.fusion import FusionPattern as FusionPattern, PatternCheckContext as PatternCheckContext
+    from relaxpy.ir.relax.dpl.graph import FusionPattern as FusionPattern, PatternCheckContext as PatternCheckContext
     from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter as BindingRewriter, map_bindings as map_bindings
-    from relaxpy.ir.relax.transform.algebra.adjust_matmul_order import AdjustMatmulOrder as AdjustMatmulOrder
-    from relaxpy.ir.relax.transform.algebra.combine_parallel_matmul import CombineParallelMatmul as CombineParallelMatmul
-    from relaxpy.ir.relax.transform.algebra.decompose_ops import DecomposeOpsForInference as DecomposeOpsForInference, DecomposeOpsForTraining as DecomposeOpsForTraining
-    from relaxpy.ir.relax.transform.algebra.expand_matmul_of_sum import ExpandMatmulOfSum as ExpandMatmulOfSum
-    from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D as FoldBatchnormToConv2D
-    from relaxpy.ir.relax.transform.algebra.reorder_permute_dims_after_concat import ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat
-    from relaxpy.ir.relax.transform.algebra.reorder_take_after_matmul import ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
+    from relaxpy.ir.relax.transform.algebra.decompose_ops import DecomposeOpsForInference as DecomposeOpsForInference, DecomposeOpsForTraining as DecomposeOpsForTraining, FoldBatchnormToConv2D as FoldBatchnormToConv2D
+    from relaxpy.ir.relax.transform.algebra.matmuls import AdjustMatmulOrder as AdjustMatmulOrder, CombineParallelMatmul as CombineParallelMatmul, ExpandMatmulOfSum as ExpandMatmulOfSum, ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat, ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
     from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums as ShareSums
     from relaxpy.ir.relax.transform.algebra.to_mixed_precision import ToMixedPrecision as ToMixedPrecision
     from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern as AnnotateTIROpPattern
     from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings as CanonicalizeBindings
-    from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import ConvertToDataflow as ConvertToDataflow
+    from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ConvertToDataflow as ConvertToDataflow, ToNonDataflow as ToNonDataflow, TopologicalSort as TopologicalSort
     from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination as DeadCodeElimination
     from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr as EliminateCommonSubexpr
     from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant as FoldConstant
-    from relaxpy.ir.relax.transform.cleanup.inline_private_functions import InlinePrivateFunctions as InlinePrivateFunctions
-    from relaxpy.ir.relax.transform.cleanup.lambda_lift import LambdaLift as LambdaLift
-    from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow as ToNonDataflow
-    from relaxpy.ir.relax.transform.cleanup.topological_sort import TopologicalSort as TopologicalSort
+    from relaxpy.ir.relax.transform.cleanup.private_functions import InlinePrivateFunctions as InlinePrivateFunctions, LambdaLift as LambdaLift
     from relaxpy.ir.relax.transform.fusion.cost import fusion_pays as fusion_pays
     from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews as FoldViews
     from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps as FuseOps
@@ -39,18 +31,14 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.fusion.merge_composite_functions import MergeCompositeFunctions as MergeCompositeFunctions
     from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs
     from relaxpy.ir.relax.transform.fusion.run_codegen import RunCodegen as RunCodegen
-    from relaxpy.ir.relax.transform.gradient.gradient import Gradient as Gradient
-    from relaxpy.ir.relax.transform.layout.convert_layout import ConvertLayout as ConvertLayout
-    from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
+    from relaxpy.ir.relax.transform.gradient import Gradient as Gradient
+    from relaxpy.ir.relax.transform.layout import ConvertLayout as ConvertLayout, SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
     from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
-    from relaxpy.ir.relax.transform.lowering.append_in_place import AppendInPlace as AppendInPlace
-    from relaxpy.ir.relax.transform.lowering.attach_extern_modules import AttachExternModules as AttachExternModules
-    from relaxpy.ir.relax.transform.normalize import Normalize as Normalize
-    from relaxpy.ir.relax.transform.params.bind_params import BindParams as BindParams
-    from relaxpy.ir.relax.transform.params.bind_symbolic_vars import BindSymbolicVars as BindSymbolicVars
-    from relaxpy.ir.relax.transform.params.bundle_model_params import BundleModelParams as BundleModelParams
+    from relaxpy.ir.relax.transform.lowering import AppendInPlace as AppendInPlace, AttachExternModules as AttachExternModules
+    from relaxpy.ir.relax.transform.params.bind_params import BindParams as BindParams, BindSymbolicVars as BindSymbolicVars, BundleModelParams as BundleModelParams
     from relaxpy.ir.relax.transform.params.lift_transform_params import LiftTransformParams as LiftTransformParams
     from relaxpy.ir.relax.transform.params.quantize_weights import QuantizeWeights as QuantizeWeights
+    from relaxpy.ir.relax.transform.rewrite_pass import Normalize as Normalize
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
     from relaxpy.tvm.cleanup.attach_global_symbol import AttachGlobalSymbol as AttachGlobalSymbol
     from relaxpy.tvm.cleanup.compute_prim_value import ComputePrimValue as ComputePrimValue
@@ -90,27 +78,19 @@ else:
     _face(globals(), """
         relaxpy.exec.bisect: Bisection bisect
         relaxpy.exec.explain: Explanation explain
-        relaxpy.ir.relax.dpl.fusion: FusionPattern PatternCheckContext
+        relaxpy.ir.relax.dpl.graph: FusionPattern PatternCheckContext
         relaxpy.ir.relax.rewrite.map_bindings: BindingRewriter map_bindings
-        relaxpy.ir.relax.transform.algebra.adjust_matmul_order: AdjustMatmulOrder
-        relaxpy.ir.relax.transform.algebra.combine_parallel_matmul: CombineParallelMatmul
-        relaxpy.ir.relax.transform.algebra.decompose_ops: DecomposeOpsForInference DecomposeOpsForTraining
-        relaxpy.ir.relax.transform.algebra.expand_matmul_of_sum: ExpandMatmulOfSum
-        relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d: FoldBatchnormToConv2D
-        relaxpy.ir.relax.transform.algebra.reorder_permute_dims_after_concat: ReorderPermuteDimsAfterConcat
-        relaxpy.ir.relax.transform.algebra.reorder_take_after_matmul: ReorderTakeAfterMatmul
+        relaxpy.ir.relax.transform.algebra.decompose_ops: DecomposeOpsForInference DecomposeOpsForTraining FoldBatchnormToConv2D
+        relaxpy.ir.relax.transform.algebra.matmuls: AdjustMatmulOrder CombineParallelMatmul ExpandMatmulOfSum ReorderPermuteDimsAfterConcat ReorderTakeAfterMatmul
         relaxpy.ir.relax.transform.algebra.share_sums: ShareSums
         relaxpy.ir.relax.transform.algebra.to_mixed_precision: ToMixedPrecision
         relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern: AnnotateTIROpPattern
         relaxpy.ir.relax.transform.cleanup.canonicalize_bindings: CanonicalizeBindings
-        relaxpy.ir.relax.transform.cleanup.convert_to_dataflow: ConvertToDataflow
+        relaxpy.ir.relax.transform.cleanup.dataflow_blocks: ConvertToDataflow ToNonDataflow TopologicalSort
         relaxpy.ir.relax.transform.cleanup.dead_code_elimination: DeadCodeElimination
         relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr: EliminateCommonSubexpr
         relaxpy.ir.relax.transform.cleanup.fold_constant: FoldConstant
-        relaxpy.ir.relax.transform.cleanup.inline_private_functions: InlinePrivateFunctions
-        relaxpy.ir.relax.transform.cleanup.lambda_lift: LambdaLift
-        relaxpy.ir.relax.transform.cleanup.to_non_dataflow: ToNonDataflow
-        relaxpy.ir.relax.transform.cleanup.topological_sort: TopologicalSort
+        relaxpy.ir.relax.transform.cleanup.private_functions: InlinePrivateFunctions LambdaLift
         relaxpy.ir.relax.transform.fusion.cost: fusion_pays
         relaxpy.ir.relax.transform.fusion.fold_views: FoldViews
         relaxpy.ir.relax.transform.fusion.fuse_ops: FuseOps
@@ -119,18 +99,14 @@ else:
         relaxpy.ir.relax.transform.fusion.merge_composite_functions: MergeCompositeFunctions
         relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs: RemoveUnusedKernelOutputs
         relaxpy.ir.relax.transform.fusion.run_codegen: RunCodegen
-        relaxpy.ir.relax.transform.gradient.gradient: Gradient
-        relaxpy.ir.relax.transform.layout.convert_layout: ConvertLayout
-        relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc: SplitLayoutRewritePreproc
+        relaxpy.ir.relax.transform.gradient: Gradient
+        relaxpy.ir.relax.transform.layout: ConvertLayout SplitLayoutRewritePreproc
         relaxpy.ir.relax.transform.legalize: LegalizeOps
-        relaxpy.ir.relax.transform.lowering.append_in_place: AppendInPlace
-        relaxpy.ir.relax.transform.lowering.attach_extern_modules: AttachExternModules
-        relaxpy.ir.relax.transform.normalize: Normalize
-        relaxpy.ir.relax.transform.params.bind_params: BindParams
-        relaxpy.ir.relax.transform.params.bind_symbolic_vars: BindSymbolicVars
-        relaxpy.ir.relax.transform.params.bundle_model_params: BundleModelParams
+        relaxpy.ir.relax.transform.lowering: AppendInPlace AttachExternModules
+        relaxpy.ir.relax.transform.params.bind_params: BindParams BindSymbolicVars BundleModelParams
         relaxpy.ir.relax.transform.params.lift_transform_params: LiftTransformParams
         relaxpy.ir.relax.transform.params.quantize_weights: QuantizeWeights
+        relaxpy.ir.relax.transform.rewrite_pass: Normalize
         relaxpy.relax.transform.: legalize_ops transform
         relaxpy.tvm.cleanup.attach_global_symbol: AttachGlobalSymbol
         relaxpy.tvm.cleanup.compute_prim_value: ComputePrimValue

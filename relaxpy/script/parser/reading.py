@@ -19,12 +19,11 @@ from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.diagnostics import render
 from relaxpy.ir.link import link_function, link_functions, rename_callees, without_callees
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.relax.analysis.wf_functions import recursive_without_annotation
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed, recursive_without_annotation
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
-from relaxpy.ir.relax.nodes.evaluation import evaluating
+from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.ir.relax.nodes.python_function import python_function, reindented
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 from relaxpy.script.language import records

@@ -12,8 +12,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.relations.shape_vars import variables_of
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import ret
 from relaxpy.ir.tir.prim_func import PrimFunc

@@ -9,12 +9,10 @@ from typing_extensions import override
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.effects import Effects, computes, may_fail
-from relaxpy.ir.relax.analysis.escapes import Escapes
+from relaxpy.ir.relax.analysis.effects import Effects, Escapes, computes, may_fail
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.unused import without_unused
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, without_unused
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.support.dataclass import dataclass
 

@@ -10,11 +10,10 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.symbolic import free_symbolic_vars
-from relaxpy.ir.relax.analysis.variables import used_vars
+from relaxpy.ir.relax.analysis.variables import free_symbolic_vars, used_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
-from relaxpy.ir.relax.rewrite.arguments import fits, shape_var_images
+from relaxpy.ir.relax.rewrite.bind import fits, shape_var_images
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of, only_called, with_calls
 from relaxpy.ir.tir import expr as tir

@@ -10,7 +10,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
+from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.te.topi.shapes import product

@@ -11,7 +11,7 @@ from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Function, StructInfo, Var, as_struct_info
-from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.support.dataclass import dataclass
 

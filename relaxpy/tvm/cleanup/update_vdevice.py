@@ -16,7 +16,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.variables import bound_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Call, Function, StructInfo, TensorStructInfo, Var
-from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.relax.rewrite.map_bindings import replace_variables
 from relaxpy.support.dataclass import dataclass, replace
 
 

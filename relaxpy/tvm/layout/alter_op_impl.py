@@ -19,9 +19,12 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape
 from relaxpy.ir.relax.op.layouts import of_sizes
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
-from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
+from relaxpy.ir.relax.rewrite.map_bindings import (
+    BindingRewriter,
+    PrecedingBindings,
+    Rewritten,
+    map_with_builder,
+)
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.tensor import Tensor

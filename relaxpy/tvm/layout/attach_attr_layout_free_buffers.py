@@ -12,10 +12,9 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
-from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import LAYOUT_FREE
+from relaxpy.ir.relax.transform.layout import LAYOUT_FREE
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 

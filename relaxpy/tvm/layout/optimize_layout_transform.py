@@ -16,8 +16,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, same
 from relaxpy.ir.relax.op.layouts import of_sizes
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, remove_all_unused
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
 from relaxpy.ir.tir import expr as tir

@@ -10,7 +10,7 @@ import numpy as np
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.dpl import fusion
+from relaxpy.ir.relax.dpl import graph
 from relaxpy.ir.relax.nodes import Call, Constant
 from relaxpy.ir.relax.op.definition.rules import is_one
 from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern
@@ -23,7 +23,7 @@ _ALIGNMENT: Final = 16
 """The alignment of rows of 8-bit floats, in bytes."""
 
 
-def is_supported(context: fusion.PatternCheckContext) -> bool:
+def is_supported(context: graph.PatternCheckContext) -> bool:
     """Return whether cuBLAS supports a match of a pattern of `products`."""
     named = context.annotated_expr
     lhs, rhs, root = named["lhs"], named["rhs"], named["root"]
@@ -49,7 +49,7 @@ def is_supported(context: fusion.PatternCheckContext) -> bool:
     return _is_plain_scaling(context) and _is_vector(context) and _batches_agree(left, right)
 
 
-def _is_aligned(context: fusion.PatternCheckContext, right: checks.Dims, out_dtype: str) -> bool:
+def _is_aligned(context: graph.PatternCheckContext, right: checks.Dims, out_dtype: str) -> bool:
     """Return whether the second operand is transposed in the match, and its rows are aligned."""
     root = context.annotated_expr["root"]
     is_transposed = isinstance(root, Call) and root.args[1] in context.matched_bindings
@@ -59,7 +59,7 @@ def _is_aligned(context: fusion.PatternCheckContext, right: checks.Dims, out_dty
     return checks.is_multiple(right[-1], _ALIGNMENT) and checks.is_multiple(right[-2], rows)
 
 
-def _is_plain_scaling(context: fusion.PatternCheckContext) -> bool:
+def _is_plain_scaling(context: graph.PatternCheckContext) -> bool:
     """True if a dequantisation, if there is one, is that by one scale, without a zero point."""
     scale, zero = (context.annotated_expr.get(name) for name in ("scale", "zp"))
     if not isinstance(scale, Constant) or not isinstance(zero, Constant):
@@ -67,7 +67,7 @@ def _is_plain_scaling(context: fusion.PatternCheckContext) -> bool:
     return not scale.data.ndim and not zero.data.ndim and not np.any(zero.data)
 
 
-def _is_vector(context: fusion.PatternCheckContext) -> bool:
+def _is_vector(context: graph.PatternCheckContext) -> bool:
     """Return whether a bias, if there is one, is a vector."""
     bias = context.annotated_expr.get("bias")
     if bias is None:
@@ -84,7 +84,7 @@ def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
     return is_one(second) or prove_equal(first, second) is True
 
 
-def products(library: str, check: fusion.Check) -> Iterator[fusion.FusionPattern]:
+def products(library: str, check: graph.Check) -> Iterator[graph.FusionPattern]:
     """The patterns of a library for matmuls, with a bias and an activation where it adds them."""
     for transposed in ("", "_transposed"):
         for bias, activation in (("", ""), ("_bias", ""), ("_bias", "relu"), ("_bias", "gelu")):
@@ -94,10 +94,10 @@ def products(library: str, check: fusion.Check) -> Iterator[fusion.FusionPattern
                 transposed_rhs=bool(transposed),
             )
             name = f"{library}.matmul{transposed}{bias}{activation and '_' + activation}"
-            yield fusion.FusionPattern(name, pattern, annotations, check)
+            yield graph.FusionPattern(name, pattern, annotations, check)
 
 
-fusion.register_patterns(
+graph.register_patterns(
     [
         *products("cublas", is_supported),
         (
@@ -121,5 +121,5 @@ def partition_for_cublas(mod: IRModule, bind_constants: bool = False) -> IRModul
     The functions have the attribute `Codegen`, "cublas". Constants stay inside of them if
     `bind_constants`, else they are passed.
     """
-    patterns = fusion.get_patterns_with_prefix("cublas")
+    patterns = graph.get_patterns_with_prefix("cublas")
     return FuseOpsByPattern(patterns, bind_constants, annotate_codegen=True)(mod)

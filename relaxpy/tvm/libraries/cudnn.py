@@ -6,7 +6,7 @@ from functools import partial
 from typing import cast
 
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.dpl import fusion
+from relaxpy.ir.relax.dpl import graph
 from relaxpy.ir.relax.nodes import Call, is_call_of
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern
@@ -17,7 +17,7 @@ from relaxpy.tvm.relax.common import make_conv2d_pattern, make_stacked_attention
 _LAYOUTS = {("NHWC", "OHWI"), ("NCHW", "OIHW")}
 
 
-def _is_supported_convolution(context: fusion.PatternCheckContext) -> bool:
+def _is_supported_convolution(context: graph.PatternCheckContext) -> bool:
     named = context.annotated_expr
     if checks.has_leaking_intermediate_variables(context):
         return False
@@ -28,7 +28,7 @@ def _is_supported_convolution(context: fusion.PatternCheckContext) -> bool:
     return dtype in ("float16", "float32") and dtype == checks.dtype_of(named["weight"])
 
 
-def _is_supported_attention(context: fusion.PatternCheckContext, axis: int) -> bool:
+def _is_supported_attention(context: graph.PatternCheckContext, axis: int) -> bool:
     values = context.matched_bindings.values()
     attention = next(value for value in values if is_call_of(value, "relax.nn.attention"))
     attrs = with_all_attributes(attention).attrs
@@ -37,7 +37,7 @@ def _is_supported_attention(context: fusion.PatternCheckContext, axis: int) -> b
     return is_half and not is_masked and checks.is_stacked_along(context, axis)
 
 
-fusion.register_patterns(
+graph.register_patterns(
     [
         ("cudnn.conv2d.nhwc_ohwi", *make_conv2d_pattern(), _is_supported_convolution),
         ("cudnn.conv2d.nhwc_ohwi_bias", *make_conv2d_pattern(True), _is_supported_convolution),
@@ -67,6 +67,6 @@ def partition_for_cudnn(mod: IRModule) -> IRModule:
     The functions have the attribute `Codegen`, "cudnn", and those that compute attention a
     workspace.
     """
-    patterns = fusion.get_patterns_with_prefix("cudnn")
+    patterns = graph.get_patterns_with_prefix("cudnn")
     fused = FuseOpsByPattern(patterns, bind_constants=False, annotate_codegen=True)(mod)
     return checks.with_workspaces(fused, "cudnn")

@@ -9,7 +9,7 @@ from typing import cast
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import reached
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.dpl import fusion
+from relaxpy.ir.relax.dpl import graph
 from relaxpy.ir.relax.nodes import Call, Expr, GlobalVar, Var
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import is_one
@@ -25,7 +25,7 @@ def _dtypes_agree(one: Expr, other: Expr) -> bool:
     return dtypes in ({"float16"}, {"float32"}) or dtypes <= {"int8", "uint8"}
 
 
-def _is_supported_product(context: fusion.PatternCheckContext) -> bool:
+def _is_supported_product(context: graph.PatternCheckContext) -> bool:
     lhs, rhs = context.annotated_expr["lhs"], context.annotated_expr["rhs"]
     left, right = checks.dims_of(lhs), checks.dims_of(rhs)
     if checks.has_leaking_intermediate_variables(context) or not left or right is None:
@@ -43,7 +43,7 @@ def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
     return all(prove_equal(a, b) for a, b in pairs)
 
 
-def _is_supported_convolution(context: fusion.PatternCheckContext) -> bool:
+def _is_supported_convolution(context: graph.PatternCheckContext) -> bool:
     data, weight = context.annotated_expr["lhs"], context.annotated_expr["rhs"]
     sizes, kernel = checks.dims_of(data), checks.dims_of(weight)
     if checks.has_leaking_intermediate_variables(context) or sizes is None or kernel is None:
@@ -58,7 +58,7 @@ def _is_supported_convolution(context: fusion.PatternCheckContext) -> bool:
     return not is_depthwise and _residual_fits(context)
 
 
-def _residual_fits(context: fusion.PatternCheckContext) -> bool:
+def _residual_fits(context: graph.PatternCheckContext) -> bool:
     """True if a residual, if there is one, is as large as the result, and computed without it."""
     residual, bound = context.annotated_expr.get("residual"), context.value_to_bound_var
     if residual is None:
@@ -74,23 +74,23 @@ def _residual_fits(context: fusion.PatternCheckContext) -> bool:
     return is_bias or checks.same_dims(out, dims)
 
 
-def _computed_from(var: Var, context: fusion.PatternCheckContext) -> set[Var]:
+def _computed_from(var: Var, context: graph.PatternCheckContext) -> set[Var]:
     """A variable, and those of the block that are computed from it."""
     return {*reached([var], lambda v: context.var_usages.get(v, ()))}
 
 
-def _is_supported_attention(context: fusion.PatternCheckContext) -> bool:
+def _is_supported_attention(context: graph.PatternCheckContext) -> bool:
     return checks.is_stacked_along(context, 2)
 
 
-def _is_supported_layer_norm(context: fusion.PatternCheckContext) -> bool:
+def _is_supported_layer_norm(context: graph.PatternCheckContext) -> bool:
     call = with_all_attributes(cast("Call", context.matched_expr))
     axes = cast("tuple[int, ...]", call.attrs["axes"])
     is_last = len(axes) == 1 and axes[0] in (-1, checks.rank_of(call) - 1)
     return is_last and bool(call.attrs["center"]) and bool(call.attrs["scale"])
 
 
-def _is_rms_norm(context: fusion.PatternCheckContext) -> bool:
+def _is_rms_norm(context: graph.PatternCheckContext) -> bool:
     kernel = cast("Call", context.annotated_expr["rms_norm"]).args[0]
     return isinstance(kernel, GlobalVar) and "rms_norm" in kernel.name_hint
 
@@ -136,7 +136,7 @@ def _attention_patterns() -> Iterator[tuple[object, ...]]:
     yield ("cutlass.attention_var_len", *common.make_attention_pattern(var_len=True))
 
 
-fusion.register_patterns(
+graph.register_patterns(
     [
         *_base_patterns(),
         *_residual_patterns(),
@@ -154,6 +154,6 @@ def partition_for_cutlass(mod: IRModule, annotate_codegen: bool = True) -> IRMod
     The functions have the attribute `Codegen`, "cutlass", if `annotate_codegen`, and those that
     compute attention a workspace.
     """
-    patterns = fusion.get_patterns_with_prefix("cutlass")
+    patterns = graph.get_patterns_with_prefix("cutlass")
     fused = FuseOpsByPattern(patterns, bind_constants=False, annotate_codegen=annotate_codegen)(mod)
     return checks.with_workspaces(fused, "cutlass")

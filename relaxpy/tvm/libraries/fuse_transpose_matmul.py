@@ -10,7 +10,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.transform.algebra.products import is_transposition, shape_of
+from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition, shape_of
 from relaxpy.ir.relax.transform.legalize import is_known
 from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
 from relaxpy.ir.te import topi

@@ -10,7 +10,7 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.dpl.fusion import PatternCheckContext
+from relaxpy.ir.relax.dpl.graph import PatternCheckContext
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import replace

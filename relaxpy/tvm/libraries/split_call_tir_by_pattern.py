@@ -17,8 +17,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes.python_function import compiled_function
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.analysis.regions import loaded_buffers, stored_buffers

@@ -17,8 +17,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.op.definition.registry import find
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing

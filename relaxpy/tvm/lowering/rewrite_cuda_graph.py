@@ -17,11 +17,14 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.symbolic import definable_tir_vars_in_struct_info, used_shape_vars
-from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.analysis.variables import (
+    definable_tir_vars_in_struct_info,
+    occurring_vars,
+    used_shape_vars,
+)
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.relations.shape_vars import variables_of
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import replace

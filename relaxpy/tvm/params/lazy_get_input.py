@@ -14,11 +14,9 @@ from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.relations.erase import erase_to_well_defined
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, erase_to_well_defined
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
-from relaxpy.ir.relax.transform.params.bundle_model_params import input_count
-from relaxpy.ir.relax.transform.params.reading import ReadBeforeUse
+from relaxpy.ir.relax.transform.params.bind_params import ReadBeforeUse, input_count
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
 from relaxpy.support.dataclass import dataclass

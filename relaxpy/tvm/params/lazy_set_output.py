@@ -13,7 +13,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.map_bindings import joined
-from relaxpy.ir.relax.transform.params.bundle_model_params import input_count
+from relaxpy.ir.relax.transform.params.bind_params import input_count
 from relaxpy.ir.tir.ops import const
 from relaxpy.support.dataclass import dataclass
 from relaxpy.tvm.params.lazy_get_input import map_public

@@ -13,15 +13,13 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
-from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, replace_variables
+from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
-from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow
-from relaxpy.ir.relax.transform.params.bundle_model_params import input_count
+from relaxpy.ir.relax.transform.params.bind_params import input_count
 from relaxpy.ir.tir.ops import const
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.tvm.params.lazy_get_input import fetching

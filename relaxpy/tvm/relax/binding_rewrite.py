@@ -13,9 +13,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import binding_vars, bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
-from relaxpy.ir.relax.rewrite.map_bindings import joined
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
+from relaxpy.ir.relax.rewrite.map_bindings import joined, remove_all_unused
 from relaxpy.support.dataclass import replace
 
 

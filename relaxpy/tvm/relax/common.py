@@ -6,8 +6,15 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 from relaxpy.errors import unexpected
-from relaxpy.ir.relax.dpl.constructors import is_const, is_op, is_tuple_get_item, wildcard
-from relaxpy.ir.relax.dpl.pattern import DFPattern, GlobalVarPattern, TuplePattern
+from relaxpy.ir.relax.dpl.pattern import (
+    DFPattern,
+    GlobalVarPattern,
+    TuplePattern,
+    is_const,
+    is_op,
+    is_tuple_get_item,
+    wildcard,
+)
 from relaxpy.support.entry import user_facing
 
 Annotations: TypeAlias = dict[str, DFPattern]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.relax.nodes.static_type import TypeKind, erase_struct_info, wrap_type
-from relaxpy.ir.relax.relations.bounds import struct_info_glb, struct_info_lca
-from relaxpy.ir.relax.relations.compatibility import is_base_of
+from relaxpy.ir.relax.relations.compatibility import is_base_of, struct_info_glb, struct_info_lca
 from relaxpy.support.entry import user_facing
 
 

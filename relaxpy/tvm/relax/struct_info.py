@@ -10,7 +10,7 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.infer import apply_signature
-from relaxpy.ir.relax.relations import erase
+from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename, map_nested, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import replace
@@ -59,7 +59,7 @@ def erase_to_well_defined(
         for var, image in _images(shape_var_map, tir.Var, (tir.PrimExpr, int)).items()
     }
     variables = _images(var_map, rx.Var, rx.Expr)
-    erased = erase.erase_to_well_defined(sinfo, variables, sizes)
+    erased = shape_vars.erase_to_well_defined(sinfo, variables, sizes)
     return substitute_info(_with_shapes(erased, variables), sizes)
 
 

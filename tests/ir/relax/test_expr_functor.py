@@ -14,8 +14,7 @@ from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function
-from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
-from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator, mutator
+from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, PyExprMutator, mutator
 from relaxpy.script import from_source
 from relaxpy.tvm.relax.expr_visitor import PyExprVisitor, visitor
 from tests.ir.relax.graphs import (

@@ -11,8 +11,8 @@ from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module
-from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite
 from relaxpy.tvm.relax.expr_visitor import PyExprVisitor

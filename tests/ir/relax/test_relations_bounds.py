@@ -28,12 +28,12 @@ from relaxpy.ir.relax.relations.compatibility import (
     is_base_of,
     provably_disjoint,
 )
-from relaxpy.ir.relax.relations.erase import erase_to_well_defined
-from relaxpy.ir.relax.relations.mapping import shape_var_map
 from relaxpy.ir.relax.relations.shape_vars import (
     alpha_rename,
     definable_shape_vars,
+    erase_to_well_defined,
     free_shape_vars,
+    shape_var_map,
     substitute_info,
 )
 from relaxpy.tvm.relax.static_types import find_glb, find_lub, is_subtype

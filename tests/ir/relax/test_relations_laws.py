@@ -16,7 +16,7 @@ from relaxpy.ir.relax.relations import (
     substitute_info,
 )
 from relaxpy.ir.relax.relations.compatibility import Compatibility, check_compatibility, is_base_of
-from relaxpy.ir.relax.relations.erase import erase_to_well_defined
+from relaxpy.ir.relax.relations.shape_vars import erase_to_well_defined
 from relaxpy.tvm.relax import static_types
 from tests.ir.relax.sinfos import SHAPES, VARIABLES, M, N, sinfos, weakened
 

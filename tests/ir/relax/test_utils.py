@@ -10,8 +10,7 @@ from relaxpy.errors import MisuseError, StructInfoError
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
-from relaxpy.ir.relax.analysis.variables import bound_vars, free_vars
+from relaxpy.ir.relax.analysis.variables import bound_vars, defined_symbolic_vars, free_vars
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function

@@ -1,17 +1,96 @@
-"""The effects and the failures of bindings, which decide which may be moved."""
+"""The effects, escapes and dependencies of bindings, which decide which may be moved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
-from relaxpy.ir.core.traverse import walk
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, reached, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.purity import is_pure_in
+from relaxpy.ir.relax.analysis.variables import (
+    binding_operands,
+    free_vars,
+    occurring_vars,
+    used_shape_vars,
+)
+from relaxpy.ir.relax.block_builder.infer import is_pure_call
+from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.nodes import (
+    BaseFunc,
+    Binding,
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    MatchCast,
+    SeqExpr,
+    StructInfo,
+    Var,
+    VarBinding,
+)
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.tir import expr as tir
+from relaxpy.support.entry import user_facing
+
+_CONTEXT = Context()
+
+
+@user_facing
+def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> bool:
+    """Return whether `expr`, or the body of a function, contains an impure call (PU-15, PU-16).
+
+    Calls of `own_name`, by which a recursive function refers to itself, are ignored. A call of an
+    unknown callee is impure.
+    """
+    expect(expr, Expr)
+    body = expr.body if isinstance(expr, Function) else expr
+    calls = (call for call in calls_made(body) if call.op is not own_name)
+    return not all(is_pure_in(call, {}) for call in calls)
+
+
+def makes_impure_call(expr: Expr, functions: Mapping[str, BaseFunc] | None = None) -> bool:
+    """Return whether evaluating `expr` makes an impure call; a function literal makes none (PU-15).
+
+    A function of the module is as pure as it is declared in `functions`, or else impure.
+    """
+    return not all(is_pure_in(call, functions or {}) for call in calls_made(expr))
+
+
+def calls_made(expr: Expr) -> Iterator[Call]:
+    """The calls that the evaluation of `expr` makes, which exclude those in nested functions."""
+
+    def operands(node: Node) -> Iterable[Node]:
+        return () if node._variable or isinstance(node, Function) else children(node)
+
+    root: Node = expr
+    return (node for node in reached([root], operands) if isinstance(node, Call))
+
+
+def is_pure_in(
+    call: Call,
+    functions: Mapping[str, BaseFunc],
+    *,
+    unknown: bool = False,
+    context: Context = _CONTEXT,
+) -> bool:
+    """Return whether a call has no effect but its result, in a module with these functions.
+
+    One of the module is as pure as it is declared. An `unknown` callee may be pure.
+    """
+    callee = call.op
+    if isinstance(callee, GlobalVar) and callee.name_hint in functions:
+        func = functions[callee.name_hint]
+        return isinstance(func, Function) and func.is_pure
+    if isinstance(callee, Op) or callee.struct_info is not None:
+        return is_pure_call(call, context)
+    return callee.is_pure if isinstance(callee, Function) else unknown
 
 
 def _is_pure_inside(expr: rx.Expr) -> bool:
@@ -147,3 +226,144 @@ def computes(value: rx.Expr) -> bool:
         return False
     record = value.op.record
     return record.pure is True and record.result_memory(value).is_new
+
+
+class Escapes:
+    """The runs of bindings without effects, and the users of each variable with their runs."""
+
+    def __init__(self, seq: SeqExpr, effects: Effects) -> None:
+        self.runs: list[list[Binding]] = []
+        self._users: dict[Var, list[tuple[int, Binding | None]]] = {}
+        self._run_of: dict[Var, int] = {}
+        for block in seq.blocks:
+            self.runs.append([])
+            for binding in block.bindings:
+                if effects.is_barrier(binding):
+                    self._enter(binding, -1)
+                    self.runs.append([])
+                else:
+                    self.runs[-1].append(binding)
+                    self._enter(binding, len(self.runs) - 1)
+        for var in occurring_vars(seq.body):
+            self._users.setdefault(var, []).append((-1, None))
+
+    def _enter(self, binding: Binding, run: int) -> None:
+        if binding.var is not None:
+            self._run_of[binding.var] = run
+        for var in occurring_vars(binding.value):
+            self._users.setdefault(var, []).append((run, binding))
+
+    def escapes(self, var: Var) -> bool:
+        """Return whether a value escapes: whether code may mutate it, or observe a mutation.
+
+        That is any code except for operators that compute new values from it in the same run.
+        Values that the sequence does not bind itself escape.
+        """
+        run = self._run_of.get(var)
+        if run is None:
+            return True
+        waiting, seen = [var], {var}
+        while waiting:
+            for user_run, binding in self._users.get(waiting.pop(), ()):
+                if binding is None or user_run != run:
+                    return True
+                if is_of_operands(binding.value):
+                    if binding.var is not None and binding.var not in seen:
+                        seen.add(binding.var)
+                        waiting.append(binding.var)
+                elif not computes(binding.value):
+                    return True
+        return False
+
+
+@user_facing
+def computable_at_compile_time(func: Function) -> list[Var]:
+    """The parameters after the first `num_input` ones, and the variables computed from these alone.
+
+    Their values may use shape variables that the same parameters determine, and no impure calls.
+    Without the attribute `num_input`, all parameters are inputs.
+
+    Errors:
+        MisuseError (also TypeError): `func` is not a Relax function, or `num_input` not a count.
+    """
+    expect(func, Function)
+    inputs = func.attrs.get("num_input", len(func.params))
+    if not isinstance(inputs, int) or inputs < 0:
+        raise MisuseError(f"num_input is a count, found {inputs!r:.60}", span=func.span)
+    known: dict[Var, None] = {}
+    shape_vars: set[tir.Var] = set()
+
+    def add(var: Var, sinfo: StructInfo | None) -> None:
+        known[var] = None
+        if sinfo is not None:
+            shape_vars.update(definable_shape_vars(sinfo))
+
+    for param in func.params[inputs:]:
+        add(param, param.struct_info)
+    for node in walk(func.body):
+        if not isinstance(node, (VarBinding, MatchCast)) or node.var is None:
+            continue
+        if any(var not in known for var in free_vars(node.value)):
+            continue
+        used = used_shape_vars(node.value, of_variables=False)
+        if not shape_vars.issuperset(used) or makes_impure_call(node.value):
+            continue
+        add(node.var, node.struct_info if isinstance(node, MatchCast) else None)
+    return list(known)
+
+
+Definition: TypeAlias = rx.Binding | rx.Var
+
+
+class Dependencies:
+    """The definitions that each binding needs: other bindings, and variables of `inputs`.
+
+    A definition comes before its uses, unless the bindings are not sorted yet. A shape variable
+    is defined by the first cast that binds it, which may mention variables of a later cast. A
+    mutation comes after everything before it, and before everything after it (OPT-2). A binding
+    does not need itself: a cast mentions what it defines, and a function may call itself.
+    """
+
+    def __init__(
+        self,
+        bindings: Sequence[rx.Binding],
+        inputs: Iterable[rx.Var] = (),
+        *,
+        is_sorted: bool = True,
+    ) -> None:
+        self._home: dict[Node, Definition] = {var: var for var in inputs}
+        self._casts = any(isinstance(binding, rx.MatchCast) for binding in bindings)
+        for binding in () if is_sorted else bindings:
+            self._define(binding)
+        self.needs: dict[rx.Binding, dict[Definition, None]] = {}
+        last_mutation: rx.Binding | None = None
+        since: list[rx.Binding] = []
+        for binding in bindings:
+            required: dict[Definition, None] = {}
+            if last_mutation is not None:
+                required[last_mutation] = None
+            if mutates(binding):
+                required |= dict.fromkeys(since)
+                last_mutation, since = binding, []
+            since.append(binding)
+            required |= self.of(*binding_operands(binding))
+            required.pop(binding, None)
+            self.needs[binding] = required
+            if is_sorted:
+                self._define(binding)
+
+    def _define(self, binding: rx.Binding) -> None:
+        if binding.var is not None:
+            self._home[binding.var] = binding
+        if isinstance(binding, rx.MatchCast):
+            for size in definable_shape_vars(binding.struct_info):
+                self._home.setdefault(size, binding)
+
+    def of(self, *operands: Node) -> dict[Definition, None]:
+        """The definitions of the variables, and of the shape variables, that operands mention."""
+        used: list[Node] = []
+        for operand in operands:
+            used += occurring_vars(operand)
+            if self._casts:
+                used += used_shape_vars(operand, of_variables=False)
+        return {self._home[node]: None for node in used if node in self._home}

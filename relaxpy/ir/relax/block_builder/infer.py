@@ -13,8 +13,7 @@ from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import infer_op_call
 from relaxpy.ir.relax.relations.context import Context, Except, written_at
-from relaxpy.ir.relax.relations.shape_vars import sizes_of
-from relaxpy.ir.relax.relations.sizes import over_sizes_info, simplified_shapes
+from relaxpy.ir.relax.relations.shape_vars import over_sizes_info, simplified_shapes, sizes_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc
 

@@ -20,7 +20,7 @@ from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotati
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
-from relaxpy.ir.relax.relations.sizes import over_sizes_info
+from relaxpy.ir.relax.relations.shape_vars import over_sizes_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace

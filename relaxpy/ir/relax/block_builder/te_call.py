@@ -14,7 +14,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes.evaluation import evaluated
+from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import sizes_of, variables_of
 from relaxpy.ir.te import tensor as te

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import TypeAlias
 
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import Groups, preorder
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.effects import Dependencies, may_fail
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl import pattern as dp
-from relaxpy.ir.relax.dpl.alternatives import Goal, same_shape
-from relaxpy.ir.relax.dpl.context import Edge, PatternContext
-from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
-from relaxpy.ir.relax.dpl.matcher import Matcher
+from relaxpy.ir.relax.dpl.matcher import Goal, Head, Matcher, head_of, heads, same_shape
+from relaxpy.ir.relax.dpl.pattern import DFPattern, Edge, PatternContext, check_pattern
+from relaxpy.ir.relax.nodes import Expr, Var
+from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.entry import user_constructed, user_facing
 
 VarMatches: TypeAlias = dict[dp.DFPattern, rx.Expr]
 
@@ -320,3 +327,191 @@ def _shape_of(expr: rx.Expr | None) -> tuple[PrimExpr, ...] | None:
             return values
         case _:
             return None
+
+
+class Segment:
+    """Bindings that are taken from `waiting` one by one, and are kept or replaced.
+
+    They have no effects, so that values may be computed in another order. But outside dataflow
+    blocks (`ordered`), bindings that may fail stay in order (OPT-3).
+    """
+
+    def __init__(self, bindings: Iterable[rx.Binding], *, ordered: bool) -> None:
+        self.ordered = ordered
+        self.waiting = deque(bindings)
+        self.kept: list[rx.Binding | None] = []
+        self.values: dict[rx.Var, rx.Expr] = {}
+        self.position: dict[rx.Var, int] = {}
+        self._bound_to: dict[rx.Expr, rx.Var] = {}
+        self._failing: list[int] = [0]
+
+    def keep(self, binding: rx.Binding) -> None:
+        """Append a binding to the result."""
+        var = binding.var
+        if var is not None:
+            self.position[var] = len(self.kept)
+            if isinstance(binding, rx.VarBinding):
+                self.values[var] = binding.value
+                if not isinstance(binding.value, rx.Var):
+                    self._bound_to.setdefault(binding.value, var)
+        self.kept.append(binding)
+        self._failing.append(self._failing[-1] + (self.ordered and may_fail(binding)))
+
+    def remove(self, var: rx.Var) -> None:
+        """Remove a binding that was kept: its variable will be bound later."""
+        position = self.position.pop(var)
+        binding = self.kept[position]
+        assert binding is not None
+        self.kept[position] = None
+        self.values.pop(var, None)
+        if self._bound_to.get(binding.value) is var:
+            del self._bound_to[binding.value]
+
+    def variable_of(self, value: object) -> rx.Var | None:
+        """The variable that a value is bound to."""
+        return self._bound_to.get(value) if isinstance(value, rx.Expr) else None
+
+    def in_order(self, moved: Collection[rx.Var]) -> bool:
+        """True if these variables may be computed at the end without reordering possible failures.
+
+        That is the case if no other binding that may fail is between them or after them.
+        """
+        if not self.ordered:
+            return True
+        positions = sorted(self.position[var] for var in moved if var in self.position)
+        failing = [p for p in positions if self._failing[p + 1] > self._failing[p]]
+        return not failing or self._failing[-1] - self._failing[failing[0]] == len(failing)
+
+    def bindings(self) -> list[rx.Binding]:
+        """The bindings that were kept, in order."""
+        return [binding for binding in self.kept if binding is not None]
+
+
+def projected(binding: rx.Binding, value_of: Callable[[rx.Expr], object]) -> rx.Binding:
+    """The binding; if it projects a Tuple, a binding of the field itself."""
+    value = binding.value
+    if isinstance(value, rx.TupleGetItem):
+        whole = value_of(value.tuple_value)
+        if isinstance(whole, rx.Tuple) and value.index < len(whole.fields):
+            return replace(binding, value=whole.fields[value.index])
+    return binding
+
+
+def sorted_by_use(bindings: Sequence[rx.Binding]) -> list[rx.Binding] | None:
+    """The bindings, with those that use later ones moved after these; None if there is a cycle.
+
+    All others keep their order, and bindings that are moved are as early as possible.
+    """
+    number = {binding: index for index, binding in enumerate(bindings)}
+    missing: list[int] = []
+    users: dict[int, list[int]] = {}
+    for index, needs in enumerate(Dependencies(bindings, is_sorted=False).needs.values()):
+        missing.append(len(needs))
+        for need in needs:
+            users.setdefault(number[need], []).append(index)  # type: ignore[index]
+    done: list[rx.Binding] = []
+    for index in range(len(bindings)):
+        ready = [index] if missing[index] == 0 else []
+        while ready:
+            position = heappop(ready)
+            done.append(bindings[position])
+            for user in users.get(position, ()):
+                missing[user] -= 1
+                if missing[user] == 0 and user < index:
+                    heappush(ready, user)
+    return done if len(done) == len(bindings) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PatternCheckContext:
+    """A match and its context, which the `check` of a FusionPattern receives.
+
+    `annotated_expr` has the matches of the annotation patterns by their names, `matched_bindings`
+    the variables of the match with their values, `var_usages` the variables that are computed from
+    each variable, and `value_to_bound_var` the variable that a value is bound to.
+    """
+
+    matched_expr: Expr
+    annotated_expr: Mapping[str, Expr]
+    matched_bindings: Mapping[Var, Expr]
+    var_usages: Mapping[Var, Sequence[Var]]
+    value_to_bound_var: Mapping[Expr, Var]
+
+
+Check: TypeAlias = Callable[[PatternCheckContext], bool]
+AttrsGetter: TypeAlias = Callable[[Mapping[str, Expr]], Mapping[str, object]]
+
+
+@user_constructed
+@dataclass(frozen=True, slots=True, eq=False)
+class FusionPattern:
+    """A pattern with a name, which usually begins with that of a backend.
+
+    `check` may reject a match, and `attrs_getter` returns attributes of the fused function. Both
+    receive the matches of the `annotation_patterns`, which are subpatterns of `pattern`.
+
+    Errors:
+        MisuseError (also TypeError): a field is of the wrong kind.
+    """
+
+    name: str
+    pattern: DFPattern
+    annotation_patterns: Mapping[str, DFPattern] | None = None
+    check: Check | None = None
+    attrs_getter: AttrsGetter | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "the name of a pattern")
+        check_pattern(self.pattern)
+        table = {} if self.annotation_patterns is None else self.annotation_patterns
+        check_type(table, Mapping, "annotation patterns are a dict of patterns by name")
+        for name, pattern in table.items():
+            check_name(name, "the name of an annotation pattern")
+            check_pattern(pattern)
+        for function in (self.check, self.attrs_getter):
+            if function is not None and not callable(function):
+                raise unexpected(function, "expected a function")
+        set_fields(self, annotation_patterns=MappingProxyType(dict(table)))
+
+
+_registered: list[FusionPattern] = []
+
+
+@user_facing
+def register_patterns(patterns: Iterable[FusionPattern | tuple[object, ...]]) -> None:
+    """Register patterns; later ones have a higher priority.
+
+    A tuple has the fields of a FusionPattern: a name, a pattern, annotation patterns, a check.
+
+    Errors:
+        MisuseError (also TypeError): an item is of another kind; nothing is registered then.
+    """
+    check_type(patterns, Iterable, "expected a list of patterns")
+    _registered.extend([as_fusion_pattern(item) for item in patterns])
+
+
+def as_fusion_pattern(item: object) -> FusionPattern:
+    """The item as a FusionPattern, from its fields if it is a tuple of them.
+
+    Errors:
+        MisuseError (also TypeError): it is neither.
+    """
+    if isinstance(item, FusionPattern):
+        return item
+    if isinstance(item, tuple) and 2 <= len(item) <= 5:
+        return FusionPattern(*item)
+    raise unexpected(item, "expected a FusionPattern, or a name and a pattern")
+
+
+@user_facing
+def get_patterns_with_prefix(prefix: str) -> list[FusionPattern]:
+    """The registered patterns whose names begin with `prefix`, the highest priority first."""
+    check_name(prefix, "the beginning of a name")
+    return [pattern for pattern in reversed(_registered) if pattern.name.startswith(prefix)]
+
+
+@user_facing
+def get_pattern(name: str) -> FusionPattern | None:
+    """The registered pattern of this name, of several the last one; None if there is none."""
+    check_name(name, "the name of a pattern")
+    return next((pattern for pattern in reversed(_registered) if pattern.name == name), None)

@@ -1,11 +1,16 @@
-"""The patterns of expressions. They are compared by identity, so each is a key of a match."""
+"""The patterns of expressions, the functions that create them, and contexts of several patterns.
+
+Patterns are compared by identity, so each is a key of a match.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import fields as dataclass_fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 from typing_extensions import override
 
@@ -14,13 +19,119 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
 from relaxpy.ir.core.traverse import postorder
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.dpl.context import Edge, PatternContext, innermost
-from relaxpy.ir.relax.nodes import Expr, StructInfo, Var, as_shape, as_struct_info
+from relaxpy.ir.relax.nodes import BindingBlock, Expr, StructInfo, Var, as_shape, as_struct_info
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.support.dataclass import dataclass
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.description import described
 from relaxpy.support.entry import user_facing
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.dpl.graph import VarMatches
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edge:
+    """`user` has `used` as operand `index`, or as any for -1, and is the only user if `only`.
+
+    The pattern of a call implies an edge that is `implied`.
+    """
+
+    used: DFPattern
+    user: DFPattern
+    index: int = -1
+    only: bool = False
+    implied: bool = False
+
+
+class PatternContext:
+    """Collects the constraints that are written inside `with`.
+
+    They come from `used_by`, `only_used_by`, `fork_to`, `same_shape_as` and from the arguments of
+    call patterns. An `incremental` context inherits those of the enclosing context.
+    """
+
+    def __init__(self, incremental: bool = False) -> None:
+        if not isinstance(incremental, bool):
+            raise MisuseError(f"incremental is True or False, found {incremental!r:.60}")
+        self.incremental = incremental
+        self.edges: list[Edge] = []
+        self.same_shapes: list[tuple[DFPattern, ...]] = []
+
+    def __enter__(self) -> Self:
+        enclosing = innermost()
+        if self.incremental and enclosing is not None:
+            self.edges[:0] = [e for e in enclosing.edges if e not in self.edges]
+            self.same_shapes[:0] = [g for g in enclosing.same_shapes if g not in self.same_shapes]
+        _open.set((*_open.get(), self))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _open.set(_open.get()[:-1])
+
+    @staticmethod
+    @user_facing
+    def current() -> PatternContext:
+        """The innermost context that is open.
+
+        Errors:
+            MisuseError: no context is open.
+        """
+        context = innermost()
+        if context is None:
+            raise MisuseError(
+                "no PatternContext is open", hint="open one: with PatternContext() as ctx: ..."
+            )
+        return context
+
+    def copy_constraints(self, copies: dict[DFPattern, DFPattern]) -> None:
+        """Copy the constraints between patterns for their copies."""
+        self.edges.extend(
+            replace(edge, used=copies[edge.used], user=copies[edge.user])
+            for edge in tuple(self.edges)
+            if edge.used in copies and edge.user in copies
+        )
+        self.same_shapes.extend(
+            tuple(copies[p] for p in group)
+            for group in tuple(self.same_shapes)
+            if all(p in copies for p in group)
+        )
+
+    @user_facing
+    def match_dfb(self, dfb: BindingBlock) -> VarMatches | None:
+        """The variable of the block that each pattern matches, or None if there is no match.
+
+        Different patterns match different variables, unless one is a subpattern that matches the
+        same expression as the other. An argument that is not a variable is its own match. `>>`
+        counts the uses in the block.
+
+        Errors:
+            MisuseError (also TypeError): `dfb` is not a block.
+        """
+        from relaxpy.ir.relax.dpl.graph import BindingGraph, GraphMatcher
+
+        if not isinstance(dfb, BindingBlock):
+            raise MisuseError(
+                f"a context is matched against a DataflowBlock, found {type(dfb).__name__}",
+                about=dfb,
+                hint="func.body.blocks are the blocks of a function",
+            )
+        return next(GraphMatcher(self, BindingGraph(dfb.bindings)).matches(), None)
+
+
+_open: ContextVar[tuple[PatternContext, ...]] = ContextVar("relaxpy_pattern_contexts", default=())
+
+
+def innermost() -> PatternContext | None:
+    """The innermost context that is open."""
+    contexts = _open.get()
+    return contexts[-1] if contexts else None
+
 
 if TYPE_CHECKING:
     Matches: TypeAlias = dict["DFPattern", Any]
@@ -576,3 +687,141 @@ def _constrain(used: DFPattern, user: DFPattern, index: int, *, only: bool) -> N
     if index < -1:
         raise MisuseError(f"operands are numbered from 0, found {index}", about=index)
     PatternContext.current().edges.append(Edge(used, user, index, only))
+
+
+Args: TypeAlias = Sequence[DFPattern] | TuplePattern
+
+
+def wildcard() -> WildcardPattern:
+    """The wildcard pattern."""
+    return WildcardPattern()
+
+
+@user_facing
+def is_var(name: str = "") -> VarPattern:
+    """The pattern of a local variable, of this name unless it is empty."""
+    return VarPattern(name)
+
+
+@user_facing
+def is_dfv(name: str = "") -> DataflowVarPattern:
+    """The pattern of a DataflowVar, of this name unless it is empty."""
+    return DataflowVarPattern(name)
+
+
+@user_facing
+def is_gv(name: str = "") -> GlobalVarPattern:
+    """The pattern of a global variable, of this name unless it is empty."""
+    return GlobalVarPattern(name)
+
+
+def is_const() -> ConstantPattern:
+    """The pattern of a tensor literal."""
+    return ConstantPattern()
+
+
+@user_facing
+def is_expr(expr: Expr | Op) -> ExprPattern:
+    """The pattern of expressions that are structurally equal to `expr`."""
+    return ExprPattern(expr)
+
+
+@user_facing
+def is_op(op_name: str) -> ExprPattern:
+    """The pattern of an operator; a call of it is `is_op(name)(...)`.
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): no operator is registered under the name.
+    """
+    return ExprPattern(Op.get(op_name))
+
+
+@user_facing
+def is_tuple(
+    fields: Sequence[DFPattern], unordered: bool = False
+) -> TuplePattern | UnorderedTuplePattern:
+    """The pattern of a tuple of these fields, in any order if `unordered`."""
+    kind = UnorderedTuplePattern if unordered else TuplePattern
+    return kind(fields)  # type: ignore[arg-type]
+
+
+@user_facing
+def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
+    """The pattern of field `index` of a tuple, or of any field for None."""
+    return TupleGetItemPattern(tuple_value, index)
+
+
+@user_facing
+def is_shape(shape: Sequence[PrimExpr | int]) -> PrimArrPattern:
+    """The pattern of a shape with provably these dimensions; `has_shape` is for tensors."""
+    return PrimArrPattern(shape)  # type: ignore[arg-type]
+
+
+@user_facing
+def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
+    """The pattern of tensors of this datatype that `pattern` matches."""
+    return DataTypePattern(wildcard() if pattern is None else pattern, DataType(dtype))
+
+
+@user_facing
+def has_attr(attrs: Mapping[str, object], pattern: DFPattern | None = None) -> AttrPattern:
+    """The pattern of expressions with these attributes that `pattern` matches."""
+    return AttrPattern(wildcard() if pattern is None else pattern, attrs)  # type: ignore[arg-type]
+
+
+@user_facing
+def reject(pattern: DFPattern) -> NotPattern:
+    """The not-pattern of `pattern`."""
+    return NotPattern(pattern)
+
+
+def _arguments(args: Args | None) -> DFPattern:
+    """The pattern of operands in a tuple."""
+    if args is None:
+        return wildcard()
+    if isinstance(args, DFPattern):
+        return args
+    return TuplePattern(args)  # type: ignore[arg-type]
+
+
+@user_facing
+def is_call_tir(
+    func_name: str, args: Args | None = None, tir_vars: DFPattern | None = None
+) -> CallPattern:
+    """The pattern of `call_tir` of the kernel of this name, with any arguments if `args` is None.
+
+    If the call passes shape variables to the kernel, `tir_vars` is their pattern.
+    """
+    shape = () if tir_vars is None else (tir_vars,)
+    return is_op("relax.call_tir")(
+        GlobalVarPattern(func_name), _arguments(args), *shape, add_constraint=False
+    )
+
+
+@user_facing
+def is_call_dps_packed(func_name: str, args: Args | None = None) -> CallPattern:
+    """The pattern of `call_dps_packed` of the packed function of this name."""
+    return is_op("relax.call_dps_packed")(
+        ExternFuncPattern(func_name), _arguments(args), add_constraint=False
+    )
+
+
+@user_facing
+def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> CallPattern:
+    """The pattern of a call of a packed function, with any arguments if `args` is None."""
+    callee = ExternFuncPattern(func_name)
+    if args is None:
+        return callee(varg_default_wildcard=True, add_constraint=False)
+    check_type(args, (list, tuple), "arguments are a list of patterns")
+    return callee(*args)
+
+
+@user_facing
+def make_fused_bias_activation_pattern(
+    op_name: str, with_bias: bool = False, activation: str | None = None
+) -> DFPattern:
+    """The pattern of an operator of two operands, with a bias and an activation if requested."""
+    out: DFPattern = is_op(op_name)(wildcard(), wildcard())
+    if with_bias:
+        out = is_op("relax.add")(out, wildcard())
+    return out if activation is None else is_op(activation)(out)

@@ -11,17 +11,15 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.effects import Effects
-from relaxpy.ir.relax.analysis.purity import calls_made
+from relaxpy.ir.relax.analysis.effects import Effects, calls_made
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.dpl.alternatives import is_same_program
+from relaxpy.ir.relax.dpl.matcher import is_same_program
 from relaxpy.ir.relax.relations import is_base_of, provably_disjoint
-from relaxpy.ir.relax.relations.mapping import map_params
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, substitute_info
-from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, map_params, substitute_info
+from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars, replace_variables
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.description import described

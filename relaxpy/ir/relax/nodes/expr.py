@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
 from relaxpy.ir.core.tensor import Tensor, check_elements, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import base as bases
-from relaxpy.ir.relax.nodes.evaluation import evaluated
+from relaxpy.ir.relax.nodes.base import Expr
 from relaxpy.ir.relax.nodes.struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -33,9 +34,34 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.description import described, digits
 from relaxpy.support.entry import user_facing
+from relaxpy.support.scopes import ScopedValue
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+
+Evaluate: TypeAlias = Callable[[Expr], Expr]
+E = TypeVar("E", bound=Expr)
+
+_evaluate: ScopedValue[Evaluate | None] = ScopedValue("relaxpy_evaluate")
+
+
+@contextmanager
+def evaluating(evaluate: Evaluate | None) -> Iterator[None]:
+    """Pass each expression to `evaluate` as soon as user code builds it; None switches this off."""
+    with _evaluate.set(evaluate):
+        yield
+
+
+def is_evaluating() -> bool:
+    """Return whether user code is building expressions of a program that is being parsed."""
+    return _evaluate.get() is not None
+
+
+def evaluated(expr: E) -> E:
+    """Evaluate an expression that user code has just built, if a program is being parsed."""
+    evaluate = _evaluate.get()
+    return expr if evaluate is None else cast("E", evaluate(expr))
+
 
 Array: TypeAlias = npt.NDArray[Any]
 

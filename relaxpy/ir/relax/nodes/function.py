@@ -319,8 +319,8 @@ class Function(BaseFunc):
         return bind_symbolic_vars(self, binding_map)
 
     def inline_functions(self, function_map: Mapping[GlobalVar | str, Function]) -> Function:
-        """See `relaxpy.ir.relax.rewrite.inline.inline_functions`."""
-        from relaxpy.ir.relax.rewrite.inline import inline_functions
+        """See `relaxpy.ir.relax.rewrite.bind.inline_functions`."""
+        from relaxpy.ir.relax.rewrite.bind import inline_functions
 
         return inline_functions(self, function_map)
 

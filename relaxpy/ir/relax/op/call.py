@@ -21,7 +21,7 @@ from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.nodes.evaluation import evaluated
+from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
 from relaxpy.ir.relax.op.definition.gradients import gradient_of_kernel
 from relaxpy.ir.relax.op.definition.registry import Operand, register, renamed

@@ -23,7 +23,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
+    from relaxpy.ir.relax.rewrite.map_bindings import PrecedingBindings
 
 UNIT = rx.TupleStructInfo(())
 

@@ -16,7 +16,7 @@ from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import Call, Expr, PrimStructInfo, PrimValue, TensorStructInfo
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.nodes.evaluation import is_evaluating
+from relaxpy.ir.relax.nodes.expr import is_evaluating
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter, register
 from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, refuse_type
 from relaxpy.ir.relax.op.elementwise import BINARY, UNARY, astype

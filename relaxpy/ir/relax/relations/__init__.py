@@ -4,10 +4,6 @@ from relaxpy.ir.relax.nodes.static_type import (
     erase_struct_info as erase_struct_info,
     wrap_type as wrap_type,
 )
-from relaxpy.ir.relax.relations.bounds import (
-    struct_info_glb as struct_info_glb,
-    struct_info_lca as struct_info_lca,
-)
 from relaxpy.ir.relax.relations.compatibility import (
     BaseCheckResult as BaseCheckResult,
     Compatibility as Compatibility,
@@ -17,17 +13,17 @@ from relaxpy.ir.relax.relations.compatibility import (
     is_base_of as is_base_of,
     provably_disjoint as provably_disjoint,
     struct_info_base_check as struct_info_base_check,
-)
-from relaxpy.ir.relax.relations.erase import erase_to_well_defined as erase_to_well_defined
-from relaxpy.ir.relax.relations.mapping import (
-    map_params as map_params,
-    shape_var_map as shape_var_map,
+    struct_info_glb as struct_info_glb,
+    struct_info_lca as struct_info_lca,
 )
 from relaxpy.ir.relax.relations.shape_vars import (
     alpha_rename as alpha_rename,
     bound_shape_vars as bound_shape_vars,
     definable_shape_vars as definable_shape_vars,
+    erase_to_well_defined as erase_to_well_defined,
     free_shape_vars as free_shape_vars,
+    map_params as map_params,
     map_sizes as map_sizes,
+    shape_var_map as shape_var_map,
     substitute_info as substitute_info,
 )

@@ -20,8 +20,7 @@ from relaxpy.errors import (
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.relations.shape_vars import alpha_rename
-from relaxpy.ir.relax.relations.sizes import over_sizes
+from relaxpy.ir.relax.relations.shape_vars import alpha_rename, over_sizes
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.description import described

@@ -1,20 +1,25 @@
-"""Shape variables of struct info: free and bound ones, renaming and substitution."""
+"""Shape variables of struct info: renaming, substitution, matching (MAP) and erasure (ERA)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from functools import lru_cache
-from typing import TypeVar, cast
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Final, TypeVar, cast
 
 from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.memo import unshared_size
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rebuild, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes.base import as_struct_info
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 
 Division = tir.Div | tir.Mod | tir.FloorDiv | tir.FloorMod
@@ -265,3 +270,231 @@ def alpha_rename_clashes(sinfo: I, other: rx.StructInfo, shape_vars: Container[t
     if bound and not frozenset(bound).isdisjoint(free_shape_vars(other, shape_vars)):
         return alpha_rename(sinfo, shape_vars)
     return sinfo
+
+
+Pair = tuple[tir.Var, tir.PrimExpr]
+
+
+@user_facing
+def shape_var_map(
+    s1: rx.StructInfo, s2: rx.StructInfo, bound: Container[tir.Var] = ()
+) -> dict[tir.Var, tir.PrimExpr]:
+    """The value in `s2` of each definable variable of `s1`, at its leftmost position.
+
+    Rule:
+        MAP-1, MAP-2, MAP-3, MAP-4, MAP-5, MAP-6, MAP-7, MAP-8.
+        The variables in `bound` are in scope at both, and get no value.
+    """
+    return map_params((as_struct_info(s1),), (as_struct_info(s2),), as_scope(bound))
+
+
+def map_params(
+    params: Sequence[rx.StructInfo], sinfos: Sequence[rx.StructInfo], bound: Container[tir.Var] = ()
+) -> dict[tir.Var, tir.PrimExpr]:
+    """The value in `sinfos` of each definable variable of `params` (DER-40, CMP-20).
+
+    All parameters are matched together, since a Callable in one may use what another one binds.
+    """
+    table: dict[tir.Var, tir.PrimExpr] = {}
+    for var, image in matched_pairs(params, sinfos, bound):
+        table.setdefault(var, image)
+    return table
+
+
+def matched_pairs(
+    params: Sequence[rx.StructInfo], sinfos: Sequence[rx.StructInfo], bound: Container[tir.Var]
+) -> Iterator[Pair]:
+    """Each use of a definable variable of `params` with the expression at its position in `sinfos`.
+
+    The pairs are in order from left to right; variables in `bound` are left out.
+    """
+    unbound = frozenset(var for var in definable_shape_vars(*params) if var not in bound)
+    scope = extended(bound, unbound)
+    for s1, s2 in zip(params, sinfos, strict=False):
+        yield from _pairs(s1, s2, unbound, scope, bound)
+
+
+def _pairs(
+    s1: rx.StructInfo,
+    s2: rx.StructInfo,
+    unbound: Collection[tir.Var],
+    scope1: Container[tir.Var],
+    scope2: Container[tir.Var],
+) -> Iterator[Pair]:
+    match s1, s2:
+        case rx.TupleStructInfo(fields=a), rx.TupleStructInfo(fields=b) if len(a) == len(b):
+            yield from chain.from_iterable(
+                _pairs(x, y, unbound, scope1, scope2) for x, y in zip(a, b, strict=True)
+            )
+        case DTensorStructInfo(tensor_sinfo=a), DTensorStructInfo(tensor_sinfo=b):
+            yield from _pairs(a, b, unbound, scope1, scope2)
+        case rx.FuncStructInfo(params=a), rx.FuncStructInfo(params=b) if (
+            a is not None and b is not None and len(a) == len(b)
+        ):
+            local = bound_shape_vars(s2, scope2)
+            inner1 = extended(scope1, bound_shape_vars(s1, scope1))
+            inner2 = extended(scope2, local)
+            for x, y in zip(a, b, strict=True):
+                for var, image in _pairs(x, y, unbound, inner1, inner2):
+                    if not any(v in local for v in variables_of(image)):
+                        yield var, image
+        case (
+            (rx.TensorStructInfo(), rx.TensorStructInfo())
+            | (rx.ShapeStructInfo(), rx.ShapeStructInfo())
+            | (rx.PrimStructInfo(), rx.PrimStructInfo())
+        ):
+            sizes1, sizes2 = sizes_of(s1), sizes_of(s2)
+            if len(sizes1) == len(sizes2):
+                for size, image in zip(sizes1, sizes2, strict=True):
+                    if isinstance(size, tir.Var) and size in unbound and _fits(size, image):
+                        yield size, image
+        case _:
+            pass
+
+
+def _fits(var: tir.Var, image: tir.PrimExpr) -> bool:
+    """True if the variable can have this value: both are integers or have the same datatype."""
+    return var.dtype == image.dtype or (var.dtype.is_int and image.dtype.is_int)
+
+
+def erase_to_well_defined(
+    sinfo: I, relax_vars: Container[rx.Var] = (), shape_vars: Container[tir.Var] = ()
+) -> I:
+    """`sinfo` without the shapes and values that mention variables out of scope.
+
+    Rule:
+        ERA-1, ERA-2, ERA-3, ERA-4, ERA-5, ERA-6, ERA-10, ERA-11.
+        `relax_vars` and `shape_vars` are the variables in scope.
+    """
+    match sinfo:
+        case rx.TensorStructInfo(shape=shape) if shape is not None:
+            is_var = isinstance(shape, rx.Var)
+            kept = shape in relax_vars if is_var else _in_scope(sinfo, shape_vars)
+            return sinfo if kept else cast("I", replace(sinfo, shape=None))
+        case rx.ShapeStructInfo() if not _in_scope(sinfo, shape_vars):
+            return cast("I", replace(sinfo, values=None))
+        case rx.PrimStructInfo() if not _in_scope(sinfo, shape_vars):
+            return cast("I", replace(sinfo, value=None))
+        case rx.FuncStructInfo():
+            return _erase_callable(sinfo, relax_vars, shape_vars)  # type: ignore[return-value]
+        case _:
+            return map_nested(lambda s: erase_to_well_defined(s, relax_vars, shape_vars), sinfo)
+
+
+def _in_scope(sinfo: rx.StructInfo, shape_vars: Container[tir.Var]) -> bool:
+    return all(var in shape_vars for size in sizes_of(sinfo) for var in variables_of(size))
+
+
+def _erase_callable(
+    sinfo: rx.FuncStructInfo, relax_vars: Container[rx.Var], shape_vars: Container[tir.Var]
+) -> rx.FuncStructInfo:
+    """ERA-7, ERA-8, ERA-9: an erased parameter may no longer bind variables that others use."""
+    bound = bound_shape_vars(sinfo, shape_vars)
+    while True:
+        scope = extended(shape_vars, bound)
+        rule = partial(erase_to_well_defined, relax_vars=relax_vars, shape_vars=scope)
+        erased = map_nested(rule, sinfo)
+        still_bound = bound_shape_vars(erased, shape_vars)
+        if len(still_bound) == len(bound):
+            return erased
+        bound = still_bound
+
+
+MAX_NODES: Final = 128
+"""The number of nodes of the largest dimension that is derived."""
+MAX_REPEATED_NODES: Final = 32
+"""The number of nodes of the largest dimension that replaces a variable."""
+_SMALL_HEIGHT: Final = 3
+
+
+def dimension_vars(*infos: rx.StructInfo) -> Iterator[tir.Var]:
+    """The variables that are a whole dimension of a tensor, outside Callables."""
+    for info in infos:
+        if isinstance(info, rx.TensorStructInfo):
+            yield from (size for size in sizes_of(info) if isinstance(size, tir.Var))
+        elif not isinstance(info, rx.FuncStructInfo):
+            yield from dimension_vars(*nested_infos(info))
+
+
+@contextmanager
+def known_inside(sizes: set[tir.Var], *infos: rx.StructInfo) -> Iterator[None]:
+    """Add the dimensions of values with these struct infos to `sizes`, until the end."""
+    before = frozenset(sizes)
+    sizes.update(dimension_vars(*infos))
+    try:
+        yield
+    finally:
+        sizes &= before
+
+
+def over_sizes(size: tir.PrimExpr, sizes: Collection[tir.Var]) -> tir.PrimExpr:
+    """An integer expression simplified, where the variables in `sizes` are at least 0.
+
+    An expression without a select, min or max is returned unchanged.
+    """
+    if size.height == 0 or not _has_choice(size):
+        return size
+    known = tuple(var for var in variables_of(size) if var in sizes)
+    return _simplified(size, known) if known else size
+
+
+@lru_cache(maxsize=1 << 10)
+def _simplified(size: tir.PrimExpr, sizes: tuple[tir.Var, ...]) -> tir.PrimExpr:
+    known: dict[tir.Var, tir.PrimExpr] = {v: tir.SizeVar(v.name, v.dtype) for v in sizes}
+    variables = {cast("tir.Var", known[var]): var for var in sizes}
+    return substitute(simplify(substitute(size, known)), variables)
+
+
+@lru_cache(maxsize=1 << 10)
+def _has_choice(size: tir.PrimExpr) -> bool:
+    return any(
+        isinstance(node, (tir.Min, tir.Max, tir.Select))
+        or (isinstance(node, tir.Call) and getattr(node.op, "name", "") == "tir.if_then_else")
+        for node in walk(size)
+    )
+
+
+@lru_cache(maxsize=1 << 10)
+def _nodes(size: tir.PrimExpr) -> int:
+    return unshared_size(size)[0]
+
+
+def is_large(size: tir.PrimExpr, most: int = MAX_NODES) -> bool:
+    """Return whether an expression has more nodes than `most`; shared ones count for each use."""
+    return size.height > _SMALL_HEIGHT and _nodes(size) > most
+
+
+def simplified_shapes(
+    info: I, sizes: Collection[tir.Var], operands: Callable[[], Iterable[rx.StructInfo]]
+) -> I:
+    """Derived struct info: simplified by the signs of `sizes`, and without large shapes.
+
+    A large dimension that an operand has as a dimension or member was written, or derived before.
+    """
+    return _without_large_shapes(over_sizes_info(info, sizes), sizes, operands)
+
+
+def over_sizes_info(info: I, sizes: Collection[tir.Var]) -> I:
+    """Struct info with its dimensions simplified, where the variables in `sizes` are at least 0."""
+    return map_sizes(lambda size: over_sizes(size, sizes), info) if sizes else info
+
+
+def _without_large_shapes(
+    info: I, sizes: Collection[tir.Var], operands: Callable[[], Iterable[rx.StructInfo]]
+) -> I:
+    """Struct info in which the shapes of tensors with a new large dimension are unknown.
+
+    The dimensions of repeatedly split and joined tensors would grow exponentially.
+    """
+    if isinstance(info, rx.TensorStructInfo):
+        large = {size for size in sizes_of(info) if is_large(size)}
+        known = large and {
+            over_sizes(size, sizes)
+            for operand in operands()
+            for part in (operand, *nested_infos(operand))
+            for size in sizes_of(part)
+        }
+        return cast("I", replace(info, shape=None)) if large - known else info
+    if isinstance(info, rx.FuncStructInfo):
+        return cast("I", info)
+    return map_nested(lambda part: _without_large_shapes(part, sizes, operands), info)

@@ -1,24 +1,166 @@
-"""Binding of parameters and shape variables: a function specialised to their values."""
+"""Binding of parameters and shape variables, arguments with casts, and inlining of functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
+from relaxpy.errors import (
+    MisuseError,
+    Span,
+    StructInfoError,
+    TransformError,
+    UnknownNameError,
+    close_names,
+    counted,
+    unexpected,
+)
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.core.traverse import rebuild
-from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars
-from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
-from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
-from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.traverse import rebuild, rename
+from relaxpy.ir.relax import nodes as rx, relations
+from relaxpy.ir.relax.analysis.variables import (
+    defined_symbolic_vars,
+    free_symbolic_vars,
+    occurring_vars,
+)
+from relaxpy.ir.relax.block_builder.normalize import is_leaf
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.relations import Compatibility, check_compatibility, shape_vars
+from relaxpy.ir.relax.relations.context import Except
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars, map_params
+from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
+from relaxpy.ir.relax.rewrite.map_bindings import (
+    BindingRewriter,
+    Rewritten,
+    copy_with_new_vars,
+    replace_variables,
+)
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import replace
+
+
+def in_place_of_parameters(
+    pairs: Sequence[tuple[rx.Var, rx.Expr]], body: rx.SeqExpr, span: Span | None = None
+) -> tuple[rx.SeqExpr, dict[Node, Node]]:
+    """`body` after the checks that a call with these arguments makes, and images of variables.
+
+    The images are those of parameters and of the shape variables that the arguments determine.
+
+    Errors:
+        StructInfoError: an argument does not fit its parameter.
+    """
+    sizes = shape_var_images(pairs)
+    images: dict[Node, Node] = dict(sizes.items())
+    before: list[rx.Binding] = []
+    unproved: list[tuple[rx.Var, rx.Expr, rx.StructInfo]] = []
+    for param, arg in pairs:
+        sinfo = _require_compatible(param, arg, sizes)
+        if fits(param, arg, sizes):
+            if is_leaf(arg):
+                images[param] = arg
+            else:
+                before.append(rx.VarBinding(param, arg, span))
+            continue
+        if not is_leaf(arg):
+            value = rx.Var(param.name_hint, arg.struct_info)
+            before.append(rx.VarBinding(value, arg, span))
+            arg = value
+        unproved.append((param, arg, sinfo))
+    before += _casts(unproved, sizes, span)
+    if before:
+        body = rx.SeqExpr((rx.BindingBlock(before), *body.blocks), body.body)  # type: ignore[arg-type]
+    return body, images
+
+
+def shape_var_images(pairs: Sequence[tuple[rx.Var, rx.Expr]]) -> Mapping[tir.Var, tir.PrimExpr]:
+    """The values of the shape variables of parameters, as far as the arguments determine them."""
+    sinfos = [(p.struct_info, a.struct_info) for p, a in pairs]
+    known = [(p, a) for p, a in sinfos if p is not None and a is not None]
+    return map_params([p for p, _ in known], [a for _, a in known])
+
+
+def fit_parameters(params: Sequence[rx.Var], args: Sequence[rx.Expr]) -> bool:
+    """Return whether a call with these arguments makes no check that may fail."""
+    pairs = list(zip(params, args, strict=True))
+    sizes = shape_var_images(pairs)
+    return all(fits(param, arg, sizes) for param, arg in pairs)
+
+
+def fits(param: rx.Var, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]) -> bool:
+    """Return whether an argument certainly fits and determines all that the parameter defines."""
+    sinfo, actual = param.struct_info, arg.struct_info
+    if sinfo is None or isinstance(sinfo, rx.ObjectStructInfo):
+        return True
+    if actual is None or not all(var in sizes for var in shape_vars.definable_shape_vars(sinfo)):
+        return False
+    expected = relations.substitute_info(sinfo, sizes)
+    compatible = relations.Compatibility.COMPATIBLE
+    return relations.check_compatibility(actual, expected) is compatible
+
+
+def _require_compatible(
+    param: rx.Var, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]
+) -> rx.StructInfo:
+    """The struct info of a parameter. Errors: StructInfoError if an argument cannot fit it."""
+    sinfo, actual = param.struct_info or rx.ObjectStructInfo(), arg.struct_info
+    expected = relations.substitute_info(sinfo, sizes)
+    incompatible = relations.Compatibility.INCOMPATIBLE
+    if actual is not None and relations.check_compatibility(actual, expected) is incompatible:
+        raise StructInfoError(
+            f"parameter {param.name_hint} is {expected}, the value for it {actual}: "
+            f"{relations.explain_incompatibility(actual, expected)}",
+            rule="DER-41",
+            about=arg,
+        )
+    return sinfo
+
+
+def _casts(
+    unproved: Sequence[tuple[rx.Var, rx.Expr, rx.StructInfo]],
+    sizes: Container[tir.Var],
+    span: Span | None,
+) -> list[rx.Binding]:
+    """The casts that check arguments as a signature does, in which the order does not matter.
+
+    A cast defines only variables that are whole dimensions (WF-5b). If another dimension mentions a
+    variable without a value, the former are defined first and the whole is checked last.
+    """
+    definable = shape_vars.definable_shape_vars(*(sinfo for _, _, sinfo in unproved))
+    unbound = {var for var in definable if var not in sizes}
+    casts: list[rx.Binding] = []
+    last: list[rx.Binding] = []
+    for param, arg, sinfo in unproved:
+        defining = _without_compounds(sinfo, unbound)
+        whole = rx.MatchCast(param, arg, sinfo, span)
+        if defining is sinfo:
+            casts.append(whole)
+        else:
+            last.append(whole)
+            if not unbound.isdisjoint(shape_vars.definable_shape_vars(sinfo)):
+                casts.append(rx.MatchCast(None, arg, defining, span))
+        unbound.difference_update(shape_vars.definable_shape_vars(sinfo))
+    return casts + last
+
+
+def _without_compounds(sinfo: rx.StructInfo, unbound: Container[tir.Var]) -> rx.StructInfo:
+    """`sinfo` with new variables for compound dimensions that mention unbound variables."""
+    if isinstance(sinfo, rx.FuncStructInfo):
+        mentions = any(v in unbound for v in shape_vars.free_shape_vars(sinfo, Except(())))
+        return rx.ObjectStructInfo() if mentions else sinfo
+    if isinstance(sinfo, (rx.TupleStructInfo, DTensorStructInfo)):
+        return shape_vars.map_nested(lambda field: _without_compounds(field, unbound), sinfo)
+
+    def simple(dim: tir.PrimExpr) -> tir.PrimExpr:
+        if isinstance(dim, tir.Var) or not any(v in unbound for v in shape_vars.variables_of(dim)):
+            return dim
+        return tir.Var("size", dim.dtype)
+
+    return shape_vars.map_sizes(simple, sinfo)
+
 
 V = TypeVar("V", tir.Var, rx.Var)
 
@@ -183,3 +325,133 @@ def _check_kind(value: float, dtype: DataType) -> None:
     low, high = (0, 1) if dtype.is_bool else ops.int_range(dtype)
     if not low <= value <= high or value != int(value):
         raise MisuseError(f"{value} is not a value of type {dtype}", rule="MC-3", about=value)
+
+
+def inline_functions(
+    func: rx.Function, function_map: Mapping[rx.GlobalVar | str, rx.Function]
+) -> rx.Function:
+    """`func` with the bodies of the functions instead of calls of them, at every depth.
+
+    An ordinary block in a body splits the dataflow block of the call. If an argument is not known
+    to fit its parameter, or the result its annotation, a match_cast checks it as the call does.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): a name occurs twice, or is not that of a Relax
+            function.
+        TransformError: a function would be inlined into itself.
+    """
+    table: dict[str, rx.Function] = {}
+    for key, callee in function_map.items():
+        name = key if isinstance(key, str) else key.name_hint
+        if name in table:
+            raise MisuseError(f"function {name} occurs twice in function_map")
+        if not isinstance(callee, rx.Function):
+            raise MisuseError(f"{name} is not a Relax function, but {type(callee).__name__}")
+        table[name] = _derived(callee)
+    func = _derived(func)
+    after = _Inliner(table).expr(func)
+    return func if after is func else _derived(after)
+
+
+def _derived(func: rx.Function) -> rx.Function:
+    return PyExprMutator().builder_.normalize_function(func)
+
+
+class _Inliner(BindingRewriter):
+    """Replaces calls by the bodies of the functions in `table`; `open` are being inlined."""
+
+    def __init__(self, table: Mapping[str, rx.Function]) -> None:
+        super().__init__()
+        self.table = table
+        self.open: list[str] = []
+
+    @override
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
+        after = super().sequence(seq)
+        return after if after is seq else _with_outputs(after)
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
+            return None
+        name = call.op.name_hint
+        return self._inlined(name, call, binding, type(block)) if name in self.table else None
+
+    def _inlined(
+        self, name: str, call: rx.Call, binding: rx.Binding, kind: type[rx.BindingBlock]
+    ) -> Rewritten:
+        """The blocks of a copy of the function; the last one binds the result of the call."""
+        if name in self.open:
+            cycle = " -> ".join([*self.open[self.open.index(name) :], name])
+            raise TransformError(
+                f"{name} cannot be inlined, as it calls itself: {cycle}", span=binding.span
+            )
+        func = copy_with_new_vars(self.table[name])
+        if len(func.params) != len(call.args):
+            params = counted(len(func.params), "parameter")
+            raise TransformError(
+                f"a call of a function of {params} has {counted(len(call.args), 'argument')}",
+                rule="DER-39",
+                span=call.span,
+            )
+        pairs = list(zip(func.params, call.args, strict=True))
+        checked, images = in_place_of_parameters(pairs, func.body, call.span)
+        body = replace_variables(checked, images)
+        checks = len(checked.blocks) - len(func.body.blocks)
+        blocks = (*(kind(b.bindings) for b in body.blocks[:checks]), *body.blocks[checks:])
+        declared = unproved_result(func)
+        if declared is not None:
+            declared = replace_variables(declared, images)
+        body = rebuild(body, blocks=blocks)
+        if isinstance(binding, rx.VarBinding) and declared is None and body.body in _bound(body):
+            body = rename(body, {body.body: binding.var})  # now, while the body is short
+        self.open.append(name)
+        body = super().sequence(body)
+        self.open.pop()
+        if issubclass(kind, rx.DataflowBlock) and all(isinstance(b, kind) for b in body.blocks):
+            outputs = {
+                var: rx.DataflowVar(var.name_hint, var.struct_info, var.span)
+                for var in _bound(body)
+                if not isinstance(var, rx.DataflowVar) and var is not binding.var
+            }
+            body = rename(body, outputs) if outputs else body
+        result = body.body
+        if declared is not None:
+            if isinstance(binding, rx.VarBinding):
+                last = rx.MatchCast(binding.var, result, declared, binding.span)
+                return [*body.blocks, kind((last,))]
+            check = rx.MatchCast(None, result, declared, binding.span)
+            return [*body.blocks, kind((check, replace(binding, value=result)))]
+        if result is binding.var:
+            return body.blocks
+        return [*body.blocks, kind((replace(binding, value=result),))]
+
+
+def _bound(seq: rx.SeqExpr) -> set[rx.Var]:
+    """The variables that a sequence binds itself."""
+    bindings = (binding for block in seq.blocks for binding in block.bindings)
+    return {binding.var for binding in bindings if binding.var is not None}
+
+
+def unproved_result(func: rx.Function) -> rx.StructInfo | None:
+    """The result annotation, if a call must check that the body satisfies it (FN-8)."""
+    actual, declared = func.body.struct_info, func.ret_struct_info
+    if actual is None or declared is None:
+        return declared
+    known = check_compatibility(actual, declared) is Compatibility.COMPATIBLE
+    return None if known else declared
+
+
+def _with_outputs(seq: rx.SeqExpr) -> rx.SeqExpr:
+    """The sequence with a Var for each DataflowVar that is used outside its block."""
+    home: dict[rx.Var, int] = {}
+    for index, block in enumerate(seq.blocks):
+        for binding in block.bindings:
+            if isinstance(binding.var, rx.DataflowVar):
+                home[binding.var] = index if isinstance(block, rx.DataflowBlock) else -1
+    outputs = {var for var, index in home.items() if index == -1}
+    for index, block in enumerate(seq.blocks):
+        outputs.update(v for v in occurring_vars(block) if home.get(v, index) != index)
+    outputs.update(v for v in occurring_vars(seq.body) if v in home)
+    return rename(seq, {v: rx.Var(v.name_hint, v.struct_info, v.span) for v in outputs})

@@ -1,4 +1,4 @@
-"""Passes that rewrite the functions of a module one by one."""
+"""Passes that rewrite the functions of a module one by one, and Normalize."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
+from relaxpy.errors import TransformError, UnknownNameError, close_names, unexpected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import Function
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
-from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.nodes import Function, GlobalVar
+from relaxpy.ir.relax.rewrite.map_bindings import (
+    BindingRewriter,
+    map_with_builder,
+    remove_all_unused,
+)
+from relaxpy.support.dataclass import dataclass
 
 
 class RewritePass(Pass):
@@ -54,3 +58,53 @@ class FusionPass(Pass):
     @abstractmethod
     def rewriter(self, builder: BlockBuilder) -> BindingRewriter:
         """Rewrites the bindings of one function; kernels are added to the builder."""
+
+
+def name_of_function(func_name: object, option: str = "func_name") -> str:
+    """The name that an option gives as a string or as a GlobalVar.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): it is neither.
+    """
+    if isinstance(func_name, GlobalVar):
+        return func_name.name_hint
+    if isinstance(func_name, str):
+        return func_name
+    raise unexpected(func_name, f"{option} names a function")
+
+
+def find_function(mod: IRModule, func_name: object, pass_name: str) -> tuple[str, Function]:
+    """The Relax function that `func_name` names, for the pass `pass_name`, and the name.
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): the module has no such function.
+        TransformError: it is not a Relax function.
+    """
+    name = name_of_function(func_name)
+    func = mod.functions_by_name.get(name)
+    if func is None:
+        raise UnknownNameError(
+            f"{pass_name}: the module has no function {name!r:.60}",
+            hint=close_names(name, mod.functions_by_name),
+            about=func_name,
+        )
+    if not isinstance(func, Function):
+        raise TransformError(f"{pass_name}: {name} is not a Relax function", about=func)
+    return name, func
+
+
+@dataclass(frozen=True)
+class Normalize(Pass):
+    """The module in normal form, with the struct info of every node derived, callees first.
+
+    Rule:
+        NF-21, NF-22.
+
+    Errors:
+        StructInfoError: the struct info of an expression and its operands do not fit together.
+        WellFormedError: an ordinary block is inside a dataflow block (NF-15).
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return normalize_module(mod)

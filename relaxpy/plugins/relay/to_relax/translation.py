@@ -11,7 +11,7 @@ from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import ConvertToDataflow
+from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ConvertToDataflow
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.scopes import Scopes, same_scope, scope_roots
 from relaxpy.plugins.relay.infer.module import infer_module

@@ -14,7 +14,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
-from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.relax.rewrite.map_bindings import replace_variables
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, add_function
 

@@ -8,9 +8,9 @@ from collections.abc import Container
 from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.wf_functions import recursive_without_annotation
+from relaxpy.ir.relax.analysis.well_formed import recursive_without_annotation
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes.evaluation import evaluating
+from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.script.language import records
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.wording import as_parse_error

@@ -10,7 +10,7 @@ from relaxpy.ir.core.traverse import strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.analysis.purity import calls_made, contains_impure_call
+from relaxpy.ir.relax.analysis.effects import calls_made, contains_impure_call
 from relaxpy.ir.relax.analysis.variables import (
     all_global_vars,
     all_vars,

@@ -6,7 +6,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
+from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc

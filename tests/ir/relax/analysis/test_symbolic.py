@@ -6,7 +6,7 @@ import pytest
 
 from relaxpy.errors import MisuseError, StructInfoError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.symbolic import (
+from relaxpy.ir.relax.analysis.variables import (
     collect_non_negative_expressions,
     definable_tir_vars_in_struct_info,
     defined_symbolic_vars,

@@ -5,12 +5,12 @@ from hypothesis import given, strategies as st
 
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.compile_time import computable_at_compile_time
+from relaxpy.ir.relax.analysis.effects import computable_at_compile_time
 from relaxpy.ir.relax.analysis.variables import udchain
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.rewrite.map_bindings import remove_all_unused
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import (
     BOOL,

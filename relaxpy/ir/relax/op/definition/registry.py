@@ -40,11 +40,11 @@ from relaxpy.ir.op_record import (
 )
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.nodes.evaluation import evaluated
+from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.op.definition.sharding import infer_distributed
 from relaxpy.ir.relax.op.definition.signature import Named, Parameter, Signature
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.relax.relations.sizes import simplified_shapes
+from relaxpy.ir.relax.relations.shape_vars import simplified_shapes
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing

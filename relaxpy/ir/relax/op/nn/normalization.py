@@ -23,7 +23,7 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-    from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
+    from relaxpy.ir.relax.rewrite.map_bindings import PrecedingBindings
 
 
 class NormalizedAxes:

@@ -1,20 +1,33 @@
-"""DecomposeOpsForInference and DecomposeOpsForTraining: operators in terms of simpler ones."""
+"""DecomposeOpsForInference and DecomposeOpsForTraining: operators in terms of simpler ones.
+
+FoldBatchnormToConv2D: a normalisation after a convolution becomes part of its weight.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar, TypeAlias, cast
 
+import numpy as np
 from typing_extensions import override
 
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.gradients import narrowed, widened
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
-from relaxpy.ir.relax.transform.find_function import find_function
-from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
+from relaxpy.ir.relax.rewrite.map_bindings import (
+    BindingRewriter,
+    PrecedingBindings,
+    Rewritten,
+    remove_all_unused,
+)
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass, find_function
+from relaxpy.ir.tir.layout import Layout
 from relaxpy.support.dataclass import dataclass
 
 
@@ -96,3 +109,134 @@ class _Decomposing(BindingRewriter):
         if value is last.var:
             return [*new.bindings[:-1], rx.VarBinding(var, last.value, last.span)]
         return [*new.bindings, rx.VarBinding(var, new.located(value), binding.span)]
+
+
+_Array: TypeAlias = "np.ndarray[Any, Any]"
+_DATATYPES = {DataType("float32"), DataType("float64")}
+
+
+@dataclass(frozen=True)
+class FoldBatchnormToConv2D(RewritePass):
+    """Scales the weight of a `conv2d` and adds a bias, instead of the `batch_norm` of its result.
+
+    The normalisation is the only use of the convolution, and only its first result is used.
+    A normalisation with `training=True`, which is the default, stays: it uses the mean and variance
+    of the batch. So does one of narrower floats than float32, which computes in float32.
+
+    Constants are folded now, if the weight and the bias that they give are finite. With
+    `constants_only`, a convolution whose weight is no constant stays, and so does one whose
+    normalisation has other vectors than constants.
+    """
+
+    constants_only: bool = False
+
+    @override
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return partial(_folded, constants_only=self.constants_only)
+
+
+def _folded(func: rx.Function, *, constants_only: bool) -> rx.Function:
+    after = _Folding(func, constants_only=constants_only).expr(func)
+    return func if after is func else remove_all_unused(after)
+
+
+class _Folding(BindingRewriter):
+    """Folds the normalisations of one function."""
+
+    def __init__(self, func: rx.Function, *, constants_only: bool) -> None:
+        super().__init__()
+        self._constants_only = constants_only
+        nodes = walk(func)
+        self._mentions = Counter(
+            c for node in nodes for c in children(node) if isinstance(c, rx.Var)
+        )
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        match binding:
+            case rx.VarBinding(value=rx.TupleGetItem(tuple_value=result, index=0)):
+                norm = self._only_use(result, "relax.nn.batch_norm")
+            case _:
+                return None
+        conv = None if norm is None else self._only_use(norm.args[0], "relax.nn.conv2d")
+        if norm is None or conv is None or not _can_be_folded(conv, norm):
+            return None
+        constants = [arg for arg in (conv.args[1], *norm.args[1:]) if isinstance(arg, rx.Constant)]
+        are_constants = len(constants) == len(norm.args)
+        if self._constants_only and not are_constants:
+            return None
+        folded = _Folded(binding, block)
+        return folded.fold(conv, norm, [c.data for c in constants] if are_constants else None)
+
+    def _only_use(self, var: rx.Expr, name: str) -> rx.Call | None:
+        """The call of an operator to which a variable is bound that is used once."""
+        value = self.value_of(var)
+        if not rx.is_call_of(value, name):
+            return None
+        is_only_use = self._mentions[cast("rx.Var", var)] == 2  # bound, and used once
+        return with_all_attributes(value) if is_only_use else None
+
+
+def _can_be_folded(conv: rx.Call, norm: rx.Call) -> bool:
+    """True if moving moments of channels, which are one axis, are used in float32 or float64."""
+    if norm.attrs["training"]:
+        return False
+    sinfos = [arg.struct_info for arg in (conv.args[1], *norm.args)]
+    if not all(isinstance(s, rx.TensorStructInfo) for s in sinfos):
+        return False
+    dtypes = {cast("rx.TensorStructInfo", sinfo).dtype for sinfo in sinfos}
+    if len(dtypes) > 1 or not dtypes <= _DATATYPES:
+        return False
+    out, kernel = _out_layout(conv), Layout.of(cast("str", conv.attrs["kernel_layout"]))
+    axis = cast("int", norm.attrs["axis"]) % len(out)
+    return out.factor_of("C") < 0 and kernel.factor_of("O") < 0 and axis == out.index_of("C")
+
+
+def _out_layout(conv: rx.Call) -> Layout:
+    return Layout.of(cast("str", conv.attrs["out_layout"] or conv.attrs["data_layout"]))
+
+
+class _Folded(PrecedingBindings):
+    """The bindings that replace one of a normalised tensor."""
+
+    def fold(
+        self, conv: rx.Call, norm: rx.Call, arrays: Sequence[_Array] | None
+    ) -> list[rx.Binding] | None:
+        """The convolution with the scaled weight, and the bias added to it.
+
+        These are computed now from the `arrays` of the weight and of the vectors, if all are
+        constants; None if a result is not finite, so that the order of operations matters.
+        """
+        dtype = cast("rx.TensorStructInfo", norm.args[0].struct_info).dtype
+        operands: Any = (conv.args[1], *norm.args[1:]) if arrays is None else arrays
+        weight, gamma, beta, mean, variance = operands
+
+        def of(name: str, *args: Any) -> Any:
+            if arrays is not None:
+                return getattr(np, name)(*args)
+            return self.bound(getattr(R, name)(*args))
+
+        def number(value: Any) -> Any:
+            literal = rx.const(value, dtype)
+            return literal if arrays is None else literal.data
+
+        kernel, out = Layout.of(cast("str", conv.attrs["kernel_layout"])), _out_layout(conv)
+        with np.errstate(all="ignore"):
+            deviation = of("sqrt", of("add", variance, number(norm.attrs["epsilon"])))
+            scale = of("divide", gamma if norm.attrs["scale"] else number(1), deviation)
+            scaled = of("multiply", weight, of("expand_dims", scale, _others(kernel, "O")))
+            filters = scaled if arrays is None else rx.const(scaled)
+            result = self.bound(rebuild(conv, args=(conv.args[0], filters)))
+            shift = of("multiply", mean, scale)
+            bias = of("subtract", beta, shift) if norm.attrs["center"] else of("negative", shift)
+            bias = of("expand_dims", bias, _others(out, "C"))
+        if arrays is not None:
+            if not (np.isfinite(scaled).all() and np.isfinite(bias).all()):
+                return None
+            bias = rx.const(bias)
+        return self.ended(R.add(result, bias))
+
+
+def _others(layout: Layout, letter: str) -> list[int]:
+    """The axes of a layout other than the one with a letter."""
+    return [axis for axis in range(len(layout)) if axis != layout.index_of(letter)]

@@ -15,8 +15,7 @@ from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.op.definition.gradients import count_reduced
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axes, tensor_sinfo
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, PrecedingBindings, Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.support.dataclass import dataclass
 

@@ -22,9 +22,11 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
-from relaxpy.ir.relax.rewrite.replace import replace_variables
-from relaxpy.ir.relax.rewrite.results import with_derived_results
+from relaxpy.ir.relax.rewrite.map_bindings import (
+    BindingRewriter,
+    replace_variables,
+    with_derived_results,
+)
 from relaxpy.support.dataclass import dataclass, replace
 
 ALWAYS, FOLLOW = 0, 1

@@ -13,14 +13,12 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.effects import cast_may_fail, may_fail
-from relaxpy.ir.relax.analysis.purity import makes_impure_call
+from relaxpy.ir.relax.analysis.effects import cast_may_fail, makes_impure_call, may_fail
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals, reachable, recursive_groups
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Expr, Function, MatchCast
-from relaxpy.ir.relax.rewrite.arguments import fit_parameters
-from relaxpy.ir.relax.rewrite.inline import unproved_result
-from relaxpy.ir.relax.rewrite.unused import without_unused
+from relaxpy.ir.relax.rewrite.bind import fit_parameters, unproved_result
+from relaxpy.ir.relax.rewrite.map_bindings import without_unused
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 

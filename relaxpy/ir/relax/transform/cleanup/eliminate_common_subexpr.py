@@ -15,8 +15,7 @@ from relaxpy.ir.equality.structural import structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.effects import Effects
-from relaxpy.ir.relax.analysis.escapes import Escapes
+from relaxpy.ir.relax.analysis.effects import Effects, Escapes
 from relaxpy.ir.relax.analysis.variables import bind_equally
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context

@@ -15,8 +15,8 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import distributed as dist
 from relaxpy.ir.relax.op.definition.registry import R, registered_ops
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.transform.cleanup.inline_private_functions import InlinePrivateFunctions
-from relaxpy.ir.relax.transform.distributed import call_axes
+from relaxpy.ir.relax.transform.cleanup.private_functions import InlinePrivateFunctions
+from relaxpy.ir.relax.transform.distributed import placements
 from relaxpy.ir.relax.transform.distributed.placements import OF_PARTS, Placements, is_annotation
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.support.dataclass import dataclass, replace
@@ -104,11 +104,11 @@ class _Distributing(BindingRewriter):
         ):
             return found.shape if isinstance(found.shape, rx.ShapeExpr) else None
         mesh = _mesh_of(var.struct_info) or _mesh_of(
-            *(arg.struct_info for arg in call_axes.tensors_of(call))
+            *(arg.struct_info for arg in placements.tensors_of(call))
         )
         if mesh is None:
             return None if call is binding.value else replace(binding, value=call)
-        if isinstance(call.op, Op) and not (call_axes.tensors_of(call) or call.sinfo_args):
+        if isinstance(call.op, Op) and not (placements.tensors_of(call) or call.sinfo_args):
             raise TransformError(
                 f"PropagateSharding: {call.op.name} computes a tensor of one device, which is used "
                 "with those of several",
@@ -118,19 +118,19 @@ class _Distributing(BindingRewriter):
             )
         args = tuple(_with_constants(arg, mesh) for arg in call.args)
         call = rx.Call(call.op, args, call.attrs, call.sinfo_args, span=call.span)
-        axes = call_axes.axes_of_call(call, var.struct_info, self.placements.mod)
+        axes = placements.axes_of_call(call, var.struct_info, self.placements.mod)
         if axes is None:
             _require_operator(call)
             assert isinstance(call.op, rx.ExternFunc)
             is_of_parts = call.op.global_symbol in OF_PARTS.values()
             fields = [
                 f
-                for f in call_axes.fields_of(var.struct_info)
+                for f in placements.fields_of(var.struct_info)
                 if isinstance(f, dist.DTensorStructInfo)
             ]
             if is_of_parts or not all(field.is_whole for field in fields):
                 return replace(binding, value=_with_declared(call, var.struct_info))
-            axes = call_axes.whole_axes(call, var.struct_info)
+            axes = placements.whole_axes(call, var.struct_info)
         return _Divided(call, var, axes, mesh, block).bindings()
 
 
@@ -141,7 +141,7 @@ class _Divided:
         self,
         call: rx.Call,
         var: rx.Var,
-        axes: call_axes.CallAxes,
+        axes: placements.CallAxes,
         mesh: dist.DeviceMesh,
         block: rx.BindingBlock,
     ) -> None:
@@ -149,9 +149,11 @@ class _Divided:
         self._kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
         self._bindings: list[rx.Binding] = []
         wanted = [
-            f for f in call_axes.fields_of(var.struct_info) if isinstance(f, dist.DTensorStructInfo)
+            f
+            for f in placements.fields_of(var.struct_info)
+            if isinstance(f, dist.DTensorStructInfo)
         ]
-        self.division = call_axes.division(axes, wanted, mesh)
+        self.division = placements.division(axes, wanted, mesh)
 
     def bindings(self) -> list[rx.Binding]:
         """The bindings, the last one of which binds the variable of the call."""
@@ -167,7 +169,9 @@ class _Divided:
         wanted = self.var.struct_info
         assert wanted is not None
         labels = iter(self.axes.results)
-        computed = [self._as_computed(field, next(labels)) for field in call_axes.fields_of(wanted)]
+        computed = [
+            self._as_computed(field, next(labels)) for field in placements.fields_of(wanted)
+        ]
         is_tuple = isinstance(wanted, rx.TupleStructInfo)
         result = rx.TupleStructInfo(tuple(computed)) if is_tuple else computed[0]
         call = _with_declared(replace(self.call, args=args), result)
@@ -178,14 +182,16 @@ class _Divided:
             if is_tuple:
                 gets = [rx.TupleGetItem(source, k, span=call.span) for k in range(len(computed))]
                 items = list(map(self._bound, gets))
-            for k, (old, new) in enumerate(zip(computed, call_axes.fields_of(wanted), strict=True)):
+            for k, (old, new) in enumerate(
+                zip(computed, placements.fields_of(wanted), strict=True)
+            ):
                 if old != new and isinstance(new, dist.DTensorStructInfo):
                     moved = _redistributed(items[k], new, call.span)
                     items[k] = self._bound(moved) if is_tuple else moved
             value = rx.Tuple(tuple(items), span=call.span) if is_tuple else items[0]
         return [*self._bindings, rx.VarBinding(self.var, value, call.span)]
 
-    def _as_computed(self, field: rx.StructInfo | None, labels: call_axes.Labels) -> rx.StructInfo:
+    def _as_computed(self, field: rx.StructInfo | None, labels: placements.Labels) -> rx.StructInfo:
         """The struct info of a result as the devices compute it."""
         assert field is not None
         if not isinstance(field, dist.DTensorStructInfo):
@@ -198,7 +204,7 @@ class _Divided:
         self._bindings.append(rx.VarBinding(var, value, self.call.span))
         return var
 
-    def _placed(self, arg: rx.Expr, labels: call_axes.Labels) -> rx.Expr:
+    def _placed(self, arg: rx.Expr, labels: placements.Labels) -> rx.Expr:
         """An operand whose axes have these labels, placed as the call needs it."""
         sinfo, placement = arg.struct_info, self.division.placement(labels)
         assert isinstance(sinfo, dist.DTensorStructInfo)
@@ -229,7 +235,7 @@ class _Divided:
         if name in {"sum", "prod"}:
             total = rx.Call(call.op, (x,), call.attrs)
         else:
-            count = call_axes.reduced_count(call, operand.tensor_sinfo)
+            count = placements.reduced_count(call, operand.tensor_sinfo)
             size = _with_constants(rx.const(count, wide), self.mesh)
             if name != "mean":
                 sums = self._emitted(R.sum(x, call.attrs["axis"], keepdims=True))
@@ -284,7 +290,7 @@ def _as_declared(value: rx.Expr, var: rx.Var, block: rx.BindingBlock) -> Rewritt
     bindings: list[rx.Binding] = []
     leaves: list[rx.Expr] = []
     items = value.fields if isinstance(value, rx.Tuple) else (value,)
-    for leaf, wanted in zip(items, call_axes.fields_of(var.struct_info), strict=False):
+    for leaf, wanted in zip(items, placements.fields_of(var.struct_info), strict=False):
         if not isinstance(wanted, dist.DTensorStructInfo):
             leaves.append(leaf)
             continue
@@ -306,7 +312,7 @@ def _with_declared(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
     """The call of something whose result is declared, with a distributed one."""
     if not call.sinfo_args or result is None:
         return call
-    declared = call_axes.fields_of(result) if len(call.sinfo_args) > 1 else (result,)
+    declared = placements.fields_of(result) if len(call.sinfo_args) > 1 else (result,)
     return rx.Call(call.op, call.args, call.attrs, declared, span=call.span)  # type: ignore[arg-type]
 
 
@@ -346,7 +352,7 @@ def _is_placed(arg: rx.Expr) -> bool:
 
 def _mesh_of(*sinfos: rx.StructInfo | None) -> dist.DeviceMesh | None:
     """The first mesh of these tensors."""
-    fields = (field for sinfo in sinfos for field in call_axes.fields_of(sinfo))
+    fields = (field for sinfo in sinfos for field in placements.fields_of(sinfo))
     return next((f.device_mesh for f in fields if isinstance(f, dist.DTensorStructInfo)), None)
 
 

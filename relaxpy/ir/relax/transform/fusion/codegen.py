@@ -10,8 +10,7 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, copy_with_new_vars
 from relaxpy.support.dataclass import replace
 
 

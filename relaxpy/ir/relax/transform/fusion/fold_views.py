@@ -19,12 +19,11 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
-from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
+from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.op.definition.rules import is_one
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, remove_all_unused
 from relaxpy.ir.relax.transform.fusion.cost import may_fail
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer

@@ -12,8 +12,12 @@ from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, is_batched_matmul, is_row_local
-from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
+from relaxpy.ir.relax.analysis.op_pattern import (
+    OpPatternKind,
+    has_reshape_pattern,
+    is_batched_matmul,
+    is_row_local,
+)
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.transform.fusion.cost import RULE_OPTION, FusionRule
 from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings, is_kernel_call

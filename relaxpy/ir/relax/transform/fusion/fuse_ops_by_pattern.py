@@ -13,7 +13,7 @@ from relaxpy.ir.core.node import as_attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.variables import udchain
-from relaxpy.ir.relax.dpl.fusion import FusionPattern, PatternCheckContext, as_fusion_pattern
+from relaxpy.ir.relax.dpl.graph import FusionPattern, PatternCheckContext, as_fusion_pattern
 from relaxpy.ir.relax.dpl.matcher import Matches, extract_matched_expr
 from relaxpy.ir.relax.dpl.pattern import CallPattern, TupleGetItemPattern
 from relaxpy.ir.relax.nodes import Binding, Call, DataflowBlock, Expr, Var, VarBinding

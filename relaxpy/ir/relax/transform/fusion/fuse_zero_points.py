@@ -16,7 +16,7 @@ from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import same, te_kernel, tensor_sinfo
 from relaxpy.ir.relax.op.nn.convolution import RANKS, Convolution
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.transform.algebra.products import have_same_shape, shape_of
+from relaxpy.ir.relax.transform.algebra.matmuls import have_same_shape, shape_of
 from relaxpy.ir.relax.transform.rewrite_pass import FusionPass
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor

@@ -15,7 +15,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.ir.relax.transform.fusion.codegen import codegen_name, without_primitive
 from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings
 from relaxpy.support.dataclass import dataclass

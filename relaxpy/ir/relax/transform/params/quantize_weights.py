@@ -22,11 +22,14 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
 from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
-from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
-from relaxpy.ir.relax.transform.algebra.products import is_transposition, shape_of
+from relaxpy.ir.relax.rewrite.map_bindings import (
+    BindingRewriter,
+    PrecedingBindings,
+    Rewritten,
+    map_with_builder,
+    remove_all_unused,
+)
+from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition, shape_of
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir

@@ -1,33 +1,40 @@
-"""AppendInPlace: rows that a function concatenates to a parameter are appended in its memory."""
+"""AppendInPlace: rows that a function concatenates to a parameter are appended in its memory.
+
+AttachExternModules: functions from outside of the program are made available to it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Self, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import Span, TransformError, close_names
+from relaxpy.errors import MisuseError, Span, TransformError, close_names
+from relaxpy.ir import hooks
 from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.relax.op.call import call_packed, call_tir_inplace
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import normal_axis
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, variables_of
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
-from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow
-from relaxpy.ir.relax.transform.find_function import find_function
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars, remove_all_unused
+from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
+from relaxpy.ir.relax.transform.rewrite_pass import find_function
 from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt
 from relaxpy.support.dataclass import dataclass, replace
@@ -336,3 +343,118 @@ def _with_size(append: _Append, size: tir.PrimExpr) -> rx.TensorStructInfo:
     shape = list(_shape(append.past))
     shape[append.axis] = size
     return replace(_sinfo(append.past), shape=rx.ShapeExpr(tuple(shape)))
+
+
+_ATTRIBUTE: Final = "external_mods"
+
+
+@dataclass(frozen=True)
+class AttachExternModules(Pass):
+    """Registers the functions of extern modules as packed functions, which the module lists.
+
+    An extern module is a table of Python functions by name, or an object whose method `load`
+    returns one. The attribute `external_mods` of the module has the names.
+
+    Errors:
+        MisuseError (also TypeError): an item is neither a table of functions nor loads one.
+        PackedFuncError (also ValueError): another function is registered under a name.
+    """
+
+    extern_modules: Sequence[Any]
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        present = cast("Sequence[str]", mod.get_attr(_ATTRIBUTE) or ())
+        names = dict.fromkeys(present)
+        known = len(names)
+        for extern in self.extern_modules:
+            for name, function in _functions(extern).items():
+                if hooks.call("packed_function", name, True) is not function:
+                    hooks.call("register_packed", name, function)
+                names[name] = None
+        return mod if len(names) == known else mod.with_attr(_ATTRIBUTE, tuple(names))
+
+
+def _functions(extern: object) -> Mapping[str, Callable[..., Any]]:
+    """The functions of an extern module by name."""
+    load = getattr(extern, "load", None)
+    table = load() if callable(load) else extern
+    if not isinstance(table, Mapping) or not all(map(callable, table.values())):
+        raise MisuseError(
+            f"an extern module is a table of functions by name, found {table!r:.60}",
+            hint='write {"name": function}, or pass an object whose method load returns that',
+            about=extern,
+        )
+    return table
+
+
+_LARGEST = 2**62
+
+
+class SizeBounds:
+    """The bounds of shape variables, by name."""
+
+    def __init__(
+        self, upper: Mapping[str, int] | None = None, lower: Mapping[str, int] | None = None
+    ) -> None:
+        self._upper, self._lower = upper or {}, lower or {}
+
+    @classmethod
+    def of(cls, func: Function) -> Self:
+        """The bounds that the attributes of a function declare.
+
+        Errors:
+            TransformError: an attribute is not a mapping from names to integers.
+        """
+        return cls(_bounds(func, "tir_var_upper_bound"), _bounds(func, "tir_var_lower_bound"))
+
+    def largest(self, size: tir.PrimExpr) -> tir.PrimExpr:
+        """The largest value of a size in bytes, as a constant, or the size if it has no bound."""
+        variables = dict.fromkeys(v for v in walk(size) if isinstance(v, tir.Var))
+        if not any(var.name in self._upper for var in variables):
+            return size
+        analyzer = Analyzer()
+        for var in variables:
+            low = self._lower.get(var.name, 0)
+            if var.name in self._upper:
+                extent = self._upper[var.name] - low + 1
+                if extent < 1:
+                    return size
+                analyzer.bind(var, Range.from_min_extent(low, extent))
+        bound = analyzer.const_int_bound(size).max_value
+        return ops.const(bound, INT64) if 0 <= bound < _LARGEST else size
+
+
+def upper_bounds(func: Function) -> dict[tir.Var, int]:
+    """The upper bounds that the attribute `tir_var_upper_bound` declares, by shape variable.
+
+    Errors:
+        TransformError: it is not a mapping from names to integers.
+    """
+    bounds = _bounds(func, "tir_var_upper_bound")
+    sizes = (v for v in defined_symbolic_vars(func) if v.name in bounds) if bounds else ()
+    return {var: bounds[var.name] for var in sizes}
+
+
+def _bounds(func: Function, name: str) -> dict[str, int]:
+    """The bounds in the attribute `name` of a function.
+
+    Errors:
+        TransformError: it is not a mapping from names to integers.
+    """
+    bounds = func.attrs.get(name, {})
+    if not isinstance(bounds, Mapping):
+        raise TransformError(
+            f"attribute {name} is a mapping from names to integers, found {bounds!r:.60}",
+            span=func.span,
+        )
+    result: dict[str, int] = {}
+    for key, value in bounds.items():
+        number = value.value if isinstance(value, tir.IntImm) else value
+        if not isinstance(key, str) or type(number) is not int:
+            raise TransformError(
+                f"attribute {name} maps names to integers, found {key!r:.40}: {value!r:.40}",
+                span=func.span,
+            )
+        result[key] = number
+    return result

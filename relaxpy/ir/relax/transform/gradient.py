@@ -1,14 +1,20 @@
-"""Gradient: adds the adjoint of a function, in reverse mode."""
+"""Gradient: adds the adjoint of a function, in reverse mode.
+
+The gradients of the target by the variables are summed over their uses. Values between checkpoints
+are rematerialised in the backward pass instead of stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar, cast
 
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -16,16 +22,217 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import Binding, Call, DataflowVar, Expr, Var, VarBinding
 from relaxpy.ir.relax.op.call import call_tir_with_grad, without_gradient
 from relaxpy.ir.relax.op.definition.registry import R, find
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_bindings
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
-from relaxpy.ir.relax.rewrite.unused import remove_all_unused
-from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
-from relaxpy.ir.relax.transform.gradient.adjoints import Adjoints
-from relaxpy.ir.relax.transform.gradient.checkpoints import Checkpoints
+from relaxpy.ir.relax.rewrite.map_bindings import (
+    BindingRewriter,
+    Rewritten,
+    copy_with_new_vars,
+    map_bindings,
+    remove_all_unused,
+    replace_variables,
+)
+from relaxpy.ir.relax.transform.rewrite_pass import find_function, name_of_function
 from relaxpy.support.dataclass import dataclass, replace
+
+_NO_GRAD = Op("relax.grad.no_grad")
+
+
+class Adjoints:
+    """The adjoint of each variable: the variable that `builder` binds to the sum of its gradients.
+
+    `span` is that of the bindings that follow.
+    """
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        self._builder = builder
+        self._table: dict[rx.Var, rx.Var] = {}
+        self.span: Span | None = None
+
+    def get(self, var: rx.Var) -> rx.Var | None:
+        """The adjoint of `var`; None if no gradient was added, so that it is 0."""
+        return self._table.get(var)
+
+    def get_or_zeros(self, var: rx.Var) -> rx.Var:
+        """The adjoint of `var`, zeros if no gradient was added."""
+        if var not in self._table:
+            self._bind(var, _zeros(var, var.struct_info))
+        return self._table[var]
+
+    def add(self, operand: rx.Expr, gradient: rx.Expr) -> None:
+        """Add `gradient` to the adjoints of the variables in `operand`."""
+        if _is_zero(gradient):
+            return
+        if isinstance(operand, rx.Var):
+            self._bind(operand, self._sum(self._table.get(operand), operand, gradient))
+        elif isinstance(operand, rx.Tuple):
+            gradient = self._leaf(gradient)
+            for k, field in enumerate(operand.fields):
+                self.add(field, _item(gradient, k))
+
+    def add_field(self, operand: rx.Expr, index: int, gradient: rx.Expr) -> None:
+        """Add `gradient` to the adjoint of field `index` of the tuple `operand`."""
+        if isinstance(operand, rx.Tuple):
+            self.add(operand.fields[index], gradient)
+            return
+        assert isinstance(operand, rx.Var)
+        sinfo = operand.struct_info
+        assert isinstance(sinfo, rx.TupleStructInfo)
+        present = self._table.get(operand)
+        fields: list[rx.Expr] = []
+        for k, info in enumerate(sinfo.fields):
+            item = rx.TupleGetItem(operand, k)
+            before = None if present is None else rx.TupleGetItem(present, k)
+            if k == index:
+                field = self._sum(before, item, gradient, info)
+            else:
+                field = _zeros(item, info) if before is None else before
+            fields.append(self._leaf(field))
+        self._bind(operand, rx.Tuple(tuple(fields)))
+
+    def _bind(self, var: rx.Var, adjoint: rx.Expr) -> None:
+        self._table[var] = self._builder.emit(adjoint, f"{var.name_hint}_adjoint", span=self.span)
+
+    def _leaf(self, expr: rx.Expr) -> rx.Expr:
+        """`expr`, bound to a variable unless it is a variable or a tuple."""
+        return expr if isinstance(expr, (rx.Var, rx.Tuple)) else self._builder.emit(expr)
+
+    def _sum(
+        self,
+        adjoint: rx.Expr | None,
+        value: rx.Expr,
+        gradient: rx.Expr,
+        sinfo: rx.StructInfo | None = None,
+    ) -> rx.Expr:
+        """The adjoint of `value`, which is 0 for None, with another gradient added."""
+        sinfo = value.struct_info if sinfo is None else sinfo
+        if _is_zero(gradient):
+            return _zeros(value, sinfo) if adjoint is None else adjoint
+        if not isinstance(sinfo, rx.TupleStructInfo):
+            return gradient if adjoint is None else cast("rx.Expr", R.add(adjoint, gradient))
+        if adjoint is None and not isinstance(gradient, rx.Tuple):
+            return gradient
+        first: rx.Expr | None = None
+        if adjoint is not None:
+            adjoint = self._leaf(adjoint)
+            first = self._leaf(_item(adjoint, 0)) if sinfo.fields else None
+        gradient = self._leaf(gradient)
+        fields: list[rx.Expr] = []
+        for k, info in enumerate(sinfo.fields):
+            before = first if adjoint is None or k == 0 else _item(adjoint, k)
+            field = self._sum(before, rx.TupleGetItem(value, k), _item(gradient, k), info)
+            fields.append(self._leaf(field))
+        return rx.Tuple(tuple(fields))
+
+
+def _is_zero(gradient: rx.Expr) -> bool:
+    return isinstance(gradient, rx.Call) and gradient.op == _NO_GRAD
+
+
+def _item(value: rx.Expr, index: int) -> rx.Expr:
+    return value.fields[index] if isinstance(value, rx.Tuple) else rx.TupleGetItem(value, index)
+
+
+def _zeros(value: rx.Expr, sinfo: rx.StructInfo | None) -> rx.Expr:
+    """Zeros like `value`, which has this struct info."""
+    if isinstance(sinfo, rx.TupleStructInfo):
+        return rx.Tuple(tuple(_zeros(_item(value, k), s) for k, s in enumerate(sinfo.fields)))
+    if isinstance(sinfo, rx.TensorStructInfo) and not sinfo.dtype.is_void:
+        shape = sinfo.shape
+        if isinstance(shape, rx.ShapeExpr):
+            return cast("rx.Expr", R.zeros(shape, sinfo.dtype))
+    return cast("rx.Expr", R.zeros_like(value))
+
+
+N = TypeVar("N", bound=Node)
+
+_START = Op("relax.grad.start_checkpoint")
+_END = Op("relax.grad.end_checkpoint")
+
+
+class Checkpoints:
+    """The bindings of a block without its checkpoints, and the rematerialised ones.
+
+    The result of `start_checkpoint` is not stored for the backward pass, and neither is anything
+    that depends on it, up to the results of `end_checkpoint`. Such a result is stored if another
+    `start_checkpoint` takes it, so that consecutive sections are rematerialised separately.
+    `result` is what the function returns, and the gradients are by `wanted`.
+
+    Reference:
+        Chen, Xu, Zhang & Guestrin, "Training deep nets with sublinear memory cost",
+        arXiv:1604.06174, 2016.
+    """
+
+    def __init__(self, bindings: Sequence[Binding], result: Expr, wanted: Collection[Var]) -> None:
+        self.bindings: list[Binding] = []
+        #: The rematerialised bindings of the copies of variables, in the order of evaluation.
+        self._again: dict[Var, Expr] = {}
+        self._remap: dict[Var, Var] = {}
+        self._copies: dict[Var, Var] = {}
+        opened: set[Var] = set()
+        closed: set[Var] = set()
+        values = (*(binding.value for binding in bindings), result)
+        uses = Counter(var for value in values for var in occurring_vars(value))
+        shared = {var for var, count in uses.items() if count > 1}
+        for old in bindings:
+            depends = any(v in opened and v not in closed for v in occurring_vars(old.value))
+            binding = self._with(self._remap, old)
+            var, value = binding.var, binding.value
+            if isinstance(value, Call) and value.op in (_START, _END):
+                [source] = value.args
+                assert isinstance(source, Var)
+                assert old.var is not None
+                (opened if value.op == _START else closed).add(old.var)
+                if value.op == _START and closed.intersection(occurring_vars(old.value)):
+                    self._again.pop(source, None)
+                # Other uses of the source count for its gradient, but not for that of the result.
+                is_other = any(v in shared for v in occurring_vars(old.value))
+                if is_other:
+                    shared.add(old.var)
+                is_kept = is_other and old.var in wanted
+                if not is_kept:
+                    self._remap[old.var] = source
+                if is_kept or not isinstance(old.var, DataflowVar):
+                    self.bindings.append(VarBinding(old.var, source, span=binding.span))
+                continue
+            self.bindings.append(binding)
+            if depends and var is not None and isinstance(binding, VarBinding):
+                assert old.var is not None
+                opened.add(old.var)
+                self._again[var] = value
+
+    def image(self, var: Var) -> Var:
+        """The variable that replaces `var`: the source of a checkpoint, or itself."""
+        return self._remap.get(var, var)
+
+    def stored(self, value: N, builder: BlockBuilder) -> N:
+        """`value` with variables that are stored; `builder` receives the rematerialised ones."""
+        for var in occurring_vars(value):
+            self._compute(var, builder)
+        return self._with(self._copies, value)
+
+    def _compute(self, var: Var, builder: BlockBuilder) -> None:
+        waiting = [var]
+        while waiting:
+            last = waiting[-1]
+            if last not in self._again or last in self._copies:
+                waiting.pop()
+                continue
+            value = self._again[last]
+            missing = [
+                v for v in occurring_vars(value) if v in self._again and v not in self._copies
+            ]
+            if missing:
+                waiting += reversed(missing)
+            else:
+                again = self._with(self._copies, value)
+                self._copies[last] = builder.emit(again, f"{last.name_hint}_cp")
+
+    @staticmethod
+    def _with(table: dict[Var, Var], node: N) -> N:
+        return replace_variables(node, table) if table else node
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Reverse-mode gradients of dataflow blocks."""

@@ -1,1 +1,0 @@
-"""The passes that change the layouts of tensors."""

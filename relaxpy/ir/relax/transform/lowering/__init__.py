@@ -1,1 +1,0 @@
-"""Passes that make the calls, the memory and the checks of a program explicit."""
