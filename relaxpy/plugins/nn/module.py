@@ -21,7 +21,7 @@ from relaxpy.errors import (
     unexpected,
 )
 from relaxpy.ir import hooks
-from relaxpy.ir.relax.transform.lowering import AttachExternModules
+from relaxpy.ir.relax.transform.append_in_place import AttachExternModules
 from relaxpy.plugins.nn.core import Array, Parameter, items_of
 from relaxpy.plugins.nn.exporter import export
 from relaxpy.plugins.nn.names import MODULE_INSTEAD

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.algebra.matmuls import AdjustMatmulOrder as AdjustMatmulOrder, CombineParallelMatmul as CombineParallelMatmul, ExpandMatmulOfSum as ExpandMatmulOfSum, ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat, ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
     from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums as ShareSums
     from relaxpy.ir.relax.transform.algebra.to_mixed_precision import ToMixedPrecision as ToMixedPrecision
+    from relaxpy.ir.relax.transform.append_in_place import AppendInPlace as AppendInPlace, AttachExternModules as AttachExternModules
     from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern as AnnotateTIROpPattern
     from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings as CanonicalizeBindings
     from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ConvertToDataflow as ConvertToDataflow, ToNonDataflow as ToNonDataflow, TopologicalSort as TopologicalSort
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr as EliminateCommonSubexpr
     from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant as FoldConstant
     from relaxpy.ir.relax.transform.cleanup.private_functions import InlinePrivateFunctions as InlinePrivateFunctions, LambdaLift as LambdaLift
+    from relaxpy.ir.relax.transform.convert_layout import ConvertLayout as ConvertLayout, SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
     from relaxpy.ir.relax.transform.fusion.cost import fusion_pays as fusion_pays
     from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews as FoldViews
     from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps as FuseOps
@@ -32,9 +34,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs
     from relaxpy.ir.relax.transform.fusion.run_codegen import RunCodegen as RunCodegen
     from relaxpy.ir.relax.transform.gradient import Gradient as Gradient
-    from relaxpy.ir.relax.transform.layout import ConvertLayout as ConvertLayout, SplitLayoutRewritePreproc as SplitLayoutRewritePreproc
     from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
-    from relaxpy.ir.relax.transform.lowering import AppendInPlace as AppendInPlace, AttachExternModules as AttachExternModules
     from relaxpy.ir.relax.transform.params.bind_params import BindParams as BindParams, BindSymbolicVars as BindSymbolicVars, BundleModelParams as BundleModelParams
     from relaxpy.ir.relax.transform.params.lift_transform_params import LiftTransformParams as LiftTransformParams
     from relaxpy.ir.relax.transform.params.quantize_weights import QuantizeWeights as QuantizeWeights
@@ -84,6 +84,7 @@ else:
         relaxpy.ir.relax.transform.algebra.matmuls: AdjustMatmulOrder CombineParallelMatmul ExpandMatmulOfSum ReorderPermuteDimsAfterConcat ReorderTakeAfterMatmul
         relaxpy.ir.relax.transform.algebra.share_sums: ShareSums
         relaxpy.ir.relax.transform.algebra.to_mixed_precision: ToMixedPrecision
+        relaxpy.ir.relax.transform.append_in_place: AppendInPlace AttachExternModules
         relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern: AnnotateTIROpPattern
         relaxpy.ir.relax.transform.cleanup.canonicalize_bindings: CanonicalizeBindings
         relaxpy.ir.relax.transform.cleanup.dataflow_blocks: ConvertToDataflow ToNonDataflow TopologicalSort
@@ -91,6 +92,7 @@ else:
         relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr: EliminateCommonSubexpr
         relaxpy.ir.relax.transform.cleanup.fold_constant: FoldConstant
         relaxpy.ir.relax.transform.cleanup.private_functions: InlinePrivateFunctions LambdaLift
+        relaxpy.ir.relax.transform.convert_layout: ConvertLayout SplitLayoutRewritePreproc
         relaxpy.ir.relax.transform.fusion.cost: fusion_pays
         relaxpy.ir.relax.transform.fusion.fold_views: FoldViews
         relaxpy.ir.relax.transform.fusion.fuse_ops: FuseOps
@@ -100,9 +102,7 @@ else:
         relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs: RemoveUnusedKernelOutputs
         relaxpy.ir.relax.transform.fusion.run_codegen: RunCodegen
         relaxpy.ir.relax.transform.gradient: Gradient
-        relaxpy.ir.relax.transform.layout: ConvertLayout SplitLayoutRewritePreproc
         relaxpy.ir.relax.transform.legalize: LegalizeOps
-        relaxpy.ir.relax.transform.lowering: AppendInPlace AttachExternModules
         relaxpy.ir.relax.transform.params.bind_params: BindParams BindSymbolicVars BundleModelParams
         relaxpy.ir.relax.transform.params.lift_transform_params: LiftTransformParams
         relaxpy.ir.relax.transform.params.quantize_weights: QuantizeWeights

@@ -19,7 +19,7 @@ from relaxpy.ir.relax.analysis.effects import memory_of
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import Call, DataTypeImm, Var
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
-from relaxpy.ir.relax.transform.lowering import SizeBounds
+from relaxpy.ir.relax.transform.append_in_place import SizeBounds
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func import PrimFunc

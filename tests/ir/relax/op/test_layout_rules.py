@@ -19,7 +19,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op import InferredLayouts
 from relaxpy.ir.relax.op.definition.layouts import layouts_of
 from relaxpy.ir.relax.op.definition.registry import register, registered_ops, unregister
-from relaxpy.ir.relax.transform.layout import ConvertLayout
+from relaxpy.ir.relax.transform.convert_layout import ConvertLayout
 from tests.ir.relax.graphs import built, returning
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define

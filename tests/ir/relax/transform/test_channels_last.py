@@ -6,7 +6,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.ir.core.traverse import occurrences
-from relaxpy.ir.relax.transform.layout import ChannelsLast
+from relaxpy.ir.relax.transform.convert_layout import ChannelsLast
 from relaxpy.script import from_source
 from tests.ir.relax.texts import module
 

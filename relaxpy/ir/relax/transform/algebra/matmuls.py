@@ -40,7 +40,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
     with_bindings,
     without_unused,
 )
-from relaxpy.ir.relax.transform.lowering import upper_bounds
+from relaxpy.ir.relax.transform.append_in_place import upper_bounds
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
