@@ -89,15 +89,15 @@ FLOORS = {
         transform.py
     """,
     "relaxpy/exec": """
-        runtime python_ast.py paths.py trace.py fast_paths.py
+        runtime python_ast.py paths.py fast_paths.py
         report.py blas.py as_module.py explain.py container.py stateful.py
         executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py reference
-        kernel_source.py profile.py profiler.py vm.py instructions.py exec_builder.py compile.py
-        vm_build.py doctor.py random_rounding.py
-        bisect.py python_module.py compare_calls.py eager.py
+        kernel_source.py profile.py vm.py compile.py
+        exec_builder.py doctor.py
+        bisect.py python_module.py eager.py
     """,
     "relaxpy/script": """
         diagnostics.py language printer dist.py ir_builder

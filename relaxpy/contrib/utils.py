@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.temp_directory import TempDirectory as TempDirectory, tempdir as tempdir
+    from relaxpy.exec.runtime.tensor_cache import TempDirectory as TempDirectory, tempdir as tempdir
 else:
     _face(globals(), """
-        relaxpy.exec.runtime.temp_directory: TempDirectory tempdir
+        relaxpy.exec.runtime.tensor_cache: TempDirectory tempdir
     """)

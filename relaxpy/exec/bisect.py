@@ -1,10 +1,16 @@
-"""Bisects pipelines: finds the first pass that changes results of the reference evaluator."""
+"""Finds the pass, the call or the rounding by which results differ.
+
+Pipelines are bisected with the reference evaluator, calls of a machine are compared with those of
+other functions, and Monte Carlo arithmetic estimates the effect of rounding.
+"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelaxpyError, TransformError
@@ -12,16 +18,99 @@ from relaxpy.exec.as_module import as_module
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.explain import as_pass, module_diff
-from relaxpy.exec.random_rounding import Tolerance, copied
+from relaxpy.exec.reference.kernel import randomly_rounded
 from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.values import Value
+from relaxpy.exec.runtime.verify import EPSILONS, assert_allclose, difference, rounding
+from relaxpy.ir.core.device import Device
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, verify
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.screen import program_html
+
+_SAMPLES: Final = 4
+_ROUNDINGS: Final = 4
+"""The roundings by which each result of arithmetic may be off in a sample."""
+
+
+class Tolerance:
+    """The tolerance between results of two evaluations of a function.
+
+    Floats may differ by `rtol` times the largest element; by default, that is 32 roundings to the
+    narrowest datatype of `modules`. Where the default is too small, the first of `modules` is
+    evaluated again by the reference evaluator, with random errors of up to 4 roundings in the
+    results of its kernels: floats, and integers that follow from floats, may differ by as much as
+    this changes them.
+
+    Rule:
+        Monte Carlo arithmetic with random rounding (Parker, UCLA CSD-970002, 1997).
+    """
+
+    def __init__(self, rtol: float | None, *modules: IRModule) -> None:
+        self._module = None if rtol is not None else modules[0]
+        self.rtol = EPSILONS * max(map(rounding_of, modules)) if rtol is None else rtol
+
+    def difference(
+        self, name: str, args: Sequence[Value], actual: Value, expected: Value, where: str = ""
+    ) -> str:
+        """The first difference of two results for `args`, and the tolerance that it exceeds; or "".
+
+        With `where`, the values compared are not the results of the function `name`.
+        """
+        problem = difference(actual, expected, self.rtol, where or "the result")
+        samples: list[Value] = []
+        if problem and self._module is not None and not where:
+            for sample in _samples(self._module, name, args):
+                samples.append(sample)
+                problem = difference(actual, expected, self.rtol, samples=samples)
+                if not problem:
+                    return ""
+        return problem and f"{problem}\n{self._described(len(samples))}"
+
+    def _described(self, samples: int) -> str:
+        if self._module is None:
+            return f"floats may differ by {self.rtol:.3g} (rtol) times the largest element"
+        default = f"{self.rtol:.3g} times the largest element"
+        if samples:
+            default = f"{default}, or by what random rounding changes"
+        return f"floats may differ by {default}; rtol=... sets another factor"
+
+
+def _samples(module: IRModule, name: str, args: Sequence[Value]) -> Iterator[Value]:
+    """The result with the roundings of the program, and then others with random errors."""
+    try:
+        with PassContext():  # without the checks of the current one, which may have asked for this
+            function = compile(module, "reference", relax_pipeline=None)[name]
+        yield function(*map(copied, args))
+        for seed in range(_SAMPLES):
+            with randomly_rounded(seed, _ROUNDINGS):
+                sample = function(*map(copied, args))
+            yield sample
+    except RelaxpyError:  # the reference evaluator does not run it, or not for these values
+        return
+
+
+def copied(value: Value) -> Value:
+    """A copy of the value, whose tensors a call may overwrite."""
+    if type(value) is tuple:
+        return tuple(map(copied, value))
+    return value.copy() if hasattr(value, "copy") and hasattr(value, "dtype") else value
+
+
+def rounding_of(mod: IRModule) -> float:
+    """The largest relative error of one rounding to a datatype of the module's variables."""
+    sinfos = {
+        var.struct_info
+        for func in mod.functions_by_name.values()
+        for var in occurrences(func, rx.Var)
+    }
+    tensors = (t for sinfo in sinfos if sinfo for t in occurrences(sinfo, rx.TensorStructInfo))
+    return max((rounding(t.dtype) for t in tensors if t.dtype), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,3 +343,75 @@ class ValueCheck(PassInstrument):
         except RelaxpyError as error:
             return _Outcome(params, args, copies, error, failed=True)
         return _Outcome(params, args, copies, result, failed=False)
+
+
+class LibCompareVMInstrument:
+    """Compares each kernel that a machine calls with a function of the same name.
+
+    `mod` has these functions: a dict, an executable, or a module, whose kernels the reference
+    evaluator runs. A function gets copies of the arguments; the last one is the output. A subclass
+    may override `skip_instrument` and `compare`.
+    """
+
+    def __init__(
+        self,
+        mod: IRModule | Executable | Mapping[str, Callable[..., Any]],
+        device: Device | None = None,
+        verbose: bool = True,
+        rtol: float = 1e-5,
+        atol: float = 1e-5,
+    ) -> None:
+        self.mod: Any = _reference_kernels(mod) if isinstance(mod, IRModule) else mod
+        self.device = device
+        self.verbose = verbose
+        self.counter = 0
+        self.rtol = rtol
+        self.atol = atol
+
+    def compare(
+        self,
+        name: str,
+        ref_args: Sequence[Any],
+        new_args: Sequence[Any],
+        ret_indices: Iterable[int],
+    ) -> None:
+        """Call the function with `new_args`, and compare the outputs with those of `ref_args`.
+
+        Errors:
+            AssertionError: they differ.
+        """
+        if self.verbose:
+            print(f"[{self.counter}] comparing {name}")
+        self.mod[name](*new_args)
+        for index in ret_indices:
+            assert_allclose(new_args[index], ref_args[index], rtol=self.rtol, atol=self.atol)
+        self.counter += 1
+
+    def skip_instrument(
+        self, func: object, name: str, before_run: bool, ret_val: object, *args: object
+    ) -> bool:
+        """Return whether a call is not compared."""
+        return False
+
+    def __call__(
+        self, func: object, name: str, before_run: bool, ret_val: object, *args: Any
+    ) -> None:
+        """Compare a call that has returned.
+
+        Errors:
+            AssertionError: the results differ.
+        """
+        if before_run or not args or not all(isinstance(arg, np.ndarray) for arg in args):
+            return
+        if name not in self.mod or self.skip_instrument(func, name, before_run, ret_val, *args):
+            return
+        new_args = [*(np.array(arg) for arg in args[:-1]), np.empty_like(args[-1])]
+        self.compare(name, args, new_args, (len(args) - 1,))
+
+
+def _reference_kernels(mod: IRModule) -> dict[str, Callable[..., Any]]:
+    return {
+        name: compile(IRModule({name: func.with_attr("global_symbol", name)}), "reference")[name]
+        for name, func in mod.functions_by_name.items()
+        if isinstance(func, PrimFunc)
+    }

@@ -24,15 +24,13 @@ from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, loa
 from relaxpy.exec.native.threads.memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL, native_threads
 from relaxpy.exec.paths import as_path
-from relaxpy.exec.profiler import ProgramProfiler
+from relaxpy.exec.profile import ProgramProfiler
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
-from relaxpy.exec.runtime.checks import Signature
-from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
+from relaxpy.exec.runtime.checks import PublicFunctions, Signature, public_signatures
+from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
-from relaxpy.exec.runtime.operands import OperatorCall
-from relaxpy.exec.runtime.python_functions import with_instance
-from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
+from relaxpy.exec.runtime.packed import with_instance
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.exec.stored import (
     NOT_A_PROGRAM,

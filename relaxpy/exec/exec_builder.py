@@ -1,32 +1,19 @@
-"""ExecBuilder: executables from instructions on registers, by TVM's names."""
+"""ExecBuilder: executables from instructions on registers; and TVM's two compilation steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import IntEnum
+from enum import Enum, IntEnum
 from types import NoneType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import BuilderStateError, MisuseError, RuntimeCheckError, unexpected
+from relaxpy.exec.compile import TargetLike, build
 from relaxpy.exec.executable import EntryPoint, Executable, Program
-from relaxpy.exec.instructions import (
-    VOID,
-    Arg,
-    ArgKind,
-    Branch,
-    CallFunction,
-    Code,
-    Goto,
-    Instruction,
-    Return,
-    constant_text,
-    program_python,
-    program_text,
-)
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
@@ -38,7 +25,252 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import FuncStructInfo, ObjectStructInfo, Var
 from relaxpy.ir.tir.ops import as_int
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
+
+
+class ArgKind(Enum):
+    """The kind of an argument of an instruction; the value is its prefix in text form."""
+
+    REGISTER = "%"
+    IMMEDIATE = "i"
+    CONSTANT = "c"
+    FUNCTION = "f"
+    VM_STATE = "%vm"
+    VOID = "%void"
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """An argument: the number of a register or constant, an integer, or the name of a function."""
+
+    kind: ArgKind
+    value: int | str = 0
+
+    @override
+    def __str__(self) -> str:
+        match self.kind:
+            case ArgKind.VM_STATE | ArgKind.VOID:
+                return str(self.kind.value)
+            case ArgKind.CONSTANT | ArgKind.FUNCTION:
+                return f"{self.kind.value}[{self.value}]"
+            case ArgKind.REGISTER | ArgKind.IMMEDIATE:
+                return f"{self.kind.value}{self.value}"
+
+    @property
+    def python(self) -> str:
+        """The call of the builder that returns this argument."""
+        match self.kind:
+            case ArgKind.VM_STATE:
+                return "ib.vm_state()"
+            case ArgKind.VOID:
+                return "ib.void_arg()"
+            case ArgKind.CONSTANT:
+                return f"constants[{self.value}]"
+            case ArgKind.FUNCTION:
+                return f"ib.f({self.value!r})"
+            case ArgKind.REGISTER:
+                return f"ib.r({self.value})"
+            case ArgKind.IMMEDIATE:
+                return f"ib.imm({self.value})"
+
+
+VOID = Arg(ArgKind.VOID)
+
+
+@dataclass(frozen=True, slots=True)
+class CallFunction:
+    """Call a function of the executable, or else a packed one; store the result in `dst`."""
+
+    name: str
+    args: tuple[Arg, ...]
+    dst: Arg
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Return the value of a register."""
+
+    result: Arg
+
+
+@dataclass(frozen=True, slots=True)
+class Goto:
+    """Jump `pc_offset` instructions ahead."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Continue with the next instruction, or further down if the register is zero or false."""
+
+    condition: Arg
+    false_offset: int
+
+
+Instruction: TypeAlias = CallFunction | Return | Goto | Branch
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A function: the names of its parameters, which are the first registers, and instructions."""
+
+    name: str
+    params: tuple[str, ...]
+    body: tuple[Instruction, ...]
+
+    def checked(self) -> Code:
+        """The function itself.
+
+        Errors:
+            BuilderStateError: a register is read that no instruction before has set, a jump leaves
+                the function, or the end is reached without a return.
+        """
+        known = {Arg(ArgKind.REGISTER, i) for i in range(len(self.params))}
+        for index, instruction in enumerate(self.body):
+            for arg in _reads(instruction):
+                if arg.kind is ArgKind.REGISTER and arg not in known:
+                    raise BuilderStateError(
+                        f"instruction {index} of function {self.name} reads register {arg}, "
+                        "which has no value yet",
+                        about=arg,
+                    )
+            for target in _targets(instruction, index):
+                if target >= len(self.body):
+                    raise BuilderStateError(
+                        f"instruction {index} of function {self.name} continues at {target}, "
+                        f"but there are {len(self.body)} instructions",
+                        hint="a function ends with emit_ret, and jumps are to instructions below",
+                    )
+            if isinstance(instruction, CallFunction):
+                known.add(instruction.dst)
+        if not self.body:
+            raise BuilderStateError(f"function {self.name} has no instructions")
+        return self
+
+    def renumbered(self) -> Code:
+        """The function with registers numbered in the order in which they are set."""
+        names = {Arg(ArgKind.REGISTER, i): i for i in range(len(self.params))}
+
+        def renamed(arg: Arg) -> Arg:
+            if arg.kind is not ArgKind.REGISTER:
+                return arg
+            return Arg(ArgKind.REGISTER, names.setdefault(arg, len(names)))
+
+        return replace(self, body=tuple(_map_args(step, renamed) for step in self.body))
+
+    @property
+    def text(self) -> str:
+        """The instructions, one on a line."""
+        lines = [f"@{self.name}({', '.join(self.params)}):"]
+        return "\n".join([*lines, *(f"  {_text(step)}" for step in self.body)])
+
+    @property
+    def python(self) -> str:
+        """The calls of a builder that describe the function."""
+        header = f"with ib.function({self.name!r}, {len(self.params)}, {list(self.params)}):"
+        return "\n".join([header, *(f"    {_python(step)}" for step in self.body)])
+
+
+def _reads(instruction: Instruction) -> Sequence[Arg]:
+    match instruction:
+        case CallFunction(args=args):
+            return args
+        case Return(result=arg) | Branch(condition=arg):
+            return (arg,)
+        case Goto():
+            return ()
+
+
+def _targets(instruction: Instruction, index: int) -> Sequence[int]:
+    """The instructions that may follow the one at `index`."""
+    match instruction:
+        case CallFunction():
+            return (index + 1,)
+        case Return():
+            return ()
+        case Goto(offset=offset):
+            return (index + offset,)
+        case Branch(false_offset=offset):
+            return (index + 1, index + offset)
+
+
+def _map_args(instruction: Instruction, change: Any) -> Instruction:
+    match instruction:
+        case CallFunction(args=args, dst=dst):
+            return replace(instruction, args=tuple(map(change, args)), dst=change(dst))
+        case Return(result=arg):
+            return Return(change(arg))
+        case Branch(condition=arg):
+            return replace(instruction, condition=change(arg))
+        case Goto():
+            return instruction
+
+
+def _text(instruction: Instruction) -> str:
+    match instruction:
+        case CallFunction(name=name, args=args, dst=dst):
+            return f"call  {name:<16} in: {', '.join(map(str, args)):<12} dst: {dst}"
+        case Return(result=arg):
+            return f"ret   {arg}"
+        case Branch(condition=arg, false_offset=offset):
+            return f"if    {arg}, {offset}"
+        case Goto(offset=offset):
+            return f"goto  {offset}"
+
+
+def _python(instruction: Instruction) -> str:
+    match instruction:
+        case CallFunction(name=name, args=args, dst=dst):
+            operands = ", ".join(arg.python for arg in args)
+            return f"ib.emit_call({name!r}, args=[{operands}], dst={dst.python})"
+        case Return(result=arg):
+            return f"ib.emit_ret({arg.python})"
+        case Branch(condition=arg, false_offset=offset):
+            return f"ib.emit_if({arg.python}, {offset})"
+        case Goto(offset=offset):
+            return f"ib.emit_goto({offset})"
+
+
+def constant_python(value: object) -> str:
+    """The Python expression of a constant."""
+    match value:
+        case ShapeTuple():
+            return repr(tuple(value))
+        case DataType():
+            return f"relaxpy.runtime.DataType({str(value)!r})"
+        case np.ndarray():
+            data = f"np.frombuffer(bytes.fromhex({value.tobytes().hex()!r}), {value.dtype.name!r})"
+            return f"{data}.reshape({value.shape})"
+        case float():
+            return f"float({str(value)!r})"
+        case _:
+            return repr(value)
+
+
+def constant_text(value: object) -> str:
+    """A constant in one short line."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.name} tensor of shape {value.shape}"
+    return constant_python(value) if not isinstance(value, DataType) else str(value)
+
+
+def program_text(functions: Mapping[str, Code]) -> str:
+    """The functions, then the packed functions that they call."""
+    called = [
+        s.name for code in functions.values() for s in code.body if isinstance(s, CallFunction)
+    ]
+    packed = [f"@{name} packed_func" for name in dict.fromkeys(called) if name not in functions]
+    return "\n\n".join([*(code.text for code in functions.values()), *packed])
+
+
+def program_python(functions: Mapping[str, Code], constants: Sequence[object]) -> str:
+    """The Python that builds the functions and their constants."""
+    values = [f"ib.convert_constant({constant_python(value)})" for value in constants]
+    imports = "import numpy as np\n\nimport relaxpy\nfrom relaxpy import relax\n"
+    lines = [imports, "ib = relax.ExecBuilder()", f"constants = [{', '.join(values)}]"]
+    return "\n".join([*lines, *(code.python for code in functions.values())])
 
 
 class VMFuncKind(IntEnum):
@@ -377,3 +609,47 @@ class _Machine:
 
 def _is_true(value: Value) -> bool:
     return bool(value) if isinstance(value, (bool, int)) else truth(value)
+
+
+@user_facing
+def vm_codegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode") -> IRModule:
+    """The module, which `vm_link` compiles; the builder has to be new.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): an argument is of another class, the mode is
+            unknown, or the builder has functions.
+    """
+    if not isinstance(builder, ExecBuilder) or builder.has_functions:
+        raise unexpected(builder, "expected a new ExecBuilder")
+    if not isinstance(mod, IRModule) or exec_mode not in ("bytecode", "compiled"):
+        raise MisuseError(
+            f"expected an IRModule and 'bytecode' or 'compiled', found {type(mod).__name__} and "
+            f"{exec_mode!r:.60}",
+            about=mod,
+        )
+    return mod
+
+
+@user_facing
+def vm_link(
+    builder: ExecBuilder,
+    target: TargetLike | None = None,
+    tir_mod: IRModule | None = None,
+    tir_pipeline: str | None = "default",
+    ext_libs: Sequence[object] | None = None,
+    params: Mapping[str, object] | None = None,
+    *,
+    system_lib: bool | None = None,
+) -> Executable:
+    """The executable of a module without further passes, or of the functions of the builder.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): there are external libraries, or an option has an
+            unknown value.
+        CompileError: the module cannot run on this target.
+    """
+    if ext_libs:
+        raise MisuseError("external libraries are not linked; register packed functions instead")
+    if tir_mod is None:
+        return builder.get()
+    return build(tir_mod, target, params, None, tir_pipeline, system_lib=system_lib)

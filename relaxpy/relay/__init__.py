@@ -9,7 +9,7 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.errors import RelayTypeError as RelayTypeError, Span as Span
-    from relaxpy.exec.runtime.params import load_param_dict as load_param_dict, save_param_dict as save_param_dict
+    from relaxpy.exec.runtime.tensor_cache import load_param_dict as load_param_dict, save_param_dict as save_param_dict
     from relaxpy.plugins.relay.expr import Clause as Clause, Constructor as Constructor, Function as Function, Id as Id, Match as Match, Pattern as Pattern, PatternConstructor as PatternConstructor, PatternTuple as PatternTuple, PatternVar as PatternVar, PatternWildcard as PatternWildcard
     from relaxpy.plugins.relay.functors import ExprFunctor as ExprFunctor, ExprMutator as ExprMutator, ExprVisitor as ExprVisitor, TypeFunctor as TypeFunctor, TypeMutator as TypeMutator, TypeVisitor as TypeVisitor
     from relaxpy.plugins.relay.module import Prelude as Prelude
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     _face(globals(), """
         relaxpy.errors: RelayTypeError Span
-        relaxpy.exec.runtime.params: load_param_dict save_param_dict
+        relaxpy.exec.runtime.tensor_cache: load_param_dict save_param_dict
         relaxpy.plugins.relay.expr: Clause Constructor Function Id Match Pattern PatternConstructor PatternTuple PatternVar PatternWildcard
         relaxpy.plugins.relay.functors: ExprFunctor ExprMutator ExprVisitor TypeFunctor TypeMutator TypeVisitor
         relaxpy.plugins.relay.module: IRModule=RelayModule Prelude

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from relaxpy.exec.executable import Executable as Executable
     from relaxpy.exec.executable import Executable as Module
     from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
-    from relaxpy.exec.runtime.params import load_param_dict as load_param_dict, load_param_dict_from_file as load_param_dict_from_file, save_param_dict as save_param_dict, save_param_dict_to_file as save_param_dict_to_file
     from relaxpy.exec.runtime.registry import get_global_func as get_global_func, list_global_func_names as list_global_func_names, register_func as register_func, remove_global_func as remove_global_func
     from relaxpy.exec.runtime.registry import register_func as register_global_func
-    from relaxpy.exec.runtime.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_tensor_cache as load_tensor_cache
+    from relaxpy.exec.runtime.tensor_cache import dump_tensor_cache as dump_tensor_cache, load_param_dict as load_param_dict, load_param_dict_from_file as load_param_dict_from_file, load_tensor_cache as load_tensor_cache, save_param_dict as save_param_dict, save_param_dict_to_file as save_param_dict_to_file
     from relaxpy.exec.runtime.tensors import convert as convert, empty as empty, from_dlpack as from_dlpack, tensor as tensor
     from relaxpy.exec.runtime.values import Category as Category, Closure as Closure, ShapeTuple as ShapeTuple, category_of as category_of
     from relaxpy.exec.vm import VirtualMachine as VirtualMachine
@@ -33,9 +32,8 @@ else:
         relaxpy.exec.compile: load_executable load_module=load_executable
         relaxpy.exec.executable: Executable Module=Executable
         relaxpy.exec.runtime.instrument: VMInstrumentReturnKind
-        relaxpy.exec.runtime.params: load_param_dict load_param_dict_from_file save_param_dict save_param_dict_to_file
         relaxpy.exec.runtime.registry: get_global_func list_global_func_names register_func register_global_func=register_func remove_global_func
-        relaxpy.exec.runtime.tensor_cache: dump_tensor_cache load_tensor_cache
+        relaxpy.exec.runtime.tensor_cache: dump_tensor_cache load_param_dict load_param_dict_from_file load_tensor_cache save_param_dict save_param_dict_to_file
         relaxpy.exec.runtime.tensors: convert empty from_dlpack tensor
         relaxpy.exec.runtime.values: Category Closure ShapeTuple category_of
         relaxpy.exec.vm: VirtualMachine

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.compare import assert_allclose as assert_allclose
     from relaxpy.exec.runtime.random_inputs import random_inputs as random_inputs
-    from relaxpy.exec.runtime.verify import assert_prim_expr_equal as assert_prim_expr_equal, check_bool_expr_is_true as check_bool_expr_is_true, check_numerical_grads as check_numerical_grads
+    from relaxpy.exec.runtime.verify import assert_allclose as assert_allclose, assert_prim_expr_equal as assert_prim_expr_equal, check_bool_expr_is_true as check_bool_expr_is_true, check_numerical_grads as check_numerical_grads
     from relaxpy.ir.equality.structural import assert_structural_equal as assert_structural_equal
     from relaxpy.plugins.testing.golden import assert_golden as assert_golden
     from relaxpy.plugins.testing.passes import assert_transforms as assert_transforms, pass_diff as pass_diff
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
     from relaxpy.plugins.testing.targets import available_targets as available_targets, check_targets as check_targets
 else:
     _face(globals(), """
-        relaxpy.exec.runtime.compare: assert_allclose
         relaxpy.exec.runtime.random_inputs: random_inputs
-        relaxpy.exec.runtime.verify: assert_prim_expr_equal check_bool_expr_is_true check_numerical_grads
+        relaxpy.exec.runtime.verify: assert_allclose assert_prim_expr_equal check_bool_expr_is_true check_numerical_grads
         relaxpy.ir.equality.structural: assert_structural_equal
         relaxpy.plugins.testing.golden: assert_golden
         relaxpy.plugins.testing.passes: assert_transforms pass_diff

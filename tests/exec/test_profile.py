@@ -25,11 +25,10 @@ from relaxpy.errors import (
     RuntimeCheckError,
     UnknownNameError,
 )
-from relaxpy.exec import profiler
+from relaxpy.exec import profile as profiler
 from relaxpy.exec.kernel.operations import operation_count
 from relaxpy.exec.native import peak
-from relaxpy.exec.profile import Profile, ProfileRow
-from relaxpy.exec.profiler import copied, may_write_arrays
+from relaxpy.exec.profile import Profile, ProfileRow, copied, may_write_arrays
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import spec
 from relaxpy.script import from_source, ir as I, relax as R, tir as T

@@ -5,8 +5,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import CompileError, RuntimeCheckError
-from relaxpy.exec.reference.kernel import run_prim_func
-from relaxpy.exec.reference.support import check_supported
+from relaxpy.exec.reference.kernel import check_supported, run_prim_func
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st

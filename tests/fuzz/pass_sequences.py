@@ -20,8 +20,8 @@ import numpy as np
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import RelaxpyError, RelaxpyWarning
-from relaxpy.exec.random_rounding import rounding_of
-from relaxpy.exec.runtime.differences import difference
+from relaxpy.exec.bisect import rounding_of
+from relaxpy.exec.runtime.verify import difference
 from relaxpy.plugins.cli.passes import public_passes
 from relaxpy.relax import transform
 from relaxpy.script import from_source

@@ -13,7 +13,7 @@ import numpy as np
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel.arguments import overlap, rollback, scalar
 from relaxpy.exec.kernel.signature import KernelSignature, Param
-from relaxpy.exec.runtime.settings import silent_context
+from relaxpy.exec.runtime.threads import silent_context
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import load, render
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.blas import has_thread_limit, one_blas_thread
-from relaxpy.exec.runtime.threads import keep_from_this_processor, thread_count
-from relaxpy.exec.runtime.worker_times import measured
+from relaxpy.exec.runtime.threads import keep_from_this_processor, measured, thread_count
 from relaxpy.ir.core.fork_lock import ForkLock
 
 Array: TypeAlias = np.ndarray[Any, Any]

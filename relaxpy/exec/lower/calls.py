@@ -10,18 +10,13 @@ from math import prod
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import Unchecked
-from relaxpy.exec.lower.errstate import is_allocation
-from relaxpy.exec.lower.proof import Sizes, matching_sizes, signature_sizes
-from relaxpy.exec.lower.proven_checks import certainly_succeeds
-from relaxpy.exec.lower.reuse import KernelCalls
-from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
-from relaxpy.exec.lower.sizes import SizeLowering
-from relaxpy.exec.lower.storages import allocation_of, is_release, is_reshape
-from relaxpy.exec.runtime.checks import Signature
-from relaxpy.exec.runtime.dynamic import DynamicOperator, is_dynamic
-from relaxpy.exec.runtime.implementations import UsersImplementation, implementation
-from relaxpy.exec.runtime.operands import OperatorCall
-from relaxpy.exec.runtime.signatures import output_sinfos, packed_keywords
+from relaxpy.exec.lower.checks import SizeLowering
+from relaxpy.exec.lower.proof import Sizes, certainly_succeeds, matching_sizes, signature_sizes
+from relaxpy.exec.lower.reuse import KernelCalls, allocation_of, is_release, is_reshape
+from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope, is_allocation
+from relaxpy.exec.runtime.checks import Signature, output_sinfos, packed_keywords
+from relaxpy.exec.runtime.dynamic import DynamicOperator, OperatorCall, is_dynamic
+from relaxpy.exec.runtime.registry import UsersImplementation, implementation
 from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import EMPTY_ATTRS

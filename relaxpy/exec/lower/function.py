@@ -12,15 +12,22 @@ from typing_extensions import override
 
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.lower.arguments import CheckedFunction
 from relaxpy.exec.lower.calls import OBJECT, CallLowering
-from relaxpy.exec.lower.checks import CheckLowering, QuickCheck
-from relaxpy.exec.lower.errstate import suppress_warnings
-from relaxpy.exec.lower.liveness import delete_after_last_use
-from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
-from relaxpy.exec.lower.sizes import SizeLowering
-from relaxpy.exec.lower.storages import is_runtime_function, separate_storages
-from relaxpy.exec.lower.uses import functions_used, shared_constants
+from relaxpy.exec.lower.checks import CheckLowering, QuickCheck, SizeLowering
+from relaxpy.exec.lower.reuse import (
+    delete_after_last_use,
+    functions_used,
+    is_runtime_function,
+    separate_storages,
+    shared_constants,
+)
+from relaxpy.exec.lower.scope import (
+    CheckedFunction,
+    GlobalCallee,
+    ModuleContext,
+    Scope,
+    suppress_warnings,
+)
 from relaxpy.exec.runtime.checks import (
     CapturedVars,
     CompiledCast,
@@ -28,11 +35,13 @@ from relaxpy.exec.runtime.checks import (
     CompiledSignature,
     Signature,
     cast_title,
+    closure_sinfo,
+    declared_result,
+    may_be_null,
     span_of_binding,
 )
-from relaxpy.exec.runtime.signatures import closure_sinfo, declared_result, may_be_null
+from relaxpy.exec.runtime.packed import Jumps
 from relaxpy.exec.runtime.support import CompiledClosure
-from relaxpy.exec.runtime.tail_calls import Jumps
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op

@@ -19,12 +19,18 @@ from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
 from relaxpy.exec.runtime import support
+from relaxpy.exec.runtime.checks import closure_sinfo, signature_of
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
-from relaxpy.exec.runtime.python_functions import resolve_python_callee, symbol_of, symbols
-from relaxpy.exec.runtime.signatures import closure_sinfo, signature_of
+from relaxpy.exec.runtime.packed import (
+    FunctionKey,
+    Jumps,
+    find_jumps,
+    resolve_python_callee,
+    symbol_of,
+    symbols,
+)
 from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
-from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.tensor import Tensor

@@ -1,15 +1,32 @@
-"""In-place reuse: outputs of a kernel call take the memory of tensors that die in it."""
+"""The lifetimes of values: escapes, explicit storage, memory used again, `del` statements."""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import chain, pairwise
+from math import inf
 
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.lower.errstate import is_allocation
-from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.fast_paths import SHARED_MEMORY
+from relaxpy.exec.lower.scope import GlobalCallee, is_allocation
+from relaxpy.exec.runtime.operators import released
+from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.ir.arith.prove import always, prove_equal
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children
+from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import Allocation, CallKind, is_of_relaxpy
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.te.topi.shapes import product
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, SeqStmt
 from relaxpy.support.dataclass import dataclass
 
 
@@ -139,3 +156,341 @@ def _view(copy: ast.expr) -> ast.expr:
     assert isinstance(copy, ast.Call)
     array, shape = copy.args
     return py.call(py.attribute(array, "reshape"), shape)
+
+
+def delete_after_last_use(
+    body: list[ast.stmt], owned: Collection[str], calls: KernelCalls | None
+) -> list[ast.stmt]:
+    """`body` with a deletion of each name in `owned` after its last use.
+
+    Names that nested functions capture are not deleted, nor are names that are used at the end.
+    Outputs of the kernel `calls` reuse the memory of dead inputs.
+    """
+    captured: set[str] = set()
+    mentions = [[*_mentions(stmt, captured)] for stmt in body]
+    totals = Counter(chain.from_iterable(mentions))
+    names = set(owned) - captured
+    return _with_deletions(body, map(Counter, mentions), names, totals, calls)
+
+
+def _mentions(stmt: ast.AST, captured: set[str]) -> Iterator[str]:
+    """The names in `stmt`; names in nested functions are also added to `captured`."""
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.FunctionDef):
+            children = py.child_nodes(node)
+            names = [*chain.from_iterable(_mentions(s, captured) for s in children)]
+            captured.update(names)
+            yield from names
+        else:
+            stack += py.child_nodes(node)
+
+
+def _with_deletions(
+    body: list[ast.stmt],
+    counts: Iterable[Counter[str]],
+    names: Collection[str],
+    totals: Counter[str],
+    calls: KernelCalls | None,
+) -> list[ast.stmt]:
+    counts_here: Counter[str] = Counter()
+    last: dict[str, int] = {}
+    only_in: dict[int, set[str]] = {}
+    for i, (stmt, mentions) in enumerate(zip(body, counts, strict=True)):
+        count = {name: number for name, number in mentions.items() if name in names}
+        counts_here.update(count)
+        last.update(dict.fromkeys(count, i))
+        if isinstance(stmt, ast.If):
+            only_in[i] = {name for name, number in count.items() if number == totals[name]}
+    dying: dict[int, list[str]] = {}
+    for name, i in last.items():
+        if counts_here[name] == totals[name] and name not in only_in.get(i, ()):
+            dying.setdefault(i, []).append(name)
+    if calls is not None and SHARED_MEMORY:
+        calls.reuse(body, dying, totals)
+    out: list[ast.stmt] = []
+    for i, stmt in enumerate(body):
+        if isinstance(stmt, ast.If):
+            for suite in (stmt.body, stmt.orelse):
+                suite_counts = [Counter(_mentions(s, set())) for s in suite]
+                suite[:] = _with_deletions(suite, suite_counts, only_in.get(i, ()), totals, calls)
+        out.append(stmt)
+        ends = py.leaves([stmt]) or (i + 2 == len(body) and _only_returns(body[-1]))
+        if i in dying and not ends:
+            out.append(ast.Delete([ast.Name(name, ast.Del()) for name in dying[i]]))
+    return out
+
+
+def _only_returns(stmt: ast.stmt) -> bool:
+    """Return whether `stmt` returns names or a constant."""
+    match stmt:
+        case ast.Return(value=ast.Name() | ast.Constant() | None):
+            return True
+        case ast.Return(value=ast.Tuple(elts=fields)):
+            return all(isinstance(f, ast.Name) for f in fields)
+        case _:
+            return False
+
+
+CalleeOf = Callable[[rx.GlobalVar], GlobalCallee | rx.ExternFunc]
+
+
+def functions_used(nodes: Sequence[Node]) -> frozenset[rx.Var]:
+    """The variables of local functions that `nodes` use other than as callees."""
+    bindings = (node for node in nodes if isinstance(node, (rx.VarBinding, rx.MatchCast)))
+    local = {binding.var for binding in bindings if isinstance(binding.value, rx.Function)}
+    if not local:
+        return frozenset()
+    used = (child for node in nodes for child in _operands(node))
+    return frozenset(child for child in used if isinstance(child, rx.Var) and child in local)
+
+
+def _operands(node: Node) -> Iterator[Node]:
+    """The children of `node` whose values escape from it."""
+    match node:
+        case rx.Call(args=args):
+            yield from args
+        case rx.VarBinding(value=value) | rx.MatchCast(value=value):
+            yield value
+        case _:
+            yield from children(node)
+
+
+def shared_constants(nodes: Sequence[Node], callee_of: CalleeOf) -> frozenset[rx.Expr]:
+    """The constants among the nodes of a function that are only read by kernels.
+
+    A literal is a new tensor at each evaluation (EV-2). If it is not written and does not escape,
+    one tensor serves all evaluations.
+    """
+    if not any(isinstance(node, rx.Constant) for node in nodes):
+        return frozenset()
+    read: set[Node] = set()
+    escaping: set[Node] = set()
+    for node in nodes:
+        match node:
+            case rx.Call(op=op, args=(rx.GlobalVar() as name, rx.Tuple(fields=inputs), *rest)) if (
+                isinstance(op, Op) and op.record.calls is CallKind.KERNEL
+            ):
+                callee = callee_of(name)
+                written = frozenset(range(len(inputs)))
+                if isinstance(callee, GlobalCallee) and callee.kernel is not None:
+                    written = callee.written
+                for i, arg in enumerate(inputs):
+                    (escaping if i in written else read).add(arg)
+                escaping.update(rest)
+            case rx.Tuple():
+                continue
+            case _:
+                for operand in _operands(node):
+                    escaping.update(_spread(operand))
+    return frozenset(n for n in read - escaping if isinstance(n, rx.Constant))
+
+
+def _spread(operand: Node) -> Iterator[Node]:
+    yield operand
+    if isinstance(operand, rx.Tuple):
+        for leaf in operand.fields:
+            yield from _spread(leaf)
+
+
+def filled_params(kernel: PrimFunc) -> frozenset[int]:
+    """The positions of the parameters that `kernel` provably overwrites completely.
+
+    A block in plain loops stores at the indices of the loops, which run over the dimensions.
+    """
+    filled = set(_filled_buffers(kernel.body, {}))
+    buffers = enumerate(kernel.buffer_map_items)
+    return frozenset(i for i, buffer in buffers if buffer in filled)
+
+
+def _filled_buffers(node: Node, ranges: Mapping[tir.PrimExpr, tir.PrimExpr]) -> Iterator[Buffer]:
+    """The buffers that a statement fills; `ranges` has the extents of variables from 0 on."""
+    match node:
+        case For(loop_var=var, min=tir.IntImm(value=0), extent=extent, body=body):
+            yield from _filled_buffers(body, {**ranges, var: extent})
+        case SeqStmt(seq=statements):
+            for statement in statements:
+                yield from _filled_buffers(statement, ranges)
+        case BlockRealize(predicate=tir.IntImm(value=1), iter_values=values, block=block):
+            axes: list[tir.PrimExpr] = [axis.var for axis in block.iter_vars]
+            known = {a: ranges[v] for a, v in zip(axes, values, strict=True) if v in ranges}
+            yield from _filled_buffers(block.body, known)
+        case BufferStore(buffer=buffer, indices=indices):
+            distinct = len(set(indices)) == len(indices)
+            pairs = zip(indices, buffer.shape, strict=True)
+            if distinct and all(
+                i in ranges and prove_equal(ranges[i], n) is True for i, n in pairs
+            ):
+                yield buffer
+        case _:
+            return
+
+
+_KERNEL_CALLS = (CallKind.KERNEL, CallKind.DYNAMIC_KERNEL)
+
+
+def allocation_of(value: rx.Expr | Op) -> Allocation | None:
+    """The kind of allocation of a call, if relaxpy's implementation of the operator is used."""
+    if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
+        return None
+    record = value.op.record
+    is_own = record.runtime is not None and is_of_relaxpy(record.runtime)
+    return record.allocates if is_own else None
+
+
+def is_release(value: rx.Expr | Op) -> bool:
+    """Return whether a call only marks a value as dead, which Python's reference counts do."""
+    if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
+        return False
+    return value.op.record.runtime is released
+
+
+def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
+    """Return whether a call is of `vm.builtin.name`, or any, which no user has replaced."""
+    callee = value.op if isinstance(value, rx.Call) else None
+    if not isinstance(callee, rx.ExternFunc):
+        return False
+    symbol = callee.global_symbol
+    if symbol != f"vm.builtin.{name}" if name else not symbol.startswith("vm.builtin."):
+        return False
+    return is_of_relaxpy(get_global_func(symbol, allow_missing=True))
+
+
+def is_reshape(value: rx.Expr | Op) -> bool:
+    """Return whether a call is a reshape, whose result is a copy."""
+    return rx.is_call_of(value, "relax.reshape") or is_runtime_function(value, "reshape")
+
+
+def separate_storages(nodes: Iterable[Node], callee_of: CalleeOf) -> frozenset[rx.Var]:
+    """The variables of storage, in the sequences among `nodes`, that need not exist (OPT-10).
+
+    Such storage is only used for tensors that are provably inside it, in the same sequence. When
+    another tensor is allocated in it, earlier ones are dead, and only kernels have used them; a
+    kernel first overwrites the new one. So each tensor can have its own memory.
+    """
+    found: set[rx.Var] = set()
+    for node in nodes:
+        if isinstance(node, rx.SeqExpr):
+            found |= _Storages(node, callee_of).separate()
+    return frozenset(found)
+
+
+class _Storages:
+    """The storage that a sequence allocates, the tensors in it, and their last uses."""
+
+    def __init__(self, seq: rx.SeqExpr, callee_of: CalleeOf) -> None:
+        self._callee_of = callee_of
+        self._first: dict[rx.Var, rx.Expr] = {}
+        self._sizes: dict[rx.Var, tir.PrimExpr] = {}
+        self._tensors: dict[rx.Var, list[tuple[int, rx.Var]]] = {}
+        self._last: dict[rx.Var, float] = {}
+        bindings = [binding for block in seq.blocks for binding in block.bindings]
+        for index, binding in enumerate(bindings):
+            self._enter(index, binding)
+        if self._sizes:
+            self._use(seq.body, inf)
+
+    def separate(self) -> set[rx.Var]:
+        """The storage that is not needed."""
+        return {storage for storage, tensors in self._tensors.items() if self._in_turn(tensors)}
+
+    def _in_turn(self, tensors: list[tuple[int, rx.Var]]) -> bool:
+        return all(
+            self._last.get(before, 0) < index and self._is_filled(var)
+            for (_, before), (index, var) in pairwise(tensors)
+        )
+
+    def _is_filled(self, tensor: rx.Var) -> bool:
+        """Return whether the first use of a tensor overwrites all of it."""
+        match self._first.get(tensor):
+            case None:
+                return True
+            case rx.Call(op=rx.GlobalVar() as name, args=args):
+                pass
+            case rx.Call(args=[rx.GlobalVar() as name, rx.Tuple(fields=args)]):
+                pass
+            case _:
+                return False
+        callee = self._callee_of(name)
+        kernel = callee.prim_func if isinstance(callee, GlobalCallee) else None
+        positions = {index for index, arg in enumerate(args) if arg is tensor}
+        return kernel is not None and len(positions) == 1 and positions <= filled_params(kernel)
+
+    def _enter(self, index: int, binding: rx.Binding) -> None:
+        value, var = binding.value, binding.var
+        allocation = allocation_of(value)
+        if is_release(value):
+            return
+        if allocation is not None and var is not None and isinstance(binding, rx.VarBinding):
+            assert isinstance(value, rx.Call)
+            if allocation.storage:
+                size = _storage_size(value, allocation)
+                if size is not None:
+                    self._sizes[var] = size
+                    self._tensors[var] = []
+                return
+            storage = value.args[0]
+            if storage in self._sizes and self._lies_in(value, allocation, self._sizes[storage]):
+                self._tensors[storage].append((index, var))
+                return
+        if self._sizes:
+            kernel = isinstance(binding, rx.VarBinding) and _is_kernel_call(value)
+            self._use(value, index if kernel else inf)
+
+    def _use(self, value: rx.Expr, index: float) -> None:
+        for var in occurring_vars(value):
+            self._first.setdefault(var, value)
+            if var in self._sizes:
+                del self._sizes[var], self._tensors[var]
+            else:
+                self._last[var] = max(index, self._last.get(var, 0))
+
+    def _lies_in(self, call: rx.Call, allocation: Allocation, size: tir.PrimExpr) -> bool:
+        offset = call.args[1]
+        nbytes = _bytes(call.args[allocation.shape], call.args[allocation.dtype])
+        if nbytes is None or not isinstance(offset, rx.PrimValue) or offset.value.dtype != INT64:
+            return False
+        first, zero = offset.value, ops.const(0, INT64)
+        return always(ops.compare(tir.GE, first, zero)) and always(
+            ops.compare(tir.LE, ops.add(first, nbytes), size)
+        )
+
+
+def _is_kernel_call(value: rx.Expr | Op) -> bool:
+    """Return whether a call only runs a kernel or copies a tensor, and returns no argument."""
+    if not isinstance(value, rx.Call):
+        return False
+    if is_reshape(value):
+        return True
+    if isinstance(value.op, Op):
+        is_kernel = value.op.record.calls in _KERNEL_CALLS
+        return is_kernel and isinstance(value.args[0], rx.GlobalVar)
+    sinfo = value.struct_info
+    is_unit = isinstance(sinfo, rx.TupleStructInfo) and not sinfo.fields
+    return isinstance(value.op, rx.GlobalVar) and is_unit
+
+
+def _storage_size(call: rx.Call, allocation: Allocation) -> tir.PrimExpr | None:
+    """The number of bytes of a storage, if it is known."""
+    shape = call.args[allocation.shape]
+    dims = _dimensions(shape)
+    if dims is not None and allocation.in_bytes and len(dims) == 1:
+        return dims[0]
+    return _bytes(shape, call.args[allocation.dtype])
+
+
+def _bytes(shape: rx.Expr, dtype: rx.Expr) -> tir.PrimExpr | None:
+    dims = _dimensions(shape)
+    if dims is None or not isinstance(dtype, rx.DataTypeImm):
+        return None
+    return ops.mul(product(dims), ops.const(dtype.value.numpy().itemsize, INT64))
+
+
+def _dimensions(shape: rx.Expr) -> tuple[tir.PrimExpr, ...] | None:
+    if isinstance(shape, rx.ShapeExpr):
+        return shape.values
+    sinfo = shape.struct_info
+    return sinfo.values if isinstance(sinfo, rx.ShapeStructInfo) else None

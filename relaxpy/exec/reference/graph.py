@@ -14,33 +14,27 @@ from typing import Final
 import numpy as np
 
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
-from relaxpy.exec.reference.kernel import run_prim_func
-from relaxpy.exec.reference.support import check_supported
+from relaxpy.exec.reference.kernel import check_supported, run_prim_func
 from relaxpy.exec.runtime.checks import (
     Bindings,
     Signature,
     cast_title,
     check_declared_result,
-    match_cast,
-    span_of_binding,
-)
-from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
-from relaxpy.exec.runtime.implementations import implementation
-from relaxpy.exec.runtime.instrument import Instrument, Instrumented
-from relaxpy.exec.runtime.operands import OperatorCall
-from relaxpy.exec.runtime.operators import truth
-from relaxpy.exec.runtime.packed import call_users
-from relaxpy.exec.runtime.python_functions import resolve_python_callee
-from relaxpy.exec.runtime.registry import packed_function
-from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
-from relaxpy.exec.runtime.signatures import (
     closure_sinfo,
     declared_result,
+    match_cast,
     may_be_null,
     output_sinfos,
     packed_keywords,
     signature_of,
+    span_of_binding,
 )
+from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, OperatorCall, is_dynamic
+from relaxpy.exec.runtime.instrument import Instrument, Instrumented
+from relaxpy.exec.runtime.operators import truth
+from relaxpy.exec.runtime.packed import call_users, resolve_python_callee, split_result
+from relaxpy.exec.runtime.registry import implementation, packed_function
+from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.support import (
     call_tir_dyn,
     field as tuple_field,
@@ -50,7 +44,6 @@ from relaxpy.exec.runtime.support import (
     sizes,
     with_context,
 )
-from relaxpy.exec.runtime.tail_calls import split_result
 from relaxpy.exec.runtime.values import (
     Array,
     Category,

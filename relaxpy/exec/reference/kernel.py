@@ -14,10 +14,19 @@ from typing_extensions import override
 
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.exec.kernel.arguments import reinterpreted, rollback
+from relaxpy.exec.kernel.nest.intrinsics import check_datatypes
 from relaxpy.exec.kernel.signature import KernelSignature, layout_of
-from relaxpy.exec.runtime.counts import with_checked_counts
 from relaxpy.exec.runtime.registry import call_packed
-from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator, cast, lanes_of
+from relaxpy.exec.runtime.scalar import (
+    SUPPORTED,
+    Scalar,
+    ScalarEvaluator,
+    cast,
+    lanes_of,
+    launched,
+    unsupported,
+    with_checked_counts,
+)
 from relaxpy.exec.runtime.values import Array, Value, describe, empty, prim_value
 from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.core.dtype import VOID, DataType
@@ -27,13 +36,11 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.ops import int_range
-from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from relaxpy.errors import Span
 
 CallGlobal = Callable[[GlobalVar, tuple[Value, ...]], Value]
@@ -527,3 +534,36 @@ def _uninitialised(shape: tuple[int, ...], dtype: DataType) -> Array:
     memory = empty(shape, kind)
     memory.fill(np.nan if dtype.is_float else False if dtype.is_bool else int_range(dtype)[0])
     return memory
+
+
+def check_supported(func: PrimFunc, name: str) -> None:
+    """Check that a kernel can run.
+
+    Errors:
+        CompileError: the kernel has an unsupported intrinsic, a datatype that NumPy lacks, or uses
+        GPU threads.
+    """
+    check_datatypes(func, name)
+    unknown_calls = []
+    threads = []
+    for node in walk(func):
+        match node:
+            case tir.Call(op=Op(name=op)) if op.removeprefix("tir.") not in SUPPORTED:
+                unknown_calls.append(node)
+            case st.AttrStmt(attr_key="thread_extent"):
+                threads.append(node)
+            case Buffer(dtype=dtype) if dtype.lanes != 1:
+                message = f"{name}: buffer {node.name} holds vectors of {dtype}"
+                raise CompileError(message, span=func.span)
+            case tir.Cast(dtype=dtype) | Buffer(dtype=dtype):
+                try:
+                    dtype.numpy()
+                except MisuseError as error:
+                    raise CompileError(error.diagnostic).located(func.span) from None
+            case _:
+                pass
+    if unknown_calls:  # report an external kernel rather than the intrinsics of its launch
+        reported = max(unknown_calls, key=lambda call: kernel_name(call) is not None)
+        raise unsupported(reported, name).located(func.span)
+    for statement in threads:
+        raise launched(name, statement)

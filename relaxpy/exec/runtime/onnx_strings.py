@@ -10,15 +10,15 @@ import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.registry import provided
+from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.core.dtype import DataType
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 PREFIX = "relaxpy.onnx."
 
 
@@ -385,3 +385,30 @@ for _function in (
     *(from_numbers, to_numbers, map_values, cast_map),
 ):
     provided(PREFIX + _function.__name__, pure=True)(_function)
+
+
+CHECK: Final = "relaxpy.check_elements"
+"""The packed function that checks the elements of a tensor."""
+
+
+@provided(CHECK, pure=True)
+def check_elements(name: str, x: Array, least: float, most: float) -> Array:
+    """The tensor, all of whose elements are from `least` to `most`.
+
+    Errors:
+        RuntimeCheckError: one is not.
+    """
+    problem = outside(name, x, least, most)
+    if problem:
+        raise RuntimeCheckError(problem)
+    return x
+
+
+def outside(name: str, x: Array, least: float, most: float) -> str:
+    """The error of an element that is not in [`least`, `most`]; "" if all are."""
+    array = np.asarray(x)
+    wrong = array[~((array >= least) & (array <= most))]
+    if not wrong.size:
+        return ""
+    expected = f"at least {least}" if most == np.iinfo(np.int64).max else f"{least} to {most}"
+    return f"{name} is {wrong.flat[0]}, expected {expected}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import math
 import re
+from collections.abc import Sequence
 from math import prod
 from string import Formatter
 from typing import Final
@@ -11,23 +13,228 @@ from typing import Final
 import numpy as np
 
 from relaxpy.errors import AssertionFailedError, MisuseError, RuntimeCheckError, counted
-from relaxpy.exec.runtime import (
-    sorting as sorting,  # registers functions that kernels call
-    tuples as tuples,  # registers functions that passes call
+from relaxpy.exec.runtime.registry import provided
+from relaxpy.exec.runtime.values import (
+    Array,
+    Category,
+    Closure,
+    FunctionValue,
+    ShapeTuple,
+    Value,
+    category_of,
+    describe,
+    empty,
 )
-from relaxpy.exec.runtime.closures import make_closure
-from relaxpy.exec.runtime.storage import (
-    new_storage,
-    new_tensor,
-    planned_storage,
-    released,
-    tensor_in,
-    view,
-)
-from relaxpy.exec.runtime.values import Array, Category, ShapeTuple, Value, category_of, describe
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import op
+from relaxpy.ir.relax.nodes import FuncStructInfo, PrimStructInfo, StructInfo
 from relaxpy.ir.relax.op import misc, packed, python_syntax
+from relaxpy.ir.relax.op.sorting import order
+from relaxpy.ir.relax.relations import erase_to_well_defined
+from relaxpy.ir.relax.relations.shape_vars import substitute_info
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.support.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """Memory that contains tensors."""
+
+    data: Array
+
+
+def _datatype(value: Value, operator: str) -> np.dtype[np.generic]:
+    if isinstance(value, DataType) and not value.is_void:
+        return value.numpy()
+    raise RuntimeCheckError(f"{operator} takes a datatype, found {describe(value)}")
+
+
+def _sizes(value: Value, operator: str) -> tuple[int, ...]:
+    if category_of(value) is not Category.SHAPE:
+        raise RuntimeCheckError(f"{operator} takes a shape, found {describe(value)}")
+    return tuple(value)
+
+
+def new_tensor(
+    shape: Value, dtype: Value, device: Value, scope: Value, *, vdevice: object = None
+) -> Array:
+    """A new tensor with undefined elements."""
+    return empty(_sizes(shape, "alloc_tensor"), _datatype(dtype, "alloc_tensor"))
+
+
+def new_storage(shape: Value, device: Value, dtype: Value, scope: Value) -> Storage:
+    """New memory for the elements of a tensor of this shape.
+
+    Errors:
+        RuntimeCheckError: a dimension is negative, or there is not enough memory.
+    """
+    kind = _datatype(dtype, "alloc_storage")
+    sizes = _sizes(shape, "alloc_storage")
+    if min(sizes, default=0) < 0:
+        raise RuntimeCheckError(f"cannot allocate storage of shape {list(sizes)}", rule="PX-9")
+    return Storage(empty((math.prod(sizes) * kind.itemsize,), np.dtype(np.uint8)))
+
+
+def planned_storage(size: Value, device: Value, scope: Value, dtype: Value) -> Storage:
+    """New memory of `size` bytes, or for the elements of a shape with several dimensions."""
+    flat = len(_sizes(size, "alloc_storage")) == 1
+    return new_storage(size, device, DataType("uint8") if flat else dtype, scope)
+
+
+def tensor_in(
+    storage: Value, offset: Value, shape: Value, dtype: Value, *, vdevice: object = None
+) -> Array:
+    """The tensor in storage that begins at byte `offset`.
+
+    Errors:
+        RuntimeCheckError: `storage` is not storage, or the tensor exceeds it.
+    """
+    if not isinstance(storage, Storage):
+        raise RuntimeCheckError(f"alloc_tensor takes storage, found {describe(storage)}")
+    kind = _datatype(dtype, "alloc_tensor")
+    return _tensor_at(storage.data, int(offset), _sizes(shape, "alloc_tensor"), kind, "the storage")
+
+
+def _tensor_at(
+    data: Array, offset: int, shape: tuple[int, ...], kind: np.dtype[np.generic], where: str
+) -> Array:
+    """The tensor in the bytes `data` that begins at `offset`."""
+    end = offset + math.prod(shape) * kind.itemsize
+    if min(shape, default=0) < 0:
+        raise RuntimeCheckError(f"a tensor has no negative sizes, found {list(shape)}")
+    if offset < 0 or end > data.size:
+        raise RuntimeCheckError(
+            f"a {kind.name} tensor of shape {list(shape)} at byte {offset} leaves {where}, "
+            f"which has {data.size} bytes"
+        )
+    return data[offset:end].view(kind).reshape(shape)
+
+
+def released(value: Value) -> tuple[()]:
+    """Return unit; Python frees unreferenced memory."""
+    return ()
+
+
+def view(data: Value, shape: Value = (), dtype: Value = (), offset: Value = ()) -> Array:
+    """A tensor over the memory of another; arguments that are unit default to those of `data`.
+
+    Errors:
+        RuntimeCheckError: `data` is not a compact row-major tensor, or the view exceeds it.
+    """
+    if category_of(data) is not Category.TENSOR:
+        raise RuntimeCheckError(f"view takes a tensor, found {describe(data)}")
+    if not data.flags.c_contiguous:
+        raise RuntimeCheckError("view takes a tensor in row-major order without gaps")
+    sizes = data.shape if category_of(shape) is Category.TUPLE else _sizes(shape, "view")
+    kind = data.dtype if category_of(dtype) is Category.TUPLE else _datatype(dtype, "view")
+    begin = 0 if category_of(offset) is Category.TUPLE else int(offset)
+    return _tensor_at(data.reshape(-1).view(np.uint8), begin, sizes, kind, "the tensor")
+
+
+def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
+    """The closure that appends the `captured` values to its arguments.
+
+    Errors:
+        RuntimeCheckError: `function` is not a function, or takes fewer arguments.
+    """
+    if category_of(function) is Category.PACKED_FUNC:
+        return lambda *args: function(*args, *captured)
+    if not isinstance(function, FunctionValue):
+        raise RuntimeCheckError(f"make_closure takes a function, found {describe(function)}")
+    open_count = function.arity - len(captured)
+    if open_count < 0:
+        raise RuntimeCheckError(
+            f"a function of {counted(function.arity, 'argument')} cannot capture {len(captured)}",
+            rule="FN-11",
+        )
+    sinfo = function.struct_info
+    assert sinfo.params is not None
+    rest = FuncStructInfo(sinfo.params[:open_count], sinfo.ret, sinfo.purity)
+    # Other shape variables that only the captured arguments bind are unknown to callers.
+    rest = substitute_info(rest, _captured_sizes(sinfo.params[open_count:], captured))
+    return Closure(
+        lambda *args: function(*args, *captured), erase_to_well_defined(rest), function.name
+    )
+
+
+def _captured_sizes(
+    params: Sequence[StructInfo], captured: tuple[Value, ...]
+) -> dict[tir.Var, tir.PrimExpr]:
+    """The values of shape variables that are captured directly."""
+    return {
+        param.value: ops.const(value, param.value.dtype)
+        for param, value in zip(params, captured, strict=True)
+        if isinstance(param, PrimStructInfo)
+        and isinstance(param.value, tir.Var)
+        and isinstance(value, int)
+    }
+
+
+def _places(data: Array, axis: int, is_ascend: int, count: int) -> Array:
+    return np.take(order(data, axis, descending=not is_ascend), np.arange(count), axis)
+
+
+@provided("tvm.contrib.sort.sort", pure=True)
+def sort(data: Array, out: Array, axis: int, is_ascend: int) -> None:
+    """Store the elements in order along an axis."""
+    if is_ascend:
+        out[...] = data
+        out.sort(axis, kind="stable")
+        return
+    out[...] = np.take_along_axis(data, order(data, axis, descending=True), axis)
+
+
+@provided("tvm.contrib.sort.argsort", pure=True)
+def argsort(data: Array, out: Array, axis: int, is_ascend: int) -> None:
+    """Store the indices that sort the elements along an axis."""
+    out[...] = order(data, axis, descending=not is_ascend)
+
+
+@provided("tvm.contrib.sort.argsort_nms", pure=True)
+def argsort_valid(data: Array, valid: Array, out: Array, axis: int, is_ascend: int) -> None:
+    """Store the indices that sort the first elements of each line, then the other indices."""
+    lines, found = np.moveaxis(data, axis, -1), np.moveaxis(out, axis, -1)
+    found[...] = np.arange(lines.shape[-1])
+    for place, count in np.ndenumerate(valid.reshape(lines.shape[:-1])):
+        found[place][:count] = order(lines[place][:count], 0, descending=not is_ascend)
+
+
+@provided("tvm.contrib.sort.topk", pure=True)
+def topk(data: Array, values: Array, indices: Array, axis: int, is_ascend: int) -> None:
+    """Store the first elements in order along an axis, and their indices."""
+    places = _places(data, axis, is_ascend, values.shape[axis])
+    values[...] = np.take_along_axis(data, places, axis)
+    indices[...] = places
+
+
+@provided("tvm.contrib.sort.topk_values", pure=True)
+def topk_values(data: Array, values: Array, axis: int, is_ascend: int) -> None:
+    """Store the first elements in order along an axis."""
+    places = _places(data, axis, is_ascend, values.shape[axis])
+    values[...] = np.take_along_axis(data, places, axis)
+
+
+@provided("tvm.contrib.sort.topk_indices", pure=True)
+def topk_indices(data: Array, indices: Array, axis: int, is_ascend: int) -> None:
+    """Store the indices of the first elements in order along an axis."""
+    indices[...] = _places(data, axis, is_ascend, indices.shape[axis])
+
+
+@provided("tvm.contrib.sort.searchsorted", pure=True)
+def searchsorted(sequence: Array, values: Array, out: Array, right: int) -> None:
+    """Store the number of elements of an ascending sequence below each value, or not above it."""
+    side = "right" if right else "left"
+    if sequence.ndim == 1:
+        out[...] = np.searchsorted(sequence, values, side)  # type: ignore[call-overload]
+        return
+    for line in np.ndindex(*values.shape[:-1]):
+        out[line] = np.searchsorted(sequence[line], values[line], side)  # type: ignore[call-overload]
+
+
+@provided("vm.builtin.tuple_reset_item", pure=True)
+def tuple_reset_item(values: tuple[Value, ...], index: int) -> tuple[()]:
+    """Mark that a field is dead: a no-op, as tuples are immutable."""
+    return ()
 
 
 def _tensor(value: Value, operator: str, ndim: int | None = None) -> Array:
@@ -69,22 +276,22 @@ def shape_to_tensor(value: Value) -> Array:
 @python_syntax.tensor_dtype_code.implement
 def tensor_dtype_code(value: Value) -> np.uint8:
     """DLPack's type code of the elements of a tensor."""
-    return np.uint8(_datatype(value, "tensor_dtype_code").type_code)
+    return np.uint8(_known_datatype(value, "tensor_dtype_code").type_code)
 
 
 @python_syntax.tensor_dtype_bits.implement
 def tensor_dtype_bits(value: Value) -> np.uint8:
     """The bits of an element of a tensor."""
-    return np.uint8(_datatype(value, "tensor_dtype_bits").bits)
+    return np.uint8(_known_datatype(value, "tensor_dtype_bits").bits)
 
 
 @python_syntax.tensor_dtype_lanes.implement
 def tensor_dtype_lanes(value: Value) -> np.uint16:
     """The lanes of an element of a tensor."""
-    return np.uint16(_datatype(value, "tensor_dtype_lanes").lanes)
+    return np.uint16(_known_datatype(value, "tensor_dtype_lanes").lanes)
 
 
-def _datatype(value: Value, operator: str) -> DataType:
+def _known_datatype(value: Value, operator: str) -> DataType:
     return DataType(_tensor(value, operator).dtype)
 
 

@@ -1,4 +1,4 @@
-"""The registry of packed functions: Python callables that programs call by name."""
+"""The registry of packed functions, and the implementations of operators that users register."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from relaxpy import plugin
 from relaxpy.errors import (
     MisuseError,
     PackedFuncError,
+    RuntimeCheckError,
     Span,
     UnknownPackedFuncError,
     close_names,
@@ -18,6 +19,10 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.values import Value, from_packed
+from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import is_of_relaxpy
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,18 +32,14 @@ _pure_names: set[str] = set()
 python_functions: dict[str, Callable[..., Any]] = {}
 """Functions of `vm.builtin.register_py_func`; packed functions of the same name take precedence."""
 _PROVIDERS = (
-    "relaxpy.exec.runtime.elements",
-    "relaxpy.exec.runtime.growing",
     "relaxpy.exec.runtime.kv_cache",
     "relaxpy.exec.runtime.matrices",
     "relaxpy.exec.runtime.onnx_sequences",
     "relaxpy.exec.runtime.onnx_strings",
+    "relaxpy.exec.runtime.operators",
     "relaxpy.exec.runtime.paged_kv_cache",
-    "relaxpy.exec.runtime.rnn_state",
-    "relaxpy.exec.runtime.sampling",
-    "relaxpy.exec.runtime.sorting",
+    "relaxpy.exec.runtime.sequences",
     "relaxpy.exec.runtime.tensor_cache",
-    "relaxpy.exec.runtime.tuples",
     "relaxpy.exec.runtime.vm_builtins",
 )
 """The modules that provide packed functions when they are imported."""
@@ -189,3 +190,41 @@ def packed_function(name: str, default: Value | None, span: Span | None) -> Call
 def call_packed(name: str, args: tuple[Value, ...]) -> Value:
     """Call the packed function under `name`; return its result as a value (EV-19)."""
     return from_packed(call_users(get_global_func(name), name, args), ())
+
+
+_VALUES = (rx.TensorStructInfo, rx.ShapeStructInfo, rx.PrimStructInfo)
+
+
+@dataclass(frozen=True, slots=True)
+class UsersImplementation:
+    """An implementation that a user registered; its result is converted to a value."""
+
+    operator: str
+    function: Callable[..., object]
+    result: rx.StructInfo
+    span: Span | None
+
+    def __call__(self, *args: Value, **attrs: object) -> Value:
+        """The result, as a value.
+
+        Errors:
+            RuntimeCheckError: it is None instead of a tensor, a shape or a scalar.
+        """
+        found = self.function(*args, **attrs)
+        if found is None and isinstance(self.result, _VALUES):
+            raise RuntimeCheckError(
+                f"the implementation of {self.operator} returned None, expected {self.result}",
+                span=self.span,
+            )
+        return from_packed(found, (self.result,))
+
+
+def implementation(call: rx.Call) -> Callable[..., Value]:
+    """The implementation of the operator of a call, which has one."""
+    assert isinstance(call.op, Op)
+    function = call.op.record.runtime
+    assert function is not None
+    if is_of_relaxpy(function):
+        return function
+    sinfo = call.struct_info or rx.ObjectStructInfo()
+    return UsersImplementation(call.op.name, function, sinfo, call.span)

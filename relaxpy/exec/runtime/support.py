@@ -14,7 +14,7 @@ from relaxpy.exec.runtime.operators import truth as truth
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.registry import packed_function
 from relaxpy.exec.runtime.scalar import divisor
-from relaxpy.exec.runtime.settings import without_warnings as without_warnings
+from relaxpy.exec.runtime.threads import without_warnings as without_warnings
 from relaxpy.exec.runtime.values import (
     Array,
     Category,

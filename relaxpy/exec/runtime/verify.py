@@ -1,21 +1,29 @@
-"""Checks for tests: gradients against finite differences, and properties of scalar expressions."""
+"""Checks for tests: gradients against finite differences, comparisons, packed functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from relaxpy.errors import MisuseError, unexpected
-from relaxpy.exec.runtime.values import Array
+from relaxpy.exec.runtime.registry import provided
+from relaxpy.exec.runtime.values import Array, Category, ShapeTuple, Value, category_of
 from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.ir.core.device import Device
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.entry import user_facing
+
+if TYPE_CHECKING:
+    from relaxpy.exec.vm import VirtualMachine
 
 Values = Mapping[str, Array] | Sequence[Array]
 
@@ -150,3 +158,195 @@ def check_bool_expr_is_true(
 def _holds(condition: tir.PrimExpr, point: Mapping[tir.Var, tir.PrimExpr]) -> bool:
     result = simplify(substitute(condition, point))
     return isinstance(result, tir.IntImm) and result.value != 0
+
+
+_OPAQUE = (Category.CLOSURE, Category.PACKED_FUNC, Category.PRIM_FUNC, Category.OBJECT)
+
+
+@user_facing
+def assert_allclose(
+    actual: Value, desired: Value, rtol: float = 1e-7, atol: float = 1e-7, verbose: bool = True
+) -> None:
+    """Assert that shapes are equal and elements differ by at most `atol + rtol * abs(desired)`.
+
+    Tuples are compared field by field, numbers narrower than 32 bits in double precision. NaN is
+    close to NaN only. Values that are not numbers must be equal.
+
+    Errors:
+        AssertionError: the values differ; `verbose` shows both.
+    """
+    __tracebackhide__ = True
+    stack = [("the value", actual, desired)]
+    while stack:
+        where, a_value, b_value = stack.pop()
+        if isinstance(a_value, tuple) and isinstance(b_value, tuple):
+            if len(a_value) != len(b_value):
+                raise AssertionError(
+                    f"{where} has {len(a_value)} fields, {len(b_value)} were expected"
+                )
+            fields = zip(a_value, b_value, strict=True)
+            stack += [(f"field {k} of {where}", *pair) for k, pair in enumerate(fields)][::-1]
+            continue
+        if _is_opaque(a_value) or _is_opaque(b_value):
+            if a_value is not b_value and not np.array_equal(a_value, b_value):
+                raise AssertionError(f"{where} is {a_value!r:.60}, {b_value!r:.60} was expected")
+            continue
+        a, b = _comparable(a_value), _comparable(b_value)
+        if a.shape != b.shape:
+            raise AssertionError(f"{where} has shape {a.shape}, {b.shape} was expected")
+        np.testing.assert_allclose(a, b, rtol, atol, err_msg=where, verbose=verbose)
+
+
+def _is_opaque(value: Value) -> bool:
+    numeric = isinstance(value, list) or hasattr(value, "__array__")
+    return not numeric and category_of(value) in _OPAQUE
+
+
+def _comparable(value: Value) -> Array:
+    """The value as an array that NumPy can compare with tolerances: narrow numbers are widened."""
+    array = np.asarray(value)
+    return array.astype(np.float64) if array.dtype.itemsize < 4 else array
+
+
+EPSILONS = 32
+"""The error that is allowed, in roundings to the narrowest datatype."""
+
+
+def rounding(dtype: DataType) -> float:
+    """The relative error of one rounding to a float; 0 for other datatypes."""
+    if dtype.family in ("bool", "int", "uint"):
+        return 0.0
+    return float(ml_dtypes.finfo(dtype.numpy()).eps)  # type: ignore[no-untyped-call]
+
+
+def difference(
+    actual: Value,
+    expected: Value,
+    rtol: float,
+    where: str = "the result",
+    samples: Sequence[Value] = (),
+) -> str:
+    """The first difference of two values; empty if there is none.
+
+    Floats may differ by `rtol` times the largest finite number of the expected tensor. Floats and
+    integers may differ by the largest difference of a tensor of the first of `samples` and that of
+    another, which are results of the same computation with other roundings. Values that are not
+    tensors, numbers, shapes or tuples of these are not compared.
+    """
+    if isinstance(expected, tuple) and not isinstance(expected, ShapeTuple):
+        if not isinstance(actual, tuple) or len(actual) != len(expected):
+            return f"{where} is {actual!r:.60}, expected {len(expected)} fields"
+        texts = (
+            difference(a, b, rtol, f"field {k} of {where}", [sample[k] for sample in samples])
+            for k, (a, b) in enumerate(zip(actual, expected, strict=True))
+        )
+        return next(filter(None, texts), "")
+    if isinstance(expected, np.ndarray):
+        if not isinstance(actual, np.ndarray):
+            return f"{where} is {actual!r:.60}, expected a tensor"
+        return _tensor_difference(actual, expected, rtol, where, samples)
+    if isinstance(expected, float) and isinstance(actual, float):
+        return _tensor_difference(np.array(actual), np.array(expected), rtol, where, samples)
+    if isinstance(expected, (int, str, ShapeTuple)) and actual != expected:
+        return f"{where} is {actual!r:.60}, expected {expected!r:.60}"
+    return ""
+
+
+def _tensor_difference(
+    actual: Array, expected: Array, rtol: float, where: str, samples: Sequence[Value]
+) -> str:
+    for fact in ("dtype", "shape"):
+        one, other = getattr(actual, fact), getattr(expected, fact)
+        if one != other:
+            return f"{where} has {fact} {one}, expected {other}"
+    spread = _spread(samples, expected.shape)
+    if expected.dtype.kind in "biu":
+        wrong = actual != expected
+        if spread:
+            wrong &= abs(actual.astype(np.float64) - expected.astype(np.float64)) > spread
+    else:
+        a, b = (v.astype(np.float64) for v in (actual, expected))
+        with np.errstate(all="ignore"):
+            largest = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
+            allowed = max(rtol * largest, spread)
+            wrong = ~((np.abs(a - b) <= allowed) | (a == b) | (np.isnan(a) & np.isnan(b)))
+    count = int(np.count_nonzero(wrong))
+    if not count:
+        return ""
+    place = tuple(int(axis[0]) for axis in np.nonzero(wrong)) if wrong.ndim else ()
+    element = f"element {place} of {where}" if place else where
+    others = f"; {count} of {wrong.size} elements differ" if wrong.size > 1 else ""
+    return f"{element} is {actual[place]}, expected {expected[place]}{others}"
+
+
+def _spread(samples: Sequence[Value], shape: tuple[int, ...]) -> float:
+    """The largest finite difference of elements of the first tensor and of another one."""
+    arrays = [np.asarray(sample, np.float64) for sample in samples]
+    with np.errstate(all="ignore"):
+        gaps = [np.abs(array - arrays[0]) for array in arrays[1:] if array.shape == shape]
+    return max((float(np.max(g, initial=0.0, where=np.isfinite(g))) for g in gaps), default=0.0)
+
+
+def check_saved_func(vm: VirtualMachine, func_name: str, *inputs: object) -> Any:
+    """The result of a function, which is also saved with its arguments and called again.
+
+    The saved function is called as `func_name`, followed by "_saved".
+
+    Errors:
+        AssertionError: the results differ.
+    """
+    saved_name = f"{func_name}_saved"
+    vm.save_function(func_name, saved_name, *inputs)
+    result = vm[func_name](*inputs)
+    assert_allclose(vm[saved_name](), result)
+    return result
+
+
+@provided("test.vm.move")
+def _move(value: Any) -> Any:
+    return value
+
+
+@provided("test.vm.add")
+def _add(a: Array, b: Array) -> Array:
+    return np.asarray(a + b)
+
+
+@provided("test.vm.mul")
+def _mul(a: Array, b: Array) -> Array:
+    return np.asarray(a * b)
+
+
+@provided("test.vm.equal_zero")
+def _equal_zero(a: Array) -> Array:
+    return np.asarray(not a.any())
+
+
+@provided("test.vm.subtract_one")
+def _subtract_one(a: Array) -> Array:
+    return np.subtract(a, 1)
+
+
+@provided("test.vm.identity")
+def _identity(a: Array, output: Array) -> None:
+    output[:] = a
+
+
+@provided("test.vm.tile")
+def _tile(a: Array, output: Array) -> None:
+    output[:] = np.tile(a, (1, 2))
+
+
+@provided("test.vm.add_scalar")
+def _add_scalar(a: int, b: int) -> int:
+    return a + b
+
+
+@provided("test.vm.get_device_id")
+def _get_device_id(device: Device) -> int:
+    return device.index
+
+
+@provided("test.vm.check_if_defined")
+def _check_if_defined(value: object) -> bool:
+    return value is not None

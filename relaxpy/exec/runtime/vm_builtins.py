@@ -8,10 +8,17 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from relaxpy.errors import MatchCastError, RuntimeCheckError, UnknownPackedFuncError
-from relaxpy.exec.runtime.closures import make_closure
-from relaxpy.exec.runtime.operators import same_value, shape_of, tensor_to_shape, truth
+from relaxpy.exec.runtime.operators import (
+    make_closure,
+    new_storage,
+    same_value,
+    shape_of,
+    tensor_in,
+    tensor_to_shape,
+    truth,
+    view,
+)
 from relaxpy.exec.runtime.registry import get_global_func, provided, python_functions
-from relaxpy.exec.runtime.storage import new_storage, tensor_in, view
 from relaxpy.exec.runtime.support import call_tir_dyn, invoke
 from relaxpy.exec.runtime.values import (
     Array,

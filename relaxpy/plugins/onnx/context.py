@@ -13,7 +13,7 @@ import numpy as np
 from onnx import TensorProto
 
 from relaxpy.errors import StructInfoError
-from relaxpy.exec.runtime.elements import CHECK, outside
+from relaxpy.exec.runtime.onnx_strings import CHECK, outside
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (

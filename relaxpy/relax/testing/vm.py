@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.exec.runtime.packed_for_tests import check_saved_func as check_saved_func
+    from relaxpy.exec.runtime.verify import check_saved_func as check_saved_func
 else:
     _face(globals(), """
-        relaxpy.exec.runtime.packed_for_tests: check_saved_func
+        relaxpy.exec.runtime.verify: check_saved_func
     """)

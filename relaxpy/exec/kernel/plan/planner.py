@@ -19,7 +19,7 @@ from relaxpy.exec.kernel.plan.schedule import schedule
 from relaxpy.exec.kernel.plan.statements import statements_of
 from relaxpy.exec.kernel.plan.tables import fill_tables_first
 from relaxpy.exec.kernel.plan.tree import Plan, accesses, runs
-from relaxpy.exec.runtime.counts import with_checked_counts
+from relaxpy.exec.runtime.scalar import with_checked_counts
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc

@@ -40,8 +40,7 @@ from relaxpy.exec.native.llvm.function import (
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.threads.code import Code, address_of, at, exchanged, invoke, read
 from relaxpy.exec.native.threads.memory import memory
-from relaxpy.exec.runtime.threads import thread_count
-from relaxpy.exec.runtime.worker_times import ENTRIES, ring
+from relaxpy.exec.runtime.threads import ENTRIES, ring, thread_count
 
 _SPINS: Final = 5_000
 _MASK_BYTES: Final = 128

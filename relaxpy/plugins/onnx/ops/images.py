@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.runtime.onnx_strings import PREFIX, Array
+from relaxpy.exec.runtime.onnx_strings import PREFIX
 from relaxpy.exec.runtime.registry import register_func
+from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
