@@ -78,14 +78,14 @@ RESOLVES_NAMES = {
 FLOORS = {
     "relaxpy/ir": """
         hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
-        link.py diagnostics.py module.py analysis.py arith tir/functor.py tir/prim_func.py
+        link.py diagnostics.py module.py analysis.py arith tir/prim_func.py
         tir/analysis serialize.py tir/rewrite
-        make_node.py base.py expr.py type.py attrs.py container.py function.py
+        base.py expr.py type.py attrs.py container.py function.py
         relax/expect.py relax/call_graph.py te te/topi short_text
-        relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
-        relax/utils.py relax/quantization.py relax/analysis pass_infra tir/transform relax/rewrite
+        relax/relations relax/op/definition relax/op relax/block_builder
+        relax/quantization.py relax/analysis pass_infra tir/transform relax/rewrite
         instrument.py relax/dpl
-        relax/transform relax/dump_ast.py relax/pipelines.py
+        relax/transform relax/pipelines.py
         transform.py
     """,
     "relaxpy/exec": """
@@ -110,7 +110,7 @@ FLOORS = {
         lazy.py description.py screen.py diagnostics.py progress.py entry.py folding.py pysource.py
     """,
     "relaxpy/plugins/onnx": """
-        wire.py view.py sizes.py folding.py registry.py vocabulary.py context.py ops
+        view.py sizes.py folding.py registry.py vocabulary.py context.py ops
         bodies.py importer.py api.py backend.py
     """,
     "relaxpy/plugins/torch": """
@@ -120,22 +120,22 @@ FLOORS = {
         aliases.py freezing.py api.py fx.py dynamo.py
     """,
     "relaxpy/plugins/relay": """
-        ty.py type_text.py base.py expr.py analysis/variables.py module.py op/relations.py
-        op/registry.py op/translate.py op/struct_info.py op/lookup.py op/define.py op analysis
-        infer bind.py saved.py functors.py scope_builder.py testing.py transform to_relax text run
+        ty.py base.py expr.py analysis/variables.py module.py op/relations.py
+        op/registry.py op/struct_info.py op/define.py op analysis
+        infer saved.py functors.py scope_builder.py testing.py transform to_relax text run
     """,
     "relaxpy/plugins/testing": """
-        golden.py passes.py targets.py strategies.py
+        golden.py targets.py strategies.py
         pytest_helpers.py pytest_compare.py pytest_plugin.py
     """,
     "relaxpy/plugins/pictures": """
-        model.py labels.py kernels.py build.py repeats.py layout.py scene.py style.py
-        svg.py graph.py chart.py memory.py profile.py curve.py
+        model.py build.py repeats.py layout.py
+        svg.py graph.py chart.py
     """,
     "relaxpy/plugins/cli": """
-        usage.py show.py special_sizes.py imported.py sketch.py
-        programs.py watch.py passes.py inputs.py
-        outputs.py lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
+        show.py special_sizes.py
+        programs.py passes.py inputs.py
+        lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
         commands.py main.py
     """,
 }

@@ -14,7 +14,7 @@ from relaxpy.support.absent import ABSENT_MODULES, instead_of
 #: The modules with the functions that look up a name of a module.
 _LOOKUPS: Final = (
     *("relaxpy.support.missing", "relaxpy.support.lazy", "relaxpy.support.gc_pause"),
-    *("relaxpy.plugins.nn.names", "relaxpy.plugins.relay.op.makers"),
+    *("relaxpy.plugins.nn.methods", "relaxpy.plugins.relay.op.makers"),
 )
 
 

@@ -1,29 +1,58 @@
-"""The commands: each takes the parsed options, writes its result, and returns the exit code.
-
-Modules are imported by the commands that need them, so that `--help` does not load the compiler.
-"""
+"""The commands: each takes the parsed options, writes its result, and returns the exit code."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
 from relaxpy.plugins.cli.programs import STDIN, ProgramFile, ProgramSource, files_in, program_source
-from relaxpy.plugins.cli.show import FORMATS, show_error, show_os_error
-from relaxpy.plugins.cli.usage import UsageError
-from relaxpy.plugins.cli.watch import watch
+from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error
 
 if TYPE_CHECKING:
     from relaxpy.exec.executable import EntryPoint, Executable
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.relax.nodes import BaseFunc
+
+_SECONDS: Final = 0.3
+
+
+def watch(paths: Sequence[str], run: Callable[[], int]) -> int:
+    """Call `run` now and after each change of a file, until Ctrl-C; return its last result.
+
+    A file may be created or deleted meanwhile.
+
+    Errors:
+        UsageError: one of the paths is standard input, or names a module.
+    """
+    for path in paths:
+        if path == STDIN or not Path(path).exists():
+            raise UsageError(f"--watch takes files and folders, found {path!r:.60}")
+    code, before = 0, None
+    try:
+        while True:
+            now = {file: _time(file) for path in paths for file in files_in(path)}
+            if now != before:
+                code, before = run(), now
+            time.sleep(_SECONDS)
+    except KeyboardInterrupt:
+        return code
+
+
+def _time(path: str) -> int:
+    """When the file was changed, in nanoseconds; 0 if it does not exist."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def check(options: Namespace) -> int:
@@ -155,8 +184,7 @@ def _seed(options: Namespace) -> int | None:
 
 def run(options: Namespace) -> int:
     """Call a function, and print or save its result."""
-    from relaxpy.plugins.cli.inputs import arguments
-    from relaxpy.plugins.cli.outputs import print_value, save_value
+    from relaxpy.plugins.cli.inputs import arguments, print_value, save_value
 
     function = _function(_executable(options), options.function)
     result = function(*arguments(function, _words(options), options.dim, _seed(options)))

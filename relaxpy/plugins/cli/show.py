@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from relaxpy.errors import Diagnostic, RelaxpyError, RelaxpyWarning
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, RelaxpyWarning
 from relaxpy.support.screen import coloured, takes_colour
+
+
+class UsageError(MisuseError):
+    """An option, a file or a name on the command line is wrong: exit code 2."""
 
 
 def show_error(error: RelaxpyError, stream: TextIO, where: str) -> None:

@@ -15,9 +15,9 @@ from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import as_sizes, double
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.place import Place
 from relaxpy.plugins.importing.tensors import (
     Array,
+    Place,
     Size,
     as_size,
     dtype_of,

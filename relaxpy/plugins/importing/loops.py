@@ -8,8 +8,7 @@ from typing import Any
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem
 from relaxpy.ir.te.loops import Loops as Loops, Number as Number, whole as whole, written
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.plugins.importing.place import Place
-from relaxpy.plugins.importing.tensors import Size, as_size
+from relaxpy.plugins.importing.tensors import Place, Size, as_size
 
 
 def kernel(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import keyword
 import math
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
     Constant,
     Expr,
     ShapeExpr,
     ShapeStructInfo,
     TensorStructInfo,
+    Var,
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
@@ -24,6 +30,7 @@ from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.contents import LIMIT, Element, number
 from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.support.entry import user_facing
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Size: TypeAlias = PrimExpr | int
@@ -210,3 +217,79 @@ def truncated(a: Expr, b: Expr) -> Expr:
     negative = R.logical_xor(R.less(a, scalar(0, a)), R.less(b, scalar(0, b)))
     quotient: Expr = R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
     return quotient
+
+
+class Place(Protocol):
+    """The interface that shared conversions need from an importer's context."""
+
+    def emit(self, expr: Expr, name: str = "") -> Var:
+        """Bind an expression."""
+
+    def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> Expr:
+        """A call of the kernel that `function` makes of tensor expressions."""
+
+
+_NOT_IN_NAMES = re.compile(r"\W+", re.ASCII)
+
+
+def identifier(name: str, prefix: str = "v") -> str:
+    """`name` as an identifier of Python: other characters become underscores."""
+    text = _NOT_IN_NAMES.sub("_", name).strip("_") or prefix
+    if text[0].isdigit() or keyword.iskeyword(text):
+        text = f"{prefix}_{text}"
+    return text
+
+
+class Names:
+    """Distinct names: each name that is asked for again has a number."""
+
+    def __init__(self, make: Callable[[str], str]) -> None:
+        self._make = make
+        self._taken: set[str] = set()
+
+    def new(self, name: str) -> str:
+        """A name that was not given out before, made of `name`."""
+        base = made = self._make(name)
+        count = 0
+        while made in self._taken:
+            count += 1
+            made = f"{base}_{count}"
+        self._taken.add(made)
+        return made
+
+
+_MOST_AXES = 64
+_MOST_BYTES = (1 << 63) - 1
+
+
+def has_arrays(shape: Sequence[object], dtype: np.dtype[Any]) -> bool:
+    """True if NumPy can represent an array of a shape, even an empty one, given the memory."""
+    if len(shape) > _MOST_AXES:
+        return False
+    sizes = [size for size in shape if type(size) is int and size >= 0]
+    whole = math.prod(max(size, 1) for size in sizes) * max(dtype.itemsize, 1)
+    return len(sizes) == len(shape) and whole <= _MOST_BYTES
+
+
+@user_facing
+def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
+    """The module without the attribute `params` of functions, and the arrays in it by function.
+
+    Errors:
+        MisuseError (also ValueError): an attribute `params` is not a list of arrays.
+    """
+    expect(mod, IRModule)
+    result, params = mod.clone(), {}
+    for name, func in mod.functions_by_name.items():
+        if "params" not in func.attrs:
+            continue
+        values: Any = func.attrs["params"]
+        arrays = list(values) if isinstance(values, (list, tuple)) else [None]
+        if not all(isinstance(array, np.ndarray) for array in arrays):
+            raise MisuseError(
+                f"the attribute params of {name} is a list of arrays, found {values!r:.60}",
+                about=mod,
+            )
+        params[name] = arrays
+        result[name] = func.without_attr("params")
+    return result, params

@@ -1,20 +1,48 @@
-"""The windows of convolutions and pools: what their attributes mean, padding that is computed."""
+"""Windows of convolutions and pools, padding, pools, and regions of images, in importers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict, cast
 
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, TupleGetItem, Var
+from relaxpy.ir.relax.op import regions
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.padding import pad
-from relaxpy.ir.tir import ops
+from relaxpy.ir.te.topi.pooling import pool_selected
+from relaxpy.ir.te.topi.shapes import double
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.expr import ExprLike
+from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.contents import number
-from relaxpy.plugins.importing.place import Place
-from relaxpy.plugins.importing.tensors import Size, rank_of, require_count, scalar, shape_of
+from relaxpy.plugins.importing.tensors import (
+    Place,
+    Size,
+    as_dtype,
+    as_size,
+    dtype_of,
+    is_float,
+    is_size,
+    product,
+    rank_of,
+    require_count,
+    reshaped,
+    scalar,
+    shape_of,
+    sizes_known,
+    wide_dtype,
+)
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
 
 #: The letters of the axes of images, by the number of spatial axes.
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -195,3 +223,346 @@ def _same(size: Size, span: Size, stride: int, *, upper: bool) -> tuple[Size, Si
     half = total // 2 if isinstance(total, int) else simple(total // 2)
     rest = simple(total - half)
     return (half, rest) if upper else (rest, half)
+
+
+_MODES: Final = ("SAME_UPPER", "SAME_LOWER")
+_KINDS: Final = ("constant", "edge", "reflect")
+
+
+@user_facing
+def autopad(
+    bb: BlockBuilder,
+    data: Expr,
+    strides: Sequence[int],
+    kernel_shape: Sequence[int],
+    dilations: Sequence[int] = (1, 1),
+    pad_type: str = "constant",
+    deconv: bool = False,
+    mode: str = "SAME_UPPER",
+    pad_value: float | None = 0.0,
+) -> Var:
+    """The data, padded along its last axes so that windows with `strides` cover all of it.
+
+    The padding is the same on both sides. If it is odd, there is one element more after the data in
+    mode "SAME_UPPER" and before it in mode "SAME_LOWER". It consists of `pad_value` for `pad_type`
+    "constant", of the last element for "edge", and of a mirror image for "reflect". With `deconv`,
+    it is that of a transposed convolution.
+
+    Shapes:
+        data    rank at least that of the kernel, of known shape
+        result  as data, the last axes longer
+    Errors:
+        MisuseError (also ValueError): there is no such mode or kind of padding, the lists have
+            different lengths, or the shape of the data is not known.
+    """
+    sinfo = data.struct_info if isinstance(data, Expr) else None
+    dims = sinfo.get_shape() if isinstance(sinfo, TensorStructInfo) else None
+    axes = len(kernel_shape)
+    if mode not in _MODES or pad_type not in _KINDS:
+        found, known = (mode, _MODES) if mode not in _MODES else (pad_type, _KINDS)
+        raise MisuseError(f"expected {' or '.join(map(repr, known))}, found {found!r:.60}")
+    if dims is None or len(dims) < axes or not len(strides) == len(dilations) == axes:
+        raise MisuseError(
+            f"a kernel of shape {tuple(kernel_shape)} has strides and dilations for each axis, and "
+            f"data of known shape with so many axes; found {sinfo}",
+            about=data,
+        )
+    before: list[ExprLike] = [0] * (len(dims) - axes)
+    after: list[ExprLike] = [0] * (len(dims) - axes)
+    windows = zip(dims[-axes:], strides, kernel_shape, dilations, strict=True)
+    for size, stride, extent, dilation in windows:
+        total = _total(size, stride, (extent - 1) * dilation + 1)
+        if deconv:
+            total = ops.sub(extent - 1, total)
+        less = ops.floordiv(total, 2)
+        more = ops.sub(total, less)
+        before.append(less if mode == "SAME_UPPER" else more)
+        after.append(more if mode == "SAME_UPPER" else less)
+    if pad_type == "constant":
+        return bb.emit_te(topi.nn.pad, data, before, after, pad_value)
+    if pad_type == "edge":
+        return bb.emit_te(topi.nn.replicate_pad, data, before, after)
+    return bb.emit_te(topi.nn.mirror_pad, data, before, after, "REFLECT")
+
+
+def _total(size: PrimExpr, stride: int, extent: int) -> PrimExpr:
+    """The padding along an axis for ceil(size / stride) windows."""
+    covered = ops.add(ops.mul(ops.sub(ops.ceildiv(size, stride), 1), stride), extent)
+    return ops.maximum(ops.sub(covered, size), 0)
+
+
+def padded(cx: Place, x: Expr, pads: Sequence[Size], mode: str, value: Expr | float | None) -> Expr:
+    """`x` with `pads` (befores, then afters); negative ones crop. Modes are those of `R.nn.pad`."""
+    rank = rank_of(x)
+    sizes = shape_of(x)
+    begins, ends = list(pads[:rank]), list(pads[rank:])
+    for k, size in enumerate(sizes):
+        begins[k], ends[k] = _within(begins[k], ends[k], size)
+    crop = [
+        k
+        for k in range(rank)
+        if (_negative(begins[k]) or _negative(ends[k]))
+        and (isinstance(sizes[k], int) or all(_crops(item) for item in (begins[k], ends[k])))
+    ]
+    if crop:
+        first = [-begins[k] if _negative(begins[k]) else 0 for k in crop]
+        last = [number(sizes[k] + ends[k]) if _negative(ends[k]) else sizes[k] for k in crop]
+        x = R.strided_slice(x, crop, first, last)
+        for k in crop:
+            begins[k], ends[k] = (0 if _negative(item) else item for item in (begins[k], ends[k]))
+    if all(is_size(item, 0) for item in (*begins, *ends)):
+        return x
+    is_known = all(isinstance(item, int) and item >= 0 for item in (*begins, *ends))
+    if is_known and (mode != "constant" or not isinstance(value, Expr)):
+        flat = [item for pair in zip(begins, ends, strict=True) for item in pair]
+        number_added = 0.0 if isinstance(value, Expr) else float(value or 0)
+        result: Expr = R.nn.pad(x, flat, mode, number_added)
+        return result
+    fill = value if isinstance(value, Expr) else scalar(value or 0, x)
+    for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        if not (is_size(begin, 0) and is_size(end, 0)):
+            x = _padded_axis(cx, x, axis, begin, end, mode, R.reshape(fill, ()))
+    return x
+
+
+def _within(begin: Size, end: Size, size: Size) -> tuple[Size, Size]:
+    """Clamp a crop to the size; its excess is deducted from the padding at the other end."""
+    if isinstance(begin, int) and isinstance(end, int) and isinstance(size, int):
+        if size + end < 0:
+            return begin + size + end, -size
+        if size + begin < 0:
+            return -size, end + size + begin
+    return begin, end
+
+
+def _padded_axis(
+    cx: Place, x: Expr, axis: int, begin: Size, end: Size, mode: str, fill: Expr
+) -> Expr:
+    """`x` with elements before and after along one axis, whose numbers are expressions."""
+    size = cast(Any, shape_of(x)[axis])
+
+    def kernel(t: Any, value: Any) -> Any:
+        shape = [*t.shape]
+        shape[axis] = shape[axis] + begin + end
+
+        def element(*index: Any) -> Any:
+            at = index[axis] - begin
+            if mode == "replicate":
+                inner: Any = tir.Max(tir.Min(at, size - 1), tir.IntImm("int64", 0))
+            elif mode == "circular":
+                inner = at % size
+            elif mode == "reflect":
+                period = tir.Max(as_size(2 * size - 2), tir.IntImm("int64", 1))
+                turned = at % period
+                inner = tir.Min(turned, period - turned)
+            else:
+                inside = tir.And(at >= 0, at < size)
+                place = (*index[:axis], at, *index[axis + 1 :])
+                return if_then_else(inside, t(*place), value())
+            return t(*index[:axis], inner, *index[axis + 1 :])
+
+        return compute(shape, element, "pad")
+
+    return cx.te(kernel, x, fill, name=f"pad_{mode}")
+
+
+def _negative(size: Size) -> bool:
+    return isinstance(size, int) and size < 0
+
+
+def _crops(size: Size) -> bool:
+    """True if the padding is known to be 0."""
+    return isinstance(size, int) and size <= 0
+
+
+MAXIMA = {1: R.nn.max_pool1d, 2: R.nn.max_pool2d, 3: R.nn.max_pool3d}
+MEANS = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_pool3d}
+
+
+def pooled(
+    cx: Place, operators: dict[int, Any], x: Expr, windows: Windows, *, ceil: bool, inside: bool
+) -> Expr:
+    """The reduced windows; `inside` says whether padding counts."""
+    y: Expr = operators[spatial(x)](
+        x, windows.kernel, windows.strides, windows.pads, windows.dilations, ceil, inside
+    )
+    return begun(cx, y, windows) if ceil else y
+
+
+def begun(cx: Place, y: Expr, windows: Windows) -> Expr:
+    """The result without the windows that would start in the padding behind."""
+    bound = cx.emit(y)
+    sizes, wanted = shape_of(bound)[2:], [windows.outputs(k) for k in range(windows.count)]
+    axes = [
+        k
+        for k, after in enumerate(windows.after)
+        if not isinstance(after, int)
+        or (after + windows.strides[k] > windows.span(k) and not is_same(sizes[k], wanted[k]))
+    ]
+    if not axes:
+        return bound
+    begin: list[Size] = [0] * len(axes)
+    result: Expr = R.strided_slice(bound, [k + 2 for k in axes], begin, [wanted[k] for k in axes])
+    return result
+
+
+def is_same(a: Size, b: Size) -> bool:
+    """True if two sizes are known to be the same number."""
+    return isinstance(a, int) and isinstance(b, int) and a == b
+
+
+def lowest(x: Expr) -> float:
+    """The least number of the datatype of a tensor."""
+    dtype = dtype_of(x)
+    if is_float(x):
+        return -math.inf
+    return float(ops.int_range(DataType(dtype))[0])
+
+
+def max_indices(
+    cx: Place, x: Expr, windows: Windows, *, ceil: bool, by_columns: bool, by_channel: bool = False
+) -> Expr:
+    """The argmax of each pooling window, as an index into the whole tensor or into a channel."""
+    layout = LAYOUTS[spatial(x)]
+
+    def selected(t: Tensor) -> Tensor:
+        numbers = _numbered(t, by_columns=by_columns, by_channel=by_channel)
+        return pool_selected(
+            numbers,
+            t,
+            windows.kernel,
+            windows.strides,
+            windows.dilations,
+            windows.pads,
+            ceil,
+            layout,
+        )
+
+    indices = cx.te(selected, x, name="max_pool_indices")
+    return begun(cx, indices, windows) if ceil else indices
+
+
+def _numbered(x: Tensor, *, by_columns: bool, by_channel: bool) -> Tensor:
+    """The number of each element of images; `by_columns` the first spatial axis varies last."""
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        order = [
+            *(() if by_channel else (0, 1)),
+            *(range(len(index) - 1, 1, -1) if by_columns else range(2, len(index))),
+        ]
+        total: PrimExpr = ops.const(0, "int64")
+        for axis in order:
+            total = ops.add(ops.mul(total, x.shape[axis]), index[axis])
+        return ops.cast_to(total, "int64")
+
+    return computed(x.shape, element, "numbers")
+
+
+def mean_pooled(cx: Place, x: Expr, windows: Windows, *, ceil: bool, inside: bool) -> Expr:
+    """The means of windows; `inside` says whether padding counts."""
+    if windows.is_fixed:
+        return pooled(cx, MEANS, x, windows, ceil=ceil, inside=inside)
+    data, whole = windows.padded(cx, x, 0)
+    total = pooled(cx, MEANS, data, whole, ceil=ceil, inside=True)
+    if inside:
+        return total
+    ones, _ = windows.padded(cx, R.ones((1, 1, *windows.sizes), dtype_of(x)), 0)
+    counts = pooled(cx, MEANS, ones, whole, ceil=ceil, inside=True)
+    result: Expr = R.divide(total, counts)
+    return result
+
+
+def averaged(
+    cx: Place,
+    x: Expr,
+    rois: Expr,
+    scale: float,
+    pooled: tuple[Size, Size],
+    ratio: int,
+    **options: Any,
+) -> Expr:
+    """`topi.regions.averaged`, at least in float32."""
+    dtype = wide_dtype(x)
+    operands = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
+    rows, columns = map(as_size, pooled)
+    return cx.te(
+        lambda x, rois: regions.averaged(x, rois, scale, (rows, columns), ratio, **options),
+        *operands,
+        name="roi_align",
+    )
+
+
+def maxima(
+    cx: Place, x: Expr, rois: Expr, scale: float, rows: Size, columns: Size
+) -> tuple[Expr, Expr]:
+    """`topi.regions.maxima`, at least in float32."""
+    dtype = wide_dtype(x)
+    operands = (cx.emit(as_dtype(item, dtype)) for item in (x, rois))
+    both = cx.te(
+        lambda x, rois: regions.maxima(x, rois, scale, as_size(rows), as_size(columns)),
+        *operands,
+        name="roi_pool",
+    )
+    return cx.emit(TupleGetItem(both, 0)), cx.emit(TupleGetItem(both, 1))
+
+
+def deformed(
+    cx: Place,
+    x: Expr,
+    w: Expr,
+    offset: Expr,
+    mask: Expr | None,
+    windows: Windows,
+    group: int,
+    offset_group: int,
+) -> Expr:
+    """A convolution whose kernel's elements are moved, as a product with the elements they meet."""
+    operands = [x, offset, *([mask] if mask is not None else [])]
+    columns = cx.te(
+        lambda *tensors: _columns(windows, offset_group, *tensors), *operands, name="deform"
+    )
+    batch, channels, members, *out = shape_of(columns)
+    outputs, _ = sizes_known(w)[:2]
+    depth = product([channels, members]) // group
+    matrix = reshaped(w, (group, outputs // group, depth))
+    y = R.matmul(matrix, reshaped(columns, (batch, group, depth, product(out))))
+    return reshaped(cx.emit(y), (batch, outputs, *out))
+
+
+def _columns(windows: Windows, groups: int, x: Any, offset: Any, mask: Any = None) -> Any:
+    """The elements under each member of each window, moved by the offsets and interpolated."""
+    count, members = windows.count, math.prod(windows.kernel)
+    if count > 3:
+        raise UnsupportedError(f"{count} axes of space are more than 3")
+    channels = x.shape[1]
+    zero = ops.const(0, "int64")
+
+    def element(n: PrimExpr, c: PrimExpr, member: PrimExpr, *at: PrimExpr) -> PrimExpr:
+        part = ops.floordiv(c * groups, channels) * members + member
+        positions = []
+        rest = member
+        for k in reversed(range(count)):
+            index = ops.floormod(rest, ops.const(windows.kernel[k], "int64"))
+            rest = ops.floordiv(rest, ops.const(windows.kernel[k], "int64"))
+            base = at[k] * windows.strides[k] - windows.before[k] + index * windows.dilations[k]
+            positions.append(double(base) + double(offset(n, part * count + k, *at)))
+        positions.reverse()
+        total: PrimExpr = double(0.0)
+        for corner in range(2**count):
+            weight, inside, source = double(1.0), [], []
+            for k, position in enumerate(positions):
+                below = intrin.floor(position)
+                high = corner >> k & 1
+                weight = weight * (position - below if high else below + double(1.0) - position)
+                bounded = ops.maximum(ops.minimum(below, double(2.0**40)), double(-(2.0**40)))
+                index = ops.cast_to(bounded, "int64") + high
+                inside += [index >= 0, index < x.shape[k + 2]]
+                source.append(ops.maximum(ops.minimum(index, x.shape[k + 2] - 1), zero))
+            value = double(x(n, c, *source)) * weight
+            total = total + tir.Select(ops.all_of(*inside), value, double(0.0))
+        if mask is not None:
+            total = total * double(mask(n, part, *at))
+        return ops.cast_to(total, x.dtype)
+
+    shape = [*x.shape[:2], ops.const(members, "int64"), *offset.shape[2:]]
+    return computed(shape, element, "deform_columns")

@@ -1,9 +1,9 @@
-"""The exporter: from the methods of a model to the functions of a module."""
+"""The exporter: from the methods of a model, a tree of parts, to the functions of a module."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import walk
@@ -15,13 +15,40 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.plugins.nn import spec as specs
 from relaxpy.plugins.nn.core import Effect, Parameter, Tensor
-from relaxpy.plugins.nn.effects import IOEffect
-from relaxpy.plugins.nn.extern import ExternModule
-from relaxpy.plugins.nn.session import ImpureMethod, Session, required_session
+from relaxpy.plugins.nn.session import (
+    ExternModule,
+    ImpureMethod,
+    IOEffect,
+    Session,
+    required_session,
+)
 from relaxpy.plugins.nn.subroutine import result_expr
-from relaxpy.plugins.nn.tree import named_items
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
+
+T = TypeVar("T")
+
+
+class Branch:
+    """A part of a model whose items are its attributes, or the elements of a collection."""
+
+    def items_by_name(self) -> Iterable[tuple[str, Any]]:
+        """The items with the last component of their paths."""
+        return list(vars(self).items())
+
+    def replace_item(self, name: str, item: Any) -> None:
+        """Replace the item with this name."""
+        setattr(self, name, item)
+
+
+def named_items(root: Branch, kind: type[T], prefix: str = "") -> Iterator[tuple[str, T]]:
+    """The items of a class below `root`, with their paths, such as `layers.0.weight`."""
+    for name, item in root.items_by_name():
+        if isinstance(item, kind):
+            yield f"{prefix}{name}", item
+        elif isinstance(item, Branch):
+            yield from named_items(item, kind, f"{prefix}{name}.")
+
 
 Params: TypeAlias = list[tuple[str, Parameter]]
 Effects: TypeAlias = Sequence[tuple[str, Effect]]

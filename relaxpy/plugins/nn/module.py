@@ -23,11 +23,10 @@ from relaxpy.errors import (
 from relaxpy.ir import hooks
 from relaxpy.ir.relax.transform.append_in_place import AttachExternModules
 from relaxpy.plugins.nn.core import Array, Parameter, items_of
-from relaxpy.plugins.nn.exporter import export
-from relaxpy.plugins.nn.names import MODULE_INSTEAD
+from relaxpy.plugins.nn.exporter import Branch, export, named_items
+from relaxpy.plugins.nn.methods import MODULE_INSTEAD
 from relaxpy.plugins.nn.spec import ModuleSpec
 from relaxpy.plugins.nn.subroutine import SubroutineMixin
-from relaxpy.plugins.nn.tree import Branch, named_items
 from relaxpy.support.entry import user_facing
 
 Item = TypeVar("Item")

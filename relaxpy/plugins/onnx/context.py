@@ -43,13 +43,13 @@ from relaxpy.plugins.importing.contents import (
     ratio_of,
     to_integer,
 )
-from relaxpy.plugins.importing.names import identifier
 from relaxpy.plugins.importing.tensors import (
     Array,
     Size,
     as_dtype,
     as_size,
     dtype_of,
+    identifier,
     length_known,
     rank_of,
     require_count,

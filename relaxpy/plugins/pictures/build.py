@@ -15,16 +15,20 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.plugins.pictures.kernels import add_blocks, innermost_blocks
-from relaxpy.plugins.pictures.labels import (
+from relaxpy.plugins.pictures.model import (
     MAX_ABOUT,
+    MODULE,
+    Item,
+    Kind,
+    Picture,
+    add_blocks,
     attributes_text,
+    innermost_blocks,
     literal_text,
     operator_text,
     printable,
     sinfo_text,
 )
-from relaxpy.plugins.pictures.model import MODULE, Item, Kind, Picture
 
 #: A sequence of bindings is left out if the picture would have more items. Branches inside of the
 #: last ones that are drawn come on top.

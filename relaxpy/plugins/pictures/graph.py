@@ -17,9 +17,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.plugins.pictures.build import mark_faults, picture_of
 from relaxpy.plugins.pictures.model import MODULE, SOURCES, Item, Picture, projected
 from relaxpy.plugins.pictures.repeats import bundle_sources, fold_repeats
-from relaxpy.plugins.pictures.scene import Scene
-from relaxpy.plugins.pictures.style import SCRIPT
-from relaxpy.plugins.pictures.svg import notebook_html, svg
+from relaxpy.plugins.pictures.svg import SCRIPT, Scene, notebook_html, svg
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 

@@ -7,8 +7,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from relaxpy.plugins.pictures.labels import MAX_ABOUT, printable
-from relaxpy.plugins.pictures.model import SOURCES, Change, Picture
+from relaxpy.plugins.pictures.model import MAX_ABOUT, SOURCES, Change, Picture, printable
 
 #: Layers of more operations are not found.
 MAX_PERIOD: Final = 2_000

@@ -1,4 +1,4 @@
-"""Queries before scheduling: blocks by name, output blocks, the layout that loops prefer."""
+"""Queries before scheduling: blocks and loops by name, output blocks, the layout of loops."""
 
 from __future__ import annotations
 
@@ -12,12 +12,58 @@ from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.rewrite.state import domains_of
+from relaxpy.ir.tir.rewrite.state import child_blocks, domains_of
 from relaxpy.ir.tir.stmt import For
-from relaxpy.plugins.schedule import relations
-from relaxpy.plugins.schedule.scheduled import ScheduledKernels
-from relaxpy.plugins.schedule.trace import BlockRV
+from relaxpy.plugins.schedule import scheduled
+from relaxpy.plugins.schedule.scheduled import ScheduledKernels, primitive
+from relaxpy.plugins.schedule.trace import BlockRV, LoopRV
 from relaxpy.support.entry import user_facing
+
+
+class NamedParts(ScheduledKernels):
+    """Kernels, whose blocks and loops have names for primitives."""
+
+    @primitive
+    def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
+        """Return the block with a name. Errors: ScheduleError for none or several."""
+        state = self._state(func_name)
+        return self._block_rv(state, scheduled.block_named(state, name))
+
+    @primitive
+    def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
+        """Return the block with a name; see `get_block`."""
+        state = self._state(func_name)
+        return self._block_rv(state, scheduled.block_named(state, name))
+
+    @primitive
+    def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
+        """Return the loops around a block inside of its scope, outermost first."""
+        state, node = self._block(block)
+        return [self._loop_rv(state, loop) for loop in state.loops(node)]
+
+    @primitive
+    def get_child_blocks(self, block_or_loop: BlockRV | LoopRV | str) -> list[BlockRV]:
+        """Return the blocks directly inside of a block or loop."""
+        state, node = self._either(block_or_loop)
+        return [self._block_rv(state, realize.block) for realize in child_blocks(node)]
+
+    @primitive
+    def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
+        """Return the blocks of the same scope that write what the block reads."""
+        state, node = self._block(block)
+        return [self._block_rv(state, b) for b in scheduled.producers(state, node)]
+
+    @primitive
+    def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
+        """Return the blocks of the same scope that read what the block writes."""
+        state, node = self._block(block)
+        return [self._block_rv(state, b) for b in scheduled.consumers(state, node)]
+
+    @primitive
+    def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
+        """Return the blocks in a scope that write a buffer which is not allocated in it."""
+        state, node = self._block(scope_block)
+        return [self._block_rv(state, b) for b in scheduled.outputs(state, node)]
 
 
 @user_facing
@@ -34,7 +80,7 @@ def is_output_block(sch: ScheduledKernels, block: BlockRV | str) -> bool:
         ScheduleError: there is no such block, or it is the root.
     """
     state, node = sch._block(block)
-    return node in relations.outputs(state, state.scope(node))
+    return node in scheduled.outputs(state, state.scope(node))
 
 
 @user_facing

@@ -17,7 +17,7 @@ from relaxpy.ir.tir.rewrite import inline
 from relaxpy.ir.tir.rewrite.state import State, outermost_blocks, refused
 from relaxpy.ir.tir.stmt import Block, For
 from relaxpy.ir.tir.substitution import mentions
-from relaxpy.plugins.schedule import move, relations
+from relaxpy.plugins.schedule import move, scheduled
 from relaxpy.plugins.schedule.scheduled import ScheduledKernels, primitive
 from relaxpy.plugins.schedule.trace import BlockRV, ExprRV, LoopRV
 
@@ -174,7 +174,7 @@ def _locations(state: State, block: Block) -> dict[int, For | Location]:
     if _is_possible(state, lambda copy: inline.compute_inline(copy, block)):
         places[Location.INLINE] = Location.INLINE
     places[Location.ROOT] = Location.ROOT
-    nests = [state.loops(consumer) for consumer in relations.consumers(state, block)]
+    nests = [state.loops(consumer) for consumer in scheduled.consumers(state, block)]
     common = [loop for loop in nests[0] if all(loop in nest for nest in nests)] if nests else []
     parallel = [_is_spatial(loop) for loop in common]
     inside_reduction = False

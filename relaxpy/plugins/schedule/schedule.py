@@ -7,30 +7,29 @@ from typing import Any
 
 from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Attr
+from relaxpy.ir.equality.structural import assert_structural_equal
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.rewrite import inline
 from relaxpy.ir.tir.rewrite.state import refused
 from relaxpy.ir.tir.stmt import For, ForKind
 from relaxpy.plugins.schedule import (
-    blockize,
     cache,
-    declared,
-    kinds,
     layout,
     loops,
     move,
-    padding as padding_module,
     partition,
+    partition as padding_module,
     reduction,
     reindex,
-    rolling,
 )
-from relaxpy.plugins.schedule.parts import NamedParts
+from relaxpy.plugins.schedule.analysis import NamedParts
 from relaxpy.plugins.schedule.sampling import Location, SamplingKernels
 from relaxpy.plugins.schedule.scheduled import primitive
-from relaxpy.plugins.schedule.trace import BlockRV, LoopRV
+from relaxpy.plugins.schedule.trace import BlockRV, LoopRV, Trace
 from relaxpy.support.entry import user_facing
 
 
@@ -125,7 +124,7 @@ class Schedule(NamedParts, SamplingKernels):
         Errors:
             ScheduleError: they may depend on each other.
         """
-        kinds.run_as(*self._loop(loop), ForKind.PARALLEL)
+        loops.run_as(*self._loop(loop), ForKind.PARALLEL)
 
     @primitive
     def vectorize(self, loop: LoopRV) -> None:
@@ -134,12 +133,12 @@ class Schedule(NamedParts, SamplingKernels):
         Errors:
             ScheduleError: they may depend on each other.
         """
-        kinds.run_as(*self._loop(loop), ForKind.VECTORIZED)
+        loops.run_as(*self._loop(loop), ForKind.VECTORIZED)
 
     @primitive
     def unroll(self, loop: LoopRV) -> None:
         """Write the iterations of a loop one after another."""
-        kinds.run_as(*self._loop(loop), ForKind.UNROLLED)
+        loops.run_as(*self._loop(loop), ForKind.UNROLLED)
 
     @primitive
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
@@ -149,17 +148,17 @@ class Schedule(NamedParts, SamplingKernels):
             ScheduleError: iterations may depend on each other.
             MisuseError: there is no such index.
         """
-        kinds.bind(*self._loop(loop), thread_axis)
+        loops.bind(*self._loop(loop), thread_axis)
 
     @primitive
     def annotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str, ann_val: Attr) -> None:
         """Set an annotation of a block or loop that has none of that name."""
-        kinds.annotate(*self._either(block_or_loop), ann_key, ann_val)
+        loops.annotate(*self._either(block_or_loop), ann_key, ann_val)
 
     @primitive
     def unannotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str) -> None:
         """Remove an annotation of a block or loop."""
-        kinds.annotate(*self._either(block_or_loop), ann_key, None)
+        loops.annotate(*self._either(block_or_loop), ann_key, None)
 
     @primitive
     def storage_align(
@@ -170,7 +169,7 @@ class Schedule(NamedParts, SamplingKernels):
         Errors:
             ScheduleError: the block writes no such buffer, or the buffer has no such axis.
         """
-        kinds.storage_align(*self._block(block), buffer_index, axis, factor, offset)
+        loops.storage_align(*self._block(block), buffer_index, axis, factor, offset)
 
     @primitive
     def cache_read(
@@ -224,7 +223,7 @@ class Schedule(NamedParts, SamplingKernels):
         Errors:
             ScheduleError: the buffer is a parameter.
         """
-        declared.unsafe_set_dtype(*self._block(block), buffer_index, dtype)
+        layout.unsafe_set_dtype(*self._block(block), buffer_index, dtype)
 
     @primitive
     def set_axis_separator(
@@ -237,7 +236,7 @@ class Schedule(NamedParts, SamplingKernels):
 
         `buffer` is ("read", number), ("write", number), a name, or the buffer.
         """
-        declared.set_axis_separator(*self._block(block), buffer, axis_separators or ())
+        layout.set_axis_separator(*self._block(block), buffer, axis_separators or ())
 
     @primitive
     def annotate_buffer_access(
@@ -253,9 +252,9 @@ class Schedule(NamedParts, SamplingKernels):
         axis; `buf_type` is "read" or "write".
         """
         state, node = self._block(block)
-        ranges = declared.region_of(gen_new_ranges, node)
-        self._maps[gen_new_ranges] = declared.as_index_map(node, ranges)
-        declared.annotate_buffer_access(state, node, buffer_index, buf_type, ranges)
+        ranges = layout.region_of(gen_new_ranges, node)
+        self._maps[gen_new_ranges] = layout.as_index_map(node, ranges)
+        layout.annotate_buffer_access(state, node, buffer_index, buf_type, ranges)
 
     @primitive
     def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
@@ -264,7 +263,7 @@ class Schedule(NamedParts, SamplingKernels):
         Errors:
             ScheduleError: `new_order` does not have the number of each variable once.
         """
-        declared.reorder_block_iter_var(*self._block(block), new_order)
+        layout.reorder_block_iter_var(*self._block(block), new_order)
 
     @primitive
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
@@ -389,7 +388,7 @@ class Schedule(NamedParts, SamplingKernels):
         if not isinstance(target, LoopRV):
             raise unexpected(target, "blockize takes the loop around one block")
         state, node = self._loop(target)
-        new = blockize.blockize(state, node, preserve_unit_iters=preserve_unit_iters)
+        new = reduction.blockize(state, node, preserve_unit_iters=preserve_unit_iters)
         return self._block_rv(state, new)
 
     @primitive
@@ -537,7 +536,7 @@ class Schedule(NamedParts, SamplingKernels):
         Errors:
             ScheduleError: the block and its readers share no loop whose iterations overlap.
         """
-        rolling.rolling_buffer(*self._block(block), write_buffer_index)
+        reindex.rolling_buffer(*self._block(block), write_buffer_index)
 
     @primitive
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
@@ -570,3 +569,34 @@ class Schedule(NamedParts, SamplingKernels):
     @primitive
     def enter_postproc(self) -> None:
         """Mark the start of the instructions that `Trace.simplified` can omit."""
+
+
+def verify_trace_roundtrip(
+    sch: Schedule,
+    mod: PrimFunc | IRModule,
+    *,
+    debug_mask: str | int = "all",
+    text_format: str | Sequence[str] = ("python", "json"),
+) -> Schedule:
+    """The schedule of `mod` to which the trace of `sch` has been applied.
+
+    The format "json" applies the trace that `as_json` writes, "python" the trace itself.
+
+    Errors:
+        StructuralMismatch (also AssertionError): its kernels are not those of `sch`.
+        AssertionError: the text of its trace is not that of `sch`.
+        MisuseError (also ValueError): there is no such format.
+    """
+    again = Schedule(mod, debug_mask=debug_mask)
+    for form in [text_format] if isinstance(text_format, str) else text_format:
+        again = Schedule(mod, debug_mask=debug_mask)
+        if form == "json":
+            Trace.apply_json_to_schedule(sch.trace.as_json(), again)
+        elif form == "python":
+            sch.trace.apply_to_schedule(again)
+        else:
+            raise unexpected(form, "the format of a trace is 'python' or 'json'")
+        assert_structural_equal(again.mod, sch.mod)
+        if again.trace.as_python() != sch.trace.as_python():
+            raise AssertionError(f"the trace becomes another one:\n{sch.trace}\n\n{again.trace}")
+    return again

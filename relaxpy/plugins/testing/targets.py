@@ -1,4 +1,4 @@
-"""Programs compared on all targets with an oracle, for random arguments."""
+"""Programs compared on all targets with an oracle, for random arguments; and tests of passes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, RelaxpyError, counted, unexpected
+from relaxpy.errors import MisuseError, RelaxpyError, check_type, counted, unexpected
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.bisect import Tolerance, copied
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
+from relaxpy.exec.explain import module_diff
 from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir import hooks
+from relaxpy.ir.equality.structural import first_mismatch
 from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.support.entry import user_facing
@@ -151,3 +153,44 @@ def _about(value: Value) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}"
     return f"{value!r:.60}"
+
+
+@user_facing
+def pass_diff(mod: IRModule, transform: Callable[[IRModule], IRModule]) -> str:
+    """The unified diff of a module's text before and after a pass; empty if they are equal."""
+    return module_diff(mod, transform(mod), "the pass")
+
+
+@user_facing
+def assert_transforms(
+    before: IRModule,
+    transform: Callable[[IRModule], IRModule],
+    expected: IRModule | type[RelaxpyError],
+) -> None:
+    """Assert that a pass makes `expected` of a module, up to the names of variables.
+
+    `expected` may be the class of the error that the pass raises.
+
+    Errors:
+        AssertionError: it makes something else; the message has the first difference, a diff from
+            the expected program, and what the pass changed.
+        MisuseError (also TypeError): `expected` is something else.
+    """
+    __tracebackhide__ = True
+    if isinstance(expected, type) and issubclass(expected, BaseException):
+        try:
+            changed = pass_diff(before, transform)
+        except expected:
+            return
+        raise AssertionError(_text(f"the pass raises no {expected.__name__}", changed=changed))
+    check_type(expected, IRModule, "expected a module")
+    after = transform(before)
+    mismatch = first_mismatch(after, expected)
+    if mismatch is not None:
+        diff: str = hooks.call("program_diff", expected, after, ("as expected", "as it is"))
+        raise AssertionError(_text(str(mismatch), diff, module_diff(before, after, "the pass")))
+
+
+def _text(message: str, diff: str = "", changed: str = "") -> str:
+    parts = [message, diff, f"the pass changed:\n{changed or 'nothing'}"]
+    return "\n\n".join(filter(None, parts))

@@ -24,8 +24,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.names import Names, identifier
-from relaxpy.plugins.importing.tensors import dtype_of, tensor_of
+from relaxpy.plugins.importing.tensors import Names, dtype_of, identifier, tensor_of
 from relaxpy.plugins.importing.unsupported import (
     FrontendError,
     OpNotImplemented,

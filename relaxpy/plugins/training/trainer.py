@@ -1,17 +1,27 @@
-"""Trainer: keeps parameters and states, and runs the functions of SetupTrainer on them."""
+"""Trainer: keeps parameters and states, and runs the functions of SetupTrainer, in epochs.
+
+SetupTrainer makes the functions of a model, a loss and an optimiser. DataParallel trains one model
+on several workers, each on its part of the batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from os import PathLike
-from typing import Any, Protocol, TypeAlias
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
+from typing_extensions import override
 
 from relaxpy.errors import (
     MisuseError,
     RuntimeCheckError,
+    Span,
     TrainerStateError,
+    TransformError,
     UnknownNameError,
     check_type,
     close_names,
@@ -20,16 +30,270 @@ from relaxpy.errors import (
 )
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.tensor import as_numpy, as_torch, has_torch, read_array
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Constant, Function, ShapeExpr, TensorStructInfo, Tuple, Var
+from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.distributed import current_workers
+from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
+from relaxpy.ir.relax.transform.gradient import Gradient
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir.expr import IntImm
-from relaxpy.plugins.training.data_parallel import OF_ONE
-from relaxpy.plugins.training.fit import Callback, History, fit
-from relaxpy.plugins.training.optimizer import static_shape
-from relaxpy.plugins.training.setup_trainer import ADJOINT, BACKBONE, OPTIMIZER, attribute_count
+from relaxpy.plugins.training.loss import AppendLoss, Loss
+from relaxpy.plugins.training.optimizer import Optimizer, static_shape
+from relaxpy.support import progress
+from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
+from relaxpy.support.progress import long_work
+
+BACKBONE: Final = "backbone"
+LOSS: Final = "backbone_loss"
+ADJOINT: Final = "backbone_loss_adjoint"
+OPTIMIZER: Final = "optimizer"
+
+
+@dataclass(frozen=True)
+class SetupTrainer(Pass):
+    """Adds to a module with a function `backbone` those that a `Trainer` calls.
+
+    The parameters of `backbone` are its inputs, `param_num` parameters to train, and `state_num`
+    states, two attributes of the module. It returns predictions and then the new states. Added are
+
+    - `backbone_loss`, by AppendLoss: `loss` is built from `loss_args`, struct infos or variables;
+    - `backbone_loss_adjoint`, by Gradient, for the gradients of the parameters;
+    - `optimizer`, the function of `optimizer`;
+    - the attributes `input_num` and `optim_state`, the state before the first step.
+
+    With `legalize` operators become calls of kernels. A module without `backbone` that has the one
+    exported method of a model of `nn` gets it by this name; all its weights are trained.
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): there is no function `backbone`.
+        TransformError: `param_num` or `state_num` is missing, or does not fit the parameters; or as
+            for AppendLoss and Gradient.
+        MisuseError (also TypeError): an option has another type, or as for the optimiser.
+    """
+
+    loss: Loss
+    optimizer: Optimizer
+    loss_args: Sequence[Any]
+    legalize: bool = True
+
+    @override
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.loss_args) < 2:
+            raise unexpected(
+                self.loss_args, "loss_args are struct infos of predictions and targets"
+            )
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = exported_backbone(mod)
+        model = mod.functions_by_name.get(BACKBONE)
+        if not isinstance(model, Function):
+            raise UnknownNameError(
+                f"SetupTrainer: the module has no Relax function {BACKBONE!r}",
+                hint=close_names(BACKBONE, mod.functions_by_name)
+                or "a model of nn that is exported with one method needs none",
+            )
+        param_num, state_num = (
+            attribute_count(mod.attrs, key) for key in ("param_num", "state_num")
+        )
+        if not param_num:
+            raise TransformError("SetupTrainer: param_num is 0, there is nothing to train")
+        input_num = len(model.params) - param_num - state_num
+        if input_num < 0:
+            raise TransformError(
+                f"SetupTrainer: {BACKBONE} has {len(model.params)} parameters, fewer than "
+                f"param_num + state_num = {param_num + state_num}",
+                about=model,
+            )
+        loss = self.loss(*self.loss_args)
+        mod = AppendLoss(BACKBONE, loss, self.loss.num_backbone_outputs, LOSS)(mod)
+        with_loss = mod.functions_by_name[LOSS]
+        assert isinstance(with_loss, Function)
+        trained = with_loss.params[input_num : input_num + param_num]
+        mod = Gradient(LOSS, require_grads=trained)(mod)
+        self.optimizer.init(trained)
+        assert self.optimizer.state is not None
+        mod = mod.clone()
+        mod[OPTIMIZER] = self.optimizer.get_function().with_attr("global_symbol", OPTIMIZER)
+        state = Tuple(tuple(Constant(array) for array in self.optimizer.state))
+        mod = mod.with_attrs({"input_num": input_num, "optim_state": state})
+        return LegalizeOps()(mod) if self.legalize else mod
+
+
+def exported_backbone(mod: IRModule) -> IRModule:
+    """The module with the one exported method of a model of `nn` as `backbone`, or `mod` itself."""
+    methods = {
+        name: func
+        for name, func in mod.functions_by_name.items()
+        if isinstance(func, Function) and "num_input" in func.attrs
+    }
+    if BACKBONE in mod.functions_by_name or len(methods) != 1:
+        return mod
+    [(name, func)] = methods.items()
+    inputs = attribute_count(func.attrs, "num_input")
+    mod = mod.clone()
+    mod[BACKBONE] = func.with_attr("global_symbol", BACKBONE)
+    del mod[name]
+    known = {"param_num": len(func.params) - inputs, "state_num": 0}
+    return mod.with_attrs({**known, **mod.attrs})
+
+
+def attribute_count(attrs: Attrs, key: str) -> int:
+    """An attribute of a module or function that is the number of some parameters."""
+    value = attrs.get(key)
+    number = getattr(value, "value", value)
+    if isinstance(number, int) and not isinstance(value, bool) and number >= 0:
+        return number
+    found = "is missing" if value is None else f"is {value!r:.60}"
+    raise TransformError(
+        f"SetupTrainer: the attribute {key} of the module {found}",
+        hint='write I.module_attrs({"param_num": ..., "state_num": ...}) in the class',
+    )
+
+
+OF_ONE = f"{ADJOINT}_of_one"
+"""The function that computes loss and gradients of the part that one worker has."""
+
+
+@dataclass(frozen=True)
+class DataParallel(Pass):
+    """Lets workers train together: loss, gradients and new states become the means over all.
+
+    It changes a module that SetupTrainer has prepared. Each worker calls the trainer with its part
+    of the batch, and all have the same parameters, at first those of the first worker. With a loss
+    that is a mean, and equal parts, these are the parameters that one worker gets from the whole
+    batch. States that are not floats stay those of each worker.
+
+    Errors:
+        TransformError: SetupTrainer has not prepared the module.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        of_one = mod.functions_by_name.get(ADJOINT)
+        if not isinstance(of_one, rx.Function):
+            raise TransformError(
+                f"DataParallel: the module has no function {ADJOINT}",
+                hint="apply relax.training.SetupTrainer first",
+            )
+        if OF_ONE in mod.functions_by_name:
+            return mod
+        params = copy_with_new_vars(of_one).params
+        mod = mod.clone()
+        del mod[ADJOINT]
+        builder = BlockBuilder(mod)
+        one = builder.add_func(of_one.without_attr("global_symbol"), OF_ONE)
+        with builder.function(ADJOINT, params):
+            with builder.dataflow():
+                call = rx.Call(one, params, span=of_one.body.span)
+                means = _means(builder.emit(call, span=call.span), builder, call.span)
+                binding = rx.VarBinding(rx.Var("gv", None), means, call.span)
+                result = builder.emit_normalized(binding)
+            assert result is not None
+            builder.emit_func_output(result)
+        return normalize_module(builder.get())
+
+
+def _means(value: rx.Expr, builder: BlockBuilder, span: Span | None) -> rx.Expr:
+    """The means over all workers of a tensor of floats, or of those in a tuple."""
+    match value.struct_info:
+        case rx.TupleStructInfo(fields=fields):
+            items = (rx.TupleGetItem(value, k, span=span) for k in range(len(fields)))
+            means = [_means(builder.emit(item, span=span), builder, span) for item in items]
+            return rx.Tuple(tuple(means), span=span)
+        case rx.TensorStructInfo(dtype=dtype) if dtype.is_float:
+            mean = replace(R.ccl.allreduce(value, "avg", in_group=False), span=span)
+            return builder.emit(mean, span=span)
+        case _:
+            return value
+
+
+@dataclass(slots=True)
+class History:
+    """The history of a training: for each epoch the mean loss of its steps, and its seconds."""
+
+    losses: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs that are complete."""
+        return len(self.losses)
+
+    def plot(self) -> Any:
+        """The curve of the losses, which a notebook shows and `save` writes to a file .svg."""
+        return hooks.call("curve", self.losses)
+
+
+Callback: TypeAlias = Callable[[History], object]
+
+
+def fit(
+    trainer: Trainer,
+    data: Iterable[tuple[Any, Any]],
+    epochs: int,
+    callbacks: Sequence[Callback],
+    checkpoint: str | PathLike[str] | None,
+    resume: bool,
+) -> History:
+    """Train a trainer, as `Trainer.fit` says."""
+    if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 0:
+        raise unexpected(epochs, "epochs is 0, 1, 2, ...")
+    check_type(data, Iterable, "data is an iterable of pairs of inputs and targets")
+    if resume and checkpoint is None:
+        raise MisuseError("resume needs the name of a checkpoint")
+    if epochs > 1 and iter(data) is data:
+        raise MisuseError(
+            "data is an iterator, which has values for one epoch only",
+            hint="pass a list of pairs, or an object whose __iter__ begins anew",
+            about=data,
+        )
+    history = History()
+    if resume and checkpoint is not None and Path(checkpoint).exists():
+        known = trainer.load_checkpoint(checkpoint)
+        history.losses = [float(loss) for loss in known.get("losses", ())]
+        history.seconds = [float(seconds) for seconds in known.get("seconds", ())]
+    with long_work("training", epochs) as work:
+        work.done = history.epochs
+        while history.epochs < epochs:
+            start = time.perf_counter()
+            loss = _epoch(trainer, data)
+            history.losses.append(loss)
+            history.seconds.append(time.perf_counter() - start)
+            work.advance(f"loss {loss:.4g}")
+            if checkpoint is not None:
+                losses, seconds = np.array(history.losses), np.array(history.seconds)
+                trainer.save_checkpoint(checkpoint, losses=losses, seconds=seconds)
+            answers = [callback(history) for callback in callbacks]
+            if any(isinstance(answer, (bool, np.bool_)) and not answer for answer in answers):
+                break
+    return history
+
+
+def _epoch(trainer: Trainer, data: Iterable[tuple[Any, Any]]) -> float:
+    """Train by one step on each pair, and return the mean loss."""
+    losses = []
+    for pair in data:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise MisuseError(
+                f"data has pairs of inputs and targets, found {type(pair).__name__}", about=pair
+            )
+        losses.append(float(trainer.update(*pair)))
+        progress.now(f"step {len(losses)}, loss {losses[-1]:.4g}")
+    if not losses:
+        raise MisuseError("data is empty, expected pairs of inputs and targets", about=data)
+    return sum(losses) / len(losses)
+
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any]

@@ -14,8 +14,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.nn.core import Parameter
 from relaxpy.plugins.nn.module import Module
-from relaxpy.plugins.weights.files import open_weights
-from relaxpy.plugins.weights.tensors import Array, Weights
+from relaxpy.plugins.weights.files import Array, Weights, open_weights
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 from relaxpy.support.progress import long_work

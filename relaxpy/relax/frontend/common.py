@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.plugins.importing.autopad import autopad as autopad
-    from relaxpy.plugins.importing.params import detach_params as detach_params
+    from relaxpy.plugins.importing.tensors import detach_params as detach_params
+    from relaxpy.plugins.importing.windows import autopad as autopad
 else:
     _face(globals(), """
-        relaxpy.plugins.importing.autopad: autopad
-        relaxpy.plugins.importing.params: detach_params
+        relaxpy.plugins.importing.tensors: detach_params
+        relaxpy.plugins.importing.windows: autopad
     """)

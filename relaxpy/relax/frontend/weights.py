@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.plugins.weights.files import open_weights as open_weights
+    from relaxpy.plugins.weights.files import Weights as Weights, open_weights as open_weights, save_weights as save_weights
     from relaxpy.plugins.weights.load import load_weights as load_weights
-    from relaxpy.plugins.weights.safetensors_file import save_weights as save_weights
-    from relaxpy.plugins.weights.tensors import Weights as Weights
 else:
     _face(globals(), """
-        relaxpy.plugins.weights.files: open_weights
+        relaxpy.plugins.weights.files: Weights open_weights save_weights
         relaxpy.plugins.weights.load: load_weights
-        relaxpy.plugins.weights.safetensors_file: save_weights
-        relaxpy.plugins.weights.tensors: Weights
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.plugins.training.setup_trainer import SetupTrainer as SetupTrainer
+    from relaxpy.plugins.training.trainer import SetupTrainer as SetupTrainer
 else:
     _face(globals(), """
-        relaxpy.plugins.training.setup_trainer: SetupTrainer
+        relaxpy.plugins.training.trainer: SetupTrainer
     """)

@@ -9,9 +9,9 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.op.definition.gradients import register_te_gradient as register_te_gradient
-    from relaxpy.plugins.training.append_loss import AppendLoss as AppendLoss
+    from relaxpy.plugins.training.loss import AppendLoss as AppendLoss
 else:
     _face(globals(), """
         relaxpy.ir.relax.op.definition.gradients: register_te_gradient
-        relaxpy.plugins.training.append_loss: AppendLoss
+        relaxpy.plugins.training.loss: AppendLoss
     """)

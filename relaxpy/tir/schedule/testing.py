@@ -9,9 +9,9 @@ from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
     from relaxpy.exec.runtime.verify import assert_structural_equal_ignore_global_symbol as assert_structural_equal_ignore_global_symbol
-    from relaxpy.plugins.schedule.verify import verify_trace_roundtrip as verify_trace_roundtrip
+    from relaxpy.plugins.schedule.schedule import verify_trace_roundtrip as verify_trace_roundtrip
 else:
     _face(globals(), """
         relaxpy.exec.runtime.verify: assert_structural_equal_ignore_global_symbol
-        relaxpy.plugins.schedule.verify: verify_trace_roundtrip
+        relaxpy.plugins.schedule.schedule: verify_trace_roundtrip
     """)

@@ -11,7 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.plugins.nn.llm.sequence_attention import attention_of_rows
+from relaxpy.plugins.nn.llm.tree_attention import attention_of_rows
 from tests.fuzz.seed import COUNT, SEED
 
 HEADS, KV_HEADS, D, LAYERS = 4, 2, 8, 2

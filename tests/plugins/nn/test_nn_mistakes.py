@@ -11,7 +11,7 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir import assert_structural_equal
-from relaxpy.plugins.nn.names import INSTEAD, MODULE_INSTEAD
+from relaxpy.plugins.nn.methods import INSTEAD, MODULE_INSTEAD
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import Tensor, op, spec
 from relaxpy.script import from_source

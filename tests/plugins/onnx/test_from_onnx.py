@@ -20,7 +20,7 @@ from relaxpy import relax, tir
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.plugins.importing.unsupported import FrontendError, OpNotImplemented
 from relaxpy.plugins.onnx import importer
-from relaxpy.plugins.onnx.wire import model_bytes
+from relaxpy.plugins.onnx.view import model_bytes
 from relaxpy.relax.frontend import detach_params
 from relaxpy.relax.frontend.onnx import from_onnx
 

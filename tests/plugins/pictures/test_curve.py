@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.plugins.training.fit import History
+from relaxpy.plugins.training.trainer import History
 
 
 def points(losses: list[float]) -> list[tuple[str, float, float]]:

@@ -9,7 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError, UnknownNameError
-from relaxpy.plugins.pictures.memory import WIDTH, MemoryChart, size_text
+from relaxpy.plugins.pictures.chart import WIDTH, MemoryChart, size_text
 from relaxpy.script import from_source, ir as I, relax as R
 
 PASSES = relaxpy.transform.Sequential(

@@ -6,8 +6,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.profile import Profile, ProfileRow
-from relaxpy.plugins.pictures.chart import Chart
-from relaxpy.plugins.pictures.profile import MAX_BARS, Roofline
+from relaxpy.plugins.pictures.chart import MAX_BARS, Chart, Roofline
 
 SVG = "{http://www.w3.org/2000/svg}"
 

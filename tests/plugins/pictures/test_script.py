@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from relaxpy import IRModule
-from relaxpy.plugins.pictures.style import SCRIPT
+from relaxpy.plugins.pictures.svg import SCRIPT
 from tests.plugins.pictures.test_graph import Model, chain
 
 DOCUMENT = """

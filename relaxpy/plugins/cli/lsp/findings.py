@@ -12,8 +12,8 @@ from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, RelaxpyWarning,
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.plugins.cli.programs import PROGRAM_MARKS, ProgramFile, is_of_a_program
+from relaxpy.plugins.cli.show import UsageError
 from relaxpy.plugins.cli.special_sizes import special_size_errors
-from relaxpy.plugins.cli.usage import UsageError
 from relaxpy.script import ir, relax, tir
 from relaxpy.script.parser.source.text import Program, parse_text
 from relaxpy.script.read import from_source

@@ -14,7 +14,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.nn.core import Object, Tensor, current_builder
 from relaxpy.plugins.nn.llm.position_embedding import llama_rope_with_position_map
-from relaxpy.plugins.nn.llm.sequence_attention import attention_of_rows, heads_of_each
+from relaxpy.plugins.nn.llm.tree_attention import attention_of_rows, heads_of_each
 from relaxpy.support.entry import user_facing
 
 _BUILTIN = "vm.builtin.attention_kv_cache_"

@@ -8,8 +8,6 @@ from typing_extensions import Unpack
 
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing.padding import padded
-from relaxpy.plugins.importing.regions import deformed
 from relaxpy.plugins.importing.tensors import Size, is_size, rank_of, reshaped, shape_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import (
@@ -17,6 +15,8 @@ from relaxpy.plugins.importing.windows import (
     WindowAttributes,
     Windows,
     at_least,
+    deformed,
+    padded,
     simple,
     spatial,
     whole,

@@ -8,7 +8,6 @@ import numpy as np
 
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.plugins.importing.padding import padded
 from relaxpy.plugins.importing.tensors import (
     Size,
     is_size,
@@ -20,6 +19,7 @@ from relaxpy.plugins.importing.tensors import (
     reshaped,
     shape_of,
 )
+from relaxpy.plugins.importing.windows import padded
 from relaxpy.plugins.onnx.context import Context
 from relaxpy.plugins.onnx.ops.movement import integer, wrapped
 from relaxpy.plugins.onnx.registry import Value, converter

@@ -11,16 +11,7 @@ from typing_extensions import Unpack
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.padding import pad
-from relaxpy.plugins.importing import regions
-from relaxpy.plugins.importing.pooling import (
-    MAXIMA,
-    MEANS,
-    is_same,
-    lowest,
-    max_indices,
-    mean_pooled,
-    pooled,
-)
+from relaxpy.plugins.importing import windows
 from relaxpy.plugins.importing.tensors import (
     Size,
     as_dtype,
@@ -32,7 +23,18 @@ from relaxpy.plugins.importing.tensors import (
     shape_of,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.importing.windows import WindowAttributes, Windows, simple
+from relaxpy.plugins.importing.windows import (
+    MAXIMA,
+    MEANS,
+    WindowAttributes,
+    Windows,
+    is_same,
+    lowest,
+    max_indices,
+    mean_pooled,
+    pooled,
+    simple,
+)
 from relaxpy.plugins.onnx.context import Context
 from relaxpy.plugins.onnx.registry import Value, converter
 
@@ -166,7 +168,7 @@ def max_unpool(
 def max_roi_pool(
     cx: Context, x: Expr, rois: Expr, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
 ) -> Expr:
-    found, _ = regions.maxima(cx, x, rois, spatial_scale, *pooled_shape)
+    found, _ = windows.maxima(cx, x, rois, spatial_scale, *pooled_shape)
     return as_dtype(found, dtype_of(x))
 
 
@@ -208,7 +210,7 @@ def roi_align(
 ) -> Expr:
     shift, least = (0.5, None) if coordinate_transformation_mode == "half_pixel" else (0.0, 1.0)
     numbers = R.expand_dims(as_dtype(batch_indices, dtype_of(rois)), 1)
-    found = regions.averaged(
+    found = windows.averaged(
         cx,
         x,
         cx.emit(R.concat([numbers, rois], 1)),

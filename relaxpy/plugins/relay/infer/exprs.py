@@ -1,4 +1,4 @@
-"""The types of expressions."""
+"""The types of expressions and patterns."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from relaxpy.ir.core.budget import Task
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.kinds import kind_errors
+from relaxpy.plugins.relay.analysis.matches import kind_errors
 from relaxpy.plugins.relay.analysis.variables import free_type_vars
-from relaxpy.plugins.relay.infer.patterns import bind_pattern
-from relaxpy.plugins.relay.infer.places import callee_text, place
 from relaxpy.plugins.relay.infer.solver import (
     OccursError,
     OpenRelation,
@@ -23,9 +21,9 @@ from relaxpy.plugins.relay.infer.solver import (
     substitute,
 )
 from relaxpy.plugins.relay.module import RelayModule
-from relaxpy.plugins.relay.op.lookup import relation_named
 from relaxpy.plugins.relay.op.registry import Op
 from relaxpy.plugins.relay.op.relations import ProjectionError, Solver as RelationSolver
+from relaxpy.plugins.relay.op.struct_info import relation_named
 from relaxpy.plugins.relay.ty import (
     UNIT,
     FuncType,
@@ -40,6 +38,77 @@ from relaxpy.plugins.relay.ty import (
     scalar_type,
 )
 from relaxpy.support.dataclass import replace
+
+
+def bind_pattern(inference: ExprInference, root: rl.Pattern, data: Type) -> None:
+    """Unify the type of a pattern with that of its input, and bind its variables (RLY-91)."""
+    bound: set[rl.Var] = set()
+    stack: list[tuple[rl.Pattern, Type]] = [(root, data)]
+    while stack:
+        pattern, ty = stack.pop()
+        match pattern:
+            case rl.PatternVar(var=var):
+                if var in bound:
+                    message = f"the pattern binds %{var.name_hint} twice"
+                    inference.report(message, "RLY-92", pattern.span)
+                    continue
+                bound.add(var)
+                if var.type_annotation is not None:
+                    annotation = inference.annotation(var.type_annotation, var.span)
+                    what = f"the pattern %{var.name_hint}"
+                    inference.expect(ty, annotation, what, "RLY-91", pattern.span)
+                inference.bind(var, ty)
+            case rl.PatternTuple(patterns=patterns):
+                fields = tuple(inference.solver.hole() for _ in patterns)
+                inference.expect(ty, TupleType(fields), "the pattern", "RLY-91", pattern.span)
+                stack += reversed(list(zip(patterns, fields, strict=True)))
+            case rl.PatternConstructor(constructor=constructor, patterns=patterns):
+                inputs = _field_types(inference, pattern, ty)
+                if len(inputs) != len(patterns):
+                    inference.report(
+                        f"{constructor.name_hint} has {counted(len(inputs), 'field')}, "
+                        f"found {counted(len(patterns), 'pattern')}",
+                        "RLY-91",
+                        pattern.span,
+                    )
+                    inputs = tuple(inference.solver.hole() for _ in patterns)
+                stack += reversed(list(zip(patterns, inputs, strict=True)))
+            case _:
+                pass
+
+
+def _field_types(
+    inference: ExprInference, pattern: rl.PatternConstructor, ty: Type
+) -> tuple[Type, ...]:
+    """Return the field types of a constructor pattern for an input of type `ty`."""
+    constructor = pattern.constructor
+    function = inference.constructor_type(constructor)
+    if not isinstance(function, FuncType):
+        return tuple(inference.solver.hole() for _ in pattern.patterns)
+    mono, _ = inference.instantiate(function, (), pattern.span)
+    what = f"the pattern {constructor.name_hint}"
+    inference.expect(ty, mono.ret_type, what, "RLY-91", pattern.span)
+    return mono.arg_types
+
+
+def place(expr: rl.RelayExpr, user: rl.RelayExpr | rl.Clause) -> Span | None:
+    """Return the position of an operand; for a name, whose own is its definition's, of its user."""
+    is_name = isinstance(expr, (rl.Var, rl.GlobalVar, rl.Constructor, Op))
+    return user.span if is_name else expr.span or user.span
+
+
+def callee_text(callee: rl.RelayExpr) -> str:
+    """Return the name of a callee in messages."""
+    match callee:
+        case rl.GlobalVar(name_hint=name):
+            return f"@{name}"
+        case rl.Var(name_hint=name):
+            return f"%{name}"
+        case rl.Constructor(name_hint=name):
+            return name
+        case _:
+            return "the function"
+
 
 _BOOL: Final = scalar_type("bool")
 _Inferring: TypeAlias = Generator[Task[Any], Any, Type]

@@ -1,13 +1,19 @@
-"""Operators that slice tensors, and select, gather and scatter their elements."""
+"""Operators that slice, select, gather and scatter, also where shapes are operands."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
-from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
+import numpy as np
+
+from relaxpy.ir.relax import (
+    nodes as rx,
+    op as R,  # noqa: N812
+)
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.plugins.relay.op.define import (
+    Args,
     axes_of,
     define,
     define_all,
@@ -16,6 +22,7 @@ from relaxpy.plugins.relay.op.define import (
     fields_of,
     listed,
     number,
+    results_of_topk,
     signature,
 )
 from relaxpy.plugins.relay.op.registry import REQUIRED
@@ -164,3 +171,193 @@ define(
     lambda condition: R.permute_dims(R.nonzero(condition)),
     known_dims=lambda args, attrs: [[None, IntImm("int64", len(dims(args[0])))]],
 )
+
+
+_INDEX: Final = "int64"
+
+
+def _ints(*values: int) -> rx.Expr:
+    return rx.Constant(np.array(values, _INDEX))
+
+
+def _number(value: int) -> rx.Expr:
+    return rx.Constant(np.array(value, _INDEX))
+
+
+def _count(vector: rx.Expr) -> int:
+    """Return the number of elements of a vector that describes a shape.
+
+    Errors:
+        RelationError: the operand is not a vector of known size, so that no rank is known.
+    """
+    shape = dims(vector)
+    try:
+        return int(shape[0]) if len(shape) == 1 else 1 // len(shape)
+    except (TypeError, ValueError, ZeroDivisionError):
+        raise RelationError("the rank of the result is not known") from None
+
+
+def _sizes(data: rx.Expr) -> rx.Expr:
+    """Return the shape of a tensor as a vector."""
+    return R.shape_to_tensor(R.shape_of(data))
+
+
+def _shape(vector: rx.Expr) -> rx.Expr:
+    """Return a vector as a shape."""
+    _count(vector)
+    return R.tensor_to_shape(R.astype(vector, _INDEX))
+
+
+def _vector(scalar: rx.Expr) -> rx.Expr:
+    return R.reshape(R.astype(scalar, _INDEX), (1,))
+
+
+def _positions(count: rx.Expr) -> rx.Expr:
+    """Return 0, 1, … up to a count, which is a vector of one element."""
+    return R.cumsum(R.ones(R.tensor_to_shape(count), _INDEX), 0, exclusive=True)
+
+
+def _arange(start: rx.Expr, stop: rx.Expr, step: rx.Expr, *, dtype: Any = "float32") -> rx.Expr:
+    start, stop, step = (R.astype(bound, "float64") for bound in (start, stop, step))
+    count = R.astype(R.ceil(R.divide(R.subtract(stop, start), step)), _INDEX)
+    positions = R.astype(_positions(_vector(R.maximum(count, _number(0)))), "float64")
+    return R.astype(R.add(start, R.multiply(positions, step)), dtype)
+
+
+def _reshape(data: rx.Expr, newshape: rx.Expr, *, allowzero: Any = False) -> rx.Expr:
+    target = R.astype(newshape, _INDEX)
+    count, sizes = _count(newshape), _sizes(data)
+    if not allowzero:
+        rank = len(dims(data))
+        padded = R.concat([sizes, _ints(*[1] * max(count - rank, 0))], 0)
+        copied = R.take(padded, _ints(*range(count)), 0)
+        target = R.where(R.equal(target, _number(0)), copied, target)
+    inferred = R.equal(target, _number(-1))
+    known = R.prod(R.where(inferred, _number(1), target))
+    size = R.floor_divide(R.prod(sizes), R.maximum(known, _number(1)))
+    return R.reshape(data, _shape(R.where(inferred, size, target)))
+
+
+def _tile(data: rx.Expr, reps: rx.Expr) -> rx.Expr:
+    rank, count = len(dims(data)), _count(reps)
+    width = max(rank, count)
+    sizes = R.concat([_ints(*[1] * (width - rank)), _sizes(data)], 0)
+    reps = R.concat([_ints(*[1] * (width - count)), R.astype(reps, _INDEX)], 0)
+    ones = _ints(*[1] * width)
+
+    def between(vector: rx.Expr) -> rx.Expr:
+        return _shape(R.reshape(R.stack([vector, sizes], 1), (2 * width,)))
+
+    repeated = R.broadcast_to(R.reshape(data, between(ones)), between(reps))
+    return R.reshape(repeated, _shape(R.multiply(reps, sizes)))
+
+
+@signature("indices on_value off_value depth", axis=-1, dtype="float32")
+def _dynamic_one_hot(o: Any) -> rx.Expr:
+    rank = len(dims(o.indices))
+    o.axis = int(o.axis) % (rank + 1)
+    positions = R.expand_dims(
+        _positions(_vector(o.depth)), [i for i in range(rank + 1) if i != o.axis]
+    )
+    equal = R.equal(R.expand_dims(R.astype(o.indices, _INDEX), o.axis), positions)
+    return R.where(equal, R.astype(o.on_value, o.dtype), R.astype(o.off_value, o.dtype))
+
+
+def _one_hot_dims(args: Args, attrs: Any) -> list[list[object]]:
+    shape: list[object] = list(dims(args[0]))
+    shape.insert(int(attrs["axis"]) % (len(shape) + 1), None)
+    return [shape]
+
+
+@signature("data begin end strides", slice_mode="end", axes=None)
+def _slice(o: Any) -> rx.Expr:
+    rank, count = len(dims(o.data)), _count(o.begin)
+    if o.slice_mode != "end":
+        raise RelationError(f"slice_mode is 'end', found {o.slice_mode!r}")
+    defaults = _ints(*[0] * rank), _sizes(o.data), _ints(*[1] * rank)
+    whole = [
+        R.concat([R.astype(bound, _INDEX), R.strided_slice(default, [0], [count], [rank], [1])], 0)
+        if count < rank
+        else R.astype(bound, _INDEX)
+        for bound, default in zip((o.begin, o.end, o.strides), defaults, strict=True)
+    ]
+    return R.dynamic_strided_slice(o.data, *whole)
+
+
+@signature("data k", axis=-1, ret_type="both", is_ascend=False, dtype="int32")
+def _topk(o: Any) -> rx.Expr:
+    rank, sizes = len(dims(o.data)), _sizes(o.data)
+    o.axis = int(o.axis) % rank
+    end = R.where(rx.Constant(np.arange(rank) == o.axis), R.minimum(_vector(o.k), sizes), sizes)
+
+    def first(ordered: rx.Expr) -> rx.Expr:
+        return R.dynamic_strided_slice(ordered, _ints(*[0] * rank), end, _ints(*[1] * rank))
+
+    values = first(R.sort(o.data, o.axis, not o.is_ascend))
+    indices = first(R.argsort(o.data, o.axis, not o.is_ascend, o.dtype))
+    if o.ret_type == "both":
+        return rx.Tuple((values, indices))
+    return values if o.ret_type == "values" else indices
+
+
+def _topk_dims(args: Args, attrs: Any) -> list[list[object]]:
+    shape: list[object] = list(dims(args[0]))
+    shape[int(attrs["axis"])] = None
+    return [shape, shape]
+
+
+def _pad(
+    data: rx.Expr, pad_width: rx.Expr, pad_value: rx.Expr, *, pad_mode: Any = "constant"
+) -> rx.Expr:
+    if pad_mode != "constant":
+        raise RelationError(f"pad_mode is 'constant', found {pad_mode!r}")
+    before, after = (
+        R.reshape(R.strided_slice(R.astype(pad_width, _INDEX), [1], [i], [i + 1], [1]), (-1,))
+        for i in (0, 1)
+    )
+    rank = len(dims(data))
+    size = R.add(R.add(_sizes(data), R.reshape(before, (rank,))), R.reshape(after, (rank,)))
+    whole = R.full(_shape(size), pad_value, dtype_of(data))
+    positions = R.permute_dims(R.nonzero(R.ones_like(data, "int8")))
+    return R.scatter_nd(whole, R.add(positions, before), R.reshape(data, (-1,)))
+
+
+def _expand_dims(data: rx.Expr, axis: rx.Expr, *, num_newaxis: Any = 1) -> rx.Expr:
+    rank, count = len(dims(data)), int(num_newaxis)
+    axis = _vector(axis)
+    axis = R.where(R.less(axis, _number(0)), R.add(axis, _number(rank + 1)), axis)
+    place = _ints(*range(rank + count))
+    source = R.where(R.less(place, axis), place, R.subtract(place, _number(count)))
+    sizes = R.take(_sizes(data), R.maximum(source, _number(0)), 0, mode="clip")
+    is_new = R.logical_and(R.greater_equal(place, axis), R.less(place, R.add(axis, _number(count))))
+    return R.reshape(data, _shape(R.where(is_new, _number(1), sizes)))
+
+
+def _squeeze(data: rx.Expr, axis: rx.Expr) -> rx.Expr:
+    axes, rank, count = R.astype(axis, _INDEX), len(dims(data)), _count(axis)
+    axes = R.where(R.less(axes, _number(0)), R.add(axes, _number(rank)), axes)
+    equal = R.equal(R.reshape(_ints(*range(rank)), (rank, 1)), R.reshape(axes, (1, count)))
+    dropped = R.max(R.astype(equal, "int32"), [1])
+    kept = R.strided_slice(R.argsort(dropped, 0, False, _INDEX), [0], [0], [rank - count], [1])
+    return R.reshape(data, _shape(R.take(_sizes(data), R.sort(kept, 0), 0)))
+
+
+define_all(
+    {
+        "arange": _arange,
+        "dyn.reshape": _reshape,
+        "dyn.broadcast_to": lambda data, shape, *, dtype="": R.broadcast_to(data, _shape(shape)),
+        "dyn.tile": _tile,
+        "dyn.full": lambda fill_value, shape, *, dtype="": R.full(
+            _shape(shape), fill_value, dtype or dtype_of(fill_value)
+        ),
+        "dyn.zeros": lambda shape, *, dtype="float32": R.zeros(_shape(shape), dtype),
+        "dyn.ones": lambda shape, *, dtype="float32": R.ones(_shape(shape), dtype),
+        "dyn.strided_slice": _slice,
+        "dyn.nn.pad": _pad,
+        "dyn.expand_dims": _expand_dims,
+        "dyn.squeeze": _squeeze,
+    }
+)
+define("dyn.one_hot", _dynamic_one_hot, known_dims=_one_hot_dims)
+define("dyn.topk", _topk, results=results_of_topk, known_dims=_topk_dims)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.errors import RelaxpyError
+from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import expr as tir
-from relaxpy.plugins.relay.op.registry import OpRecord
-from relaxpy.plugins.relay.op.relations import Relation, RelationError, Solver
-from relaxpy.plugins.relay.op.translate import translated
+from relaxpy.plugins.relay.op.registry import Op, OpRecord, is_op_name
+from relaxpy.plugins.relay.op.relations import RELATIONS, Relation, RelationError, Solver
 from relaxpy.plugins.relay.ty import (
     ANY,
     IncompleteType,
@@ -23,6 +22,36 @@ from relaxpy.plugins.relay.ty import (
     TypeVar,
     UnknownDim,
 )
+
+
+def translated(
+    builder: BlockBuilder,
+    record: OpRecord,
+    args: tuple[rx.Expr, ...],
+    attrs: Attrs,
+    ty: Type | None,
+) -> rx.Expr:
+    """Return the Relax expression of a call of an operator, whose attributes are complete.
+
+    Errors:
+        RuntimeCheckError: the operator has neither a translation nor a computation.
+    """
+    if record.translate is not None:
+        return record.translate(args, attrs)
+    compute = record.compute
+    if compute is None:
+        raise RuntimeCheckError(
+            f"the operator {record.name} has no implementation",
+            rule="RLY-28",
+            hint=f'register one: relay.op.register_compute("{record.name}", function)',
+        )
+
+    def tensors(*operands: Any) -> Any:
+        results = list(compute(attrs, operands, ty))
+        return results[0] if len(results) == 1 else results
+
+    return builder.call_te(tensors, *args)
+
 
 _UNKNOWN = DataType("")
 #: Exceptions of a translation whose operands or attributes do not fit.
@@ -184,3 +213,19 @@ def _as_dim(dim: object, params: dict[tir.Var, TypeVar]) -> object:
     if isinstance(dim, tir.IntImm):
         return dim.value
     return params.get(dim, ANY) if isinstance(dim, tir.Var) else ANY
+
+
+def relation_named(name: str) -> Relation | None:
+    """Return the relation that is registered under a name, or that of the operator; or None."""
+    relation = RELATIONS.get(name)
+    if relation is not None or not is_op_name(name):
+        return relation
+    record = Op.get(name).record
+    if record.relation is None and record.translate is None:
+        return _missing
+    return struct_info_relation(record) if record.relation is None else record.relation
+
+
+def _missing(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+    """The relation of a user's operator that has none."""
+    raise RelationError("the operator has no type relation")

@@ -23,7 +23,7 @@ from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op, OpRecord
 from relaxpy.plugins.relay.op.relations import RelationError
-from relaxpy.plugins.relay.op.translate import translated
+from relaxpy.plugins.relay.op.struct_info import translated
 from relaxpy.plugins.relay.run.values import (
     ConstructorValue,
     FieldTypes,
@@ -34,7 +34,7 @@ from relaxpy.plugins.relay.run.values import (
     from_python,
     value_text,
 )
-from relaxpy.plugins.relay.transform.lets import is_cast
+from relaxpy.plugins.relay.transform.passes import is_cast
 from relaxpy.plugins.relay.ty import FuncType, RefType, TupleType, Type, TypeCall
 
 

@@ -11,10 +11,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.budget import MAX_DEPTH, Task
 from relaxpy.plugins.relay import expr as rl, ty
 from relaxpy.plugins.relay.op.registry import Op, is_op_name, list_op_names
-from relaxpy.plugins.relay.text.cursor import Cursor, Scope
-from relaxpy.plugins.relay.text.lexer import Token
-from relaxpy.plugins.relay.text.literals import Literals
-from relaxpy.plugins.relay.text.types import Types
+from relaxpy.plugins.relay.text.cursor import Cursor, Scope, Token
+from relaxpy.plugins.relay.text.types import Literals, Types
 
 #: The binary signs, loosest first (RLY-69).
 _SIGNS: Final[tuple[Mapping[str, str], ...]] = (

@@ -19,8 +19,15 @@ from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom
 from relaxpy.plugins.relay.analysis.variables import all_type_vars, free_vars
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
-from relaxpy.plugins.relay.ty import FuncType, Type, TypeData, TypeVar, is_keyword
-from relaxpy.plugins.relay.type_text import parameter_text, type_text
+from relaxpy.plugins.relay.ty import (
+    FuncType,
+    Type,
+    TypeData,
+    TypeVar,
+    is_keyword,
+    parameter_text,
+    type_text,
+)
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 

@@ -25,8 +25,7 @@ from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom, same_s
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op
 from relaxpy.plugins.relay.op.relations import RelationError
-from relaxpy.plugins.relay.op.struct_info import Names
-from relaxpy.plugins.relay.op.translate import translated
+from relaxpy.plugins.relay.op.struct_info import Names, translated
 from relaxpy.plugins.relay.transform.inline import fresh
 from relaxpy.plugins.relay.transform.passes import RelayPass, map_functions, map_typed
 from relaxpy.plugins.relay.ty import TensorType, Type

@@ -10,11 +10,22 @@ from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.effects import Effects
-from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom, same_scope, scope_roots
+from relaxpy.plugins.relay.analysis.scopes import (
+    Effects,
+    Scope,
+    Scopes,
+    is_atom,
+    same_scope,
+    scope_roots,
+)
 from relaxpy.plugins.relay.module import RelayModule
-from relaxpy.plugins.relay.transform.lets import is_cast, recursive_functions, replace_lets
-from relaxpy.plugins.relay.transform.passes import RelayPass, map_functions
+from relaxpy.plugins.relay.transform.passes import (
+    RelayPass,
+    is_cast,
+    map_functions,
+    recursive_functions,
+    replace_lets,
+)
 from relaxpy.support.dataclass import dataclass, replace
 
 

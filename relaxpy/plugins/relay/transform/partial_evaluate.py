@@ -17,10 +17,9 @@ from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.infer.solver import substitute
 from relaxpy.plugins.relay.module import RelayModule, global_names
 from relaxpy.plugins.relay.op.registry import Op
-from relaxpy.plugins.relay.transform.fold_constant import evaluated_call
-from relaxpy.plugins.relay.transform.lets import is_cast
 from relaxpy.plugins.relay.transform.normal_forms import a_normal_form
-from relaxpy.plugins.relay.transform.passes import RelayPass, map_functions
+from relaxpy.plugins.relay.transform.passes import RelayPass, is_cast, map_functions
+from relaxpy.plugins.relay.transform.simplify import evaluated_call
 from relaxpy.plugins.relay.ty import FuncType, TensorType, Type, TypeVar
 from relaxpy.support.dataclass import dataclass, replace
 

@@ -14,7 +14,6 @@ from relaxpy.ir.te.tensor import Tensor, compute
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
-from relaxpy.plugins.importing.padding import padded
 from relaxpy.plugins.importing.tensors import (
     Size,
     as_size,
@@ -25,6 +24,7 @@ from relaxpy.plugins.importing.tensors import (
     shape_of,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
+from relaxpy.plugins.importing.windows import padded
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import Value, converter
 from relaxpy.plugins.torch.symbols import is_symbolic, sympy_of

@@ -11,7 +11,6 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.plugins.importing.loops import Loops, kernel, whole
-from relaxpy.plugins.importing.pooling import MAXIMA, max_indices, mean_pooled, pooled
 from relaxpy.plugins.importing.tensors import (
     as_size,
     dtype_of,
@@ -22,7 +21,7 @@ from relaxpy.plugins.importing.tensors import (
     scalar,
     shape_of,
 )
-from relaxpy.plugins.importing.windows import Windows
+from relaxpy.plugins.importing.windows import MAXIMA, Windows, max_indices, mean_pooled, pooled
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops.linear import each
 from relaxpy.plugins.torch.ops.movement import to_shape

@@ -8,11 +8,9 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.regions import bins, larger, smaller
 from relaxpy.ir.tir import ops
-from relaxpy.plugins.importing import regions
 from relaxpy.plugins.importing.loops import Loops, kernel
-from relaxpy.plugins.importing.regions import averaged
 from relaxpy.plugins.importing.tensors import Size, reshaped, shape_of, wide_dtype
-from relaxpy.plugins.importing.windows import Windows
+from relaxpy.plugins.importing.windows import Windows, averaged, deformed, maxima
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.registry import converter
 
@@ -51,7 +49,7 @@ def ps_roi_align(
 def roi_pool(
     cx: Context, x: Expr, rois: Expr, scale: float, rows: Size, columns: Size
 ) -> tuple[Expr, Expr]:
-    return regions.maxima(cx, x, rois, scale, rows, columns)
+    return maxima(cx, x, rois, scale, rows, columns)
 
 
 @converter("ps_roi_pool", namespace="torchvision")
@@ -124,5 +122,5 @@ def deform_conv2d(
     sizes: Any = shape_of(weight)[2:]
     windows = Windows.of(data, sizes, stride, dilation, [*pad, *pad], "NOTSET")
     weights = factors if is_masked else None
-    y = regions.deformed(cx, data, filters, moves, weights, windows, groups, moved)
+    y = deformed(cx, data, filters, moves, weights, windows, groups, moved)
     return R.add(y, reshaped(added, [1, -1, 1, 1]))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.plugins.nn.extern import ExternModule as ExternModule, ObjectModule as ObjectModule, SourceModule as SourceModule
+    from relaxpy.plugins.nn.session import ExternModule as ExternModule, ObjectModule as ObjectModule, SourceModule as SourceModule
 else:
     _face(globals(), """
-        relaxpy.plugins.nn.extern: ExternModule ObjectModule SourceModule
+        relaxpy.plugins.nn.session: ExternModule ObjectModule SourceModule
     """)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.plugins.nn.visitor import Mutator as Mutator
+    from relaxpy.plugins.nn.quantization import Mutator as Mutator
 else:
     _face(globals(), """
-        relaxpy.plugins.nn.visitor: Mutator
+        relaxpy.plugins.nn.quantization: Mutator
     """)
