@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.kernel.nest.intrinsics import check_datatypes
-from relaxpy.exec.runtime.scalar import SUPPORTED, launched, unsupported
+from relaxpy.exec.runtime.scalar import is_evaluated, launched, unsupported
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, stmt as st
@@ -25,7 +25,7 @@ def check_supported(func: PrimFunc, name: str) -> None:
     threads = []
     for node in walk(func):
         match node:
-            case tir.Call(op=Op(name=op)) if op.removeprefix("tir.") not in SUPPORTED:
+            case tir.Call(op=Op()) if not is_evaluated(node):
                 unknown_calls.append(node)
             case st.AttrStmt(attr_key="thread_extent"):
                 threads.append(node)
