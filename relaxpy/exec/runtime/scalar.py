@@ -138,7 +138,7 @@ def reinterpret(value: Scalar, source: DataType, target: DataType) -> Scalar:
 
 
 def is_evaluated(call: tir.Call) -> bool:
-    """Whether programs run with this call of an intrinsic, without a pass that lowers it."""
+    """Return whether programs run with this call of an intrinsic, which no pass has lowered."""
     record = intrinsic_of(call.op)
     return record is not None and record.is_evaluated
 

@@ -32,7 +32,7 @@ class CallEffectKind(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Intrinsic:
-    """What relaxpy knows of `T.<name>`.
+    """The facts of `T.<name>`.
 
     `numpy` is the function that kernels on NumPy call; those of `rt` accept `out=` as ufuncs do.
     `scalar` computes one value in float64, for the reference evaluator.
@@ -45,23 +45,23 @@ class Intrinsic:
     scalar: Callable[..., Any] | None = None
     effect: CallEffectKind = CallEffectKind.Pure
     of_bits: bool = False
-    """Whether the operands are integers."""
+    """The operands are integers."""
     is_math: bool = False
-    """Whether it is a function of numbers, in the datatype of the first operand."""
+    """It is a function of numbers, in the datatype of the first operand."""
     is_real: bool = False
-    """Whether integers are converted to float64 first, and the result is truncated."""
+    """Integers are converted to float64 first, and the result is truncated."""
     is_composed: bool = False
-    """Whether NumPy rounds between several functions; the others round once to 16 bits."""
+    """NumPy rounds between several functions; the others round once to 16 bits."""
     is_costly: bool = False
-    """Whether it takes several times as long as an addition."""
+    """It takes several times as long as an addition."""
     is_hint: bool = False
-    """Whether its value is its operand."""
+    """Its value is its operand."""
     is_evaluated: bool = True
-    """Whether programs run with it on a host, where no pass has lowered it."""
+    """Programs run with it on a host, where no pass has lowered it."""
 
     @property
     def is_widened(self) -> bool:
-        """Whether floats of less than 16 bits are computed in float32, and rounded once.
+        """True if floats of less than 16 bits are computed in float32, and rounded once.
 
         ml_dtypes has bugs in some of these: `copysign` of 0 is NaN.
         """
