@@ -22,7 +22,6 @@ ROOMS = {
     "support": {"errors"},
     "errors": {"support"},
     "plugin": {"errors", "support", "plugins"},  # the list of those with a manifest
-    "plugins": set(),
     "rules": {"errors", "support"},
     "ir": CORE,
     "script": CORE | {"ir"},
