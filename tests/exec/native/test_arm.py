@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,23 +42,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("there")
 
 
-def digests(cache: Path, **variables: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run(PYTHON, cache, "-m", PROGRAMS, **variables))
-    return found
-
-
-@pytest.mark.parametrize("threads", ["1", "2", "4"])
 def test_programs_compute_the_same_on_both_processors(
-    expected: dict[str, str], cache: Path, threads: str
+    expected: dict[str, str], cache: Path
 ) -> None:
-    found = digests(cache, RELAXPY_NUM_THREADS=threads)
-    assert found == {"digests": expected, "llvm": True}
-
-
-def test_programs_start_from_disk_without_llvm(expected: dict[str, str], cache: Path) -> None:
-    digests(cache, RELAXPY_NUM_THREADS="1")
-    found = digests(cache, RELAXPY_NUM_THREADS="1")
-    assert found == {"digests": expected, "llvm": False}
+    """Compiled, and then started from disk on several threads."""
+    for threads, is_compiled in (("1", True), ("2", False), ("4", False)):
+        text = run(PYTHON, cache, "-m", PROGRAMS, RELAXPY_NUM_THREADS=threads)
+        assert json.loads(text) == {"digests": expected, "llvm": is_compiled}
 
 
 def test_a_file_with_code_is_for_the_processor_that_has_saved_it(cache: Path) -> None:
