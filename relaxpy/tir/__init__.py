@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.tir.ops import floormod as indexmod
     from relaxpy.ir.tir.ops import mul as multiply
     from relaxpy.ir.tir.ops import sub as subtract
-    from relaxpy.ir.tir.prim_func.function import PrimFunc as PrimFunc
+    from relaxpy.ir.tir.prim_func import PrimFunc as PrimFunc
     from relaxpy.ir.tir.reduce import CommReducer as CommReducer, Reduce as Reduce, comm_reducer as comm_reducer, max as max, min as min, sum as sum
     from relaxpy.ir.tir.stmt import Allocate as Allocate, AllocateConst as AllocateConst, AssertStmt as AssertStmt, AttrStmt as AttrStmt, Block as Block, BlockRealize as BlockRealize, BufferRealize as BufferRealize, BufferStore as BufferStore, DeclBuffer as DeclBuffer, Evaluate as Evaluate, For as For, ForKind as ForKind, IfThenElse as IfThenElse, LetStmt as LetStmt, MatchBufferRegion as MatchBufferRegion, SeqStmt as SeqStmt, Stmt as Stmt, While as While, stmt_seq as stmt_seq
     from relaxpy.ir.tir.stmt import Block as SBlock

@@ -9,8 +9,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.external_kernel import kernel_name
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 
 
 def check_supported(func: PrimFunc, name: str) -> None:

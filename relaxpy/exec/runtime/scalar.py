@@ -17,8 +17,8 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.external_kernel import kernel_name
 from relaxpy.ir.tir.intrinsics import INTRINSICS, intrinsic_of
+from relaxpy.ir.tir.prim_func import kernel_name
 from relaxpy.ir.tir.stmt import AttrStmt
 from relaxpy.support.description import digits
 

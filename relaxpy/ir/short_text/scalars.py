@@ -13,9 +13,9 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.short_text.document import Concat, Doc, Group, Infix, call, keyword
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.external_kernel import call_kernel, kernel_call
 from relaxpy.ir.tir.intrinsics import BITWISE
 from relaxpy.ir.tir.iteration import IterVar
+from relaxpy.ir.tir.prim_func import call_kernel, kernel_call
 from relaxpy.ir.tir.reduce import CommReducer, Reduce
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from relaxpy import plugin
 from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir.pass_infra.functional import FunctionalPass
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
-from relaxpy.plugins.cli.usage import UsageError
+from relaxpy.plugins.cli.show import UsageError
 
 
 def public_passes() -> dict[str, type[Pass]]:

@@ -6,8 +6,8 @@ PLUGIN = Plugin(
     hooks={
         "graph": "relaxpy.plugins.pictures.graph:graph",
         "graph_of_change": "relaxpy.plugins.pictures.graph:graph_of_change",
-        "memory_chart": "relaxpy.plugins.pictures.memory:memory_chart",
-        "profile_chart": "relaxpy.plugins.pictures.profile:profile_chart",
-        "curve": "relaxpy.plugins.pictures.curve:curve",
+        "memory_chart": "relaxpy.plugins.pictures.chart:memory_chart",
+        "profile_chart": "relaxpy.plugins.pictures.chart:profile_chart",
+        "curve": "relaxpy.plugins.pictures.chart:curve",
     }
 )

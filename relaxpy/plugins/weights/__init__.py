@@ -5,6 +5,6 @@ from relaxpy.plugin import Plugin
 PLUGIN = Plugin(
     hooks={
         "open_weights": "relaxpy.plugins.weights.files:open_weights",
-        "save_weights": "relaxpy.plugins.weights.safetensors_file:save_weights",
+        "save_weights": "relaxpy.plugins.weights.files:save_weights",
     }
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from relaxpy.ir.arith.algebra import folding, poly, writer
+from relaxpy.ir.arith.algebra import folding, poly, terms as writer
 from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import GENERAL, entry_point, is_integer

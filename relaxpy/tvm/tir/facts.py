@@ -19,8 +19,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.prim_func.well_formed import kernel_faults, undefined_in
+from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults, undefined_in
 from relaxpy.support.entry import user_facing
 
 Regions = list[BufferRegion]

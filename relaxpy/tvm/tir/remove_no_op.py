@@ -12,12 +12,12 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rebuild, rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Allocate,
     DeclBuffer,

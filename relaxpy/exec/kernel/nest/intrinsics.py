@@ -13,7 +13,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, Cast, Div, FloorDiv, PrimExpr, Var
 from relaxpy.ir.tir.intrinsics import intrinsic_of
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 _BARRIER: Final = Op("tir.tvm_storage_sync")

@@ -15,8 +15,8 @@ from relaxpy.exec.kernel.nest.vectors import lane_of, vector_of
 from relaxpy.exec.runtime.scalar import display_name, is_evaluated, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.arith.tvm.iter_reader import IterMapLevel
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, occurrences, rewrite, tree_size, walk
@@ -40,7 +40,7 @@ from relaxpy.ir.tir.expr import (
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.intrinsics import intrinsic_of
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Allocate,
     AllocateConst,

@@ -26,11 +26,11 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.dpl.constructors import is_op, wildcard
+from relaxpy.ir.relax.dpl.pattern import is_op, wildcard
 from relaxpy.ir.relax.op.definition.registry import OpDef, register, registered_ops
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.relax.transform.normalize import Normalize
+from relaxpy.ir.relax.transform.rewrite_pass import Normalize
 from tests.ir.relax.graphs import returning, shape_of, var
 from tests.ir.relax.op.scratch import forgotten_operators
 from tests.ir.relax.sinfos import Object, prim, shape, tensor
