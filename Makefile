@@ -15,7 +15,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrained models demo test test-slow test-all affected times fuzz check lint types \
+.PHONY: help pretrained models demo test test-slow test-arm test-all affected times fuzz check lint types \
 	types-of-package types-of-models mutants format notebooks docs clean
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make test    run the quick tests: each rule, operator, pass and message, in four minutes"
 	@echo "make affected runs those that what you have changed is most likely to break, in one minute"
 	@echo "make test-slow runs the other tests, and samples of them in unusual processes"
+	@echo "make test-arm runs native code on AArch64, under an emulator that it downloads"
 	@echo "make test-all also compares every operator in every datatype, shape class and memory layout,"
 	@echo "             in a random order, and runs the tests once more with NumPy as the default target"
 	@echo "make check   lint, types and quick tests; a change has to pass this and make test-slow"
@@ -88,6 +89,13 @@ test-slow: $(READY)
 	$(PYTEST) --layer=slow
 	PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.perturb=165 \
 		RELAXPY_CACHE=0 $(PYTEST) --layer=quick $(LIFETIMES)
+
+# Python for AArch64 under an emulator, which takes some twenty times as long as the processor.
+.arm/python: tools/arm.py | $(READY)
+	$(PY) tools/arm.py
+
+test-arm: .arm/python
+	$(PY) -m pytest -rs tests/exec/native/test_arm.py
 
 # The tests that a change is most likely to break. BASE is the commit to compare with.
 affected: $(READY)
@@ -167,5 +175,5 @@ docs: $(DOCS)
 	@echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) build dist .machine_code .times .hypothesis .mypy_cache .pytest_cache .ruff_cache .mutants
+	rm -rf $(VENV) .arm build dist .machine_code .times .hypothesis .mypy_cache .pytest_cache .ruff_cache .mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

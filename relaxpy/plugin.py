@@ -35,13 +35,30 @@ class Plugin:
     `operators` are modules that register operators when they are imported, `passes` those that
     define classes of passes, and `functions` those that register packed functions. `targets` has
     for each name "module:class": without arguments, the class creates the back end of a module, as
-    `relaxpy.exec.lower.module.NumpyBackend` is one.
+    `relaxpy.exec.lower.module.NumpyBackend` is one. `hooks` are the functions, "module:function",
+    that the core calls by name, such as the one for the picture of a module; only the plug-ins
+    that come with relaxpy have some.
     """
 
     operators: tuple[str, ...] = ()
     passes: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     targets: Mapping[str, str] = field(default_factory=dict)
+    hooks: Mapping[str, str] = field(default_factory=dict)
+
+
+@cache
+def own() -> tuple[Plugin, ...]:
+    """The plug-ins that come with relaxpy: the `PLUGIN` of each package that has one."""
+    from relaxpy import plugins
+
+    return tuple(import_module(package).PLUGIN for package in plugins.WITH_MANIFEST)
+
+
+@cache
+def hooks() -> Mapping[str, str]:
+    """The functions of the plug-ins that come with relaxpy, by the names that the core has."""
+    return {name: place for plugin in own() for name, place in plugin.hooks.items()}
 
 
 @cache
@@ -75,7 +92,8 @@ _modules: Final[dict[Kind, list[ModuleType]]] = {}
 def load(kind: Kind) -> list[ModuleType]:
     """The modules by which all plug-ins add something of this kind, imported once."""
     if kind not in _modules:
-        found = _modules[kind] = []  # now, so that a module may look up what nobody has
+        ours = [import_module(module) for plugin in own() for module in getattr(plugin, kind)]
+        found = _modules[kind] = ours  # now, so that a module may look up what nobody has
         for name, plugin in installed().items():
             for module in getattr(plugin, kind):
                 with _reported(name):

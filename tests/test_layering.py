@@ -1,12 +1,15 @@
 """The tree is the architecture: who may import whom, read off the source of every file."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from relaxpy import plugins
 
 ROOT = Path(__file__).parents[1]
 FILES = dict.fromkeys(
@@ -18,7 +21,7 @@ CORE = {"errors", "plugin", "support"}
 ROOMS = {
     "support": {"errors"},
     "errors": {"support"},
-    "plugin": {"errors", "support"},
+    "plugin": {"errors", "support", "plugins"},  # the list of those with a manifest
     "rules": {"errors", "support"},
     "ir": CORE,
     "script": CORE | {"ir"},
@@ -39,11 +42,15 @@ PLUGINS = {
     "pictures": LANGUAGE,
     "testing": LANGUAGE | {"exec", "script"},
     "cli": LANGUAGE
-    | {"__version__", "exec", "plugin", "plugins.onnx", "plugins.pictures", "relax", "rules"}
+    | {"__version__", "exec", "plugins.onnx", "plugins.pictures", "relax", "rules"}
     | {"script", "tir"},
 }
 ROOMS["tvm"] = LANGUAGE | {"plugins.nn"}
 ROOMS |= {f"plugins.{name}": allowed for name, allowed in PLUGINS.items()}
+ROOMS |= {
+    room: ROOMS[room] | {"plugin"}
+    for room in (package.removeprefix("relaxpy.") for package in plugins.WITH_MANIFEST)
+}
 #: The rooms of a package whose files import each other in one direction only.
 INNER = {
     "relaxpy.ir.arith": {
@@ -316,6 +323,16 @@ def faults(file: str, tree: ast.Module) -> list[str]:
         if name.split(".")[0] not in known
     ]
     return found
+
+
+def test_each_manifest_is_listed() -> None:
+    packages = [file for file in FILES if file.endswith("/__init__.py")]
+    found = [
+        file.removesuffix("/__init__.py").replace("/", ".")
+        for file in packages
+        if re.search(r"^PLUGIN\b", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert sorted(found) == sorted(plugins.WITH_MANIFEST)
 
 
 def test_every_module_has_a_floor() -> None:

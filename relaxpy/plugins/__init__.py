@@ -1,1 +1,8 @@
 """What relaxpy has beside its core: each folder is a plug-in, and can be left out."""
+
+WITH_MANIFEST = (
+    *(f"{__name__}.{name}" for name in ("cli", "distributed", "nn", "pictures", "relay")),
+    *(f"{__name__}.{name}" for name in ("training", "weights")),
+    "relaxpy.tvm",
+)
+"""The packages with a `PLUGIN`; to look for it, the importers would import PyTorch and onnx."""

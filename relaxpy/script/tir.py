@@ -10,7 +10,13 @@ import sys as _sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.ir.te.tensor import ProducerLoad as _ProducerLoad
-from relaxpy.ir.tir import expr as _expr, intrin as _intrin, ops as _ops, reduce as _reduce
+from relaxpy.ir.tir import (
+    expr as _expr,
+    intrin as _intrin,
+    intrinsics as _records,
+    ops as _ops,
+    reduce as _reduce,
+)
 from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion
 from relaxpy.ir.tir.iteration import IterVar, Range
@@ -44,8 +50,8 @@ _STATEMENTS = (
     *("buffer_store", "index_map"),
 )
 _INTRINSICS = (
-    *_intrin.UNARY_MATH,
-    *_intrin.BINARY_MATH,
+    *_records.UNARY_MATH,
+    *_records.BINARY_MATH,
     *("abs", "address_of", "assume", "break_loop", "call_cpacked", "call_packed", "continue_loop"),
     *("if_then_else", "infinity", "isfinite", "isinf", "isnan", "isnullptr", "likely"),
     *("max_value", "min_value", "ret", "undef", "vscale"),
@@ -58,7 +64,7 @@ _MEMBERS: dict[str, Any] = {
     "axis": _directives.axis,
     **{name: _calls.ignoring_dtype(_calls.intrinsic(name)) for name in _INTRINSICS},
     **{name: _calls.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
-    **{name: _calls.bitwise(name) for name in _intrin.BITWISE},
+    **{name: _calls.bitwise(name) for name in _records.BITWISE},
     **_directives.datatypes(),
     **_HARDWARE,
     "IndexMap": _IndexMap,
@@ -88,7 +94,7 @@ _MEMBERS: dict[str, Any] = {
     "buffer": Buffer,
     "buffer_decl": Buffer,
     "target": _directives.target,
-    "CallEffectKind": _intrin.CallEffectKind,
+    "CallEffectKind": _records.CallEffectKind,
     "Let": _directives.let_expr,
     "LetStmt": _directive(_directives.let_stmt),
     "broadcast": _expr.Broadcast,

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from relaxpy import tir as face
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.nodes import ShapeExpr, ShapeStructInfo, TensorStructInfo
-from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir import expr as tir, intrin, intrinsics, ops
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
@@ -654,11 +654,11 @@ def test_bits_have_functions_beside_the_operators():
 
 
 def test_effects_of_intrinsics():
-    kinds = intrin.CallEffectKind
-    assert intrin.effect_of(intrin.exp(F32)) == kinds.Pure
-    assert intrin.effect_of(intrin.call_extern("int32", "f")) == kinds.UpdateState
-    assert intrin.effect_of(intrin.call_pure_extern("int32", "f")) == kinds.Pure
-    assert intrin.effect_of(tir.Call("int32", "tir.unheard_of", ())) == kinds.UpdateState
+    kinds = intrinsics.CallEffectKind
+    assert intrinsics.effect_of(intrin.exp(F32)) == kinds.Pure
+    assert intrinsics.effect_of(intrin.call_extern("int32", "f")) == kinds.UpdateState
+    assert intrinsics.effect_of(intrin.call_pure_extern("int32", "f")) == kinds.Pure
+    assert intrinsics.effect_of(tir.Call("int32", "tir.unheard_of", ())) == kinds.UpdateState
 
 
 def test_loads_have_as_many_indices_as_the_buffer_dimensions():

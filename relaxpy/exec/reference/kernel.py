@@ -18,10 +18,10 @@ from relaxpy.exec.kernel.nest.intrinsics import check_datatypes
 from relaxpy.exec.kernel.signature import KernelSignature, layout_of
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import (
-    SUPPORTED,
     Scalar,
     ScalarEvaluator,
     cast,
+    is_evaluated,
     lanes_of,
     launched,
     unsupported,
@@ -548,7 +548,7 @@ def check_supported(func: PrimFunc, name: str) -> None:
     threads = []
     for node in walk(func):
         match node:
-            case tir.Call(op=Op(name=op)) if op.removeprefix("tir.") not in SUPPORTED:
+            case tir.Call(op=Op()) if not is_evaluated(node):
                 unknown_calls.append(node)
             case st.AttrStmt(attr_key="thread_extent"):
                 threads.append(node)

@@ -6,7 +6,6 @@ Booleans are Python's, floats are scalars of NumPy or ml_dtypes, and a vector is
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
@@ -20,6 +19,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.intrinsics import INTRINSICS, intrinsic_of
 from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_name
 from relaxpy.ir.tir.stmt import (
@@ -143,22 +143,6 @@ _BIT_OPERATIONS: dict[str, Callable[[int, int, DataType], int]] = {
     "shift_right": _shift_right,
 }
 
-_MATH: dict[str, Callable[..., Any]] = {
-    **{n: getattr(np, n) for n in ("exp", "exp2", "log", "log2", "log10", "log1p", "sqrt")},
-    **{n: getattr(np, n) for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "fabs")},
-    **{n: getattr(np, n) for n in ("floor", "ceil", "trunc", "hypot", "copysign", "fmod")},
-    **{f"a{n}": getattr(np, f"arc{n}") for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    "atan2": np.arctan2,
-    "exp10": lambda x: np.power(np.float64(10), x),
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "erf": math.erf,
-    "round": np.rint,
-    "nearbyint": np.rint,
-    "pow": lambda x, y: np.power([x, x], [y, y])[0],  # with one exponent of 0.5 it is np.sqrt
-    "ldexp": lambda x, e: np.ldexp(x, int(e)),
-}
-
 
 def reinterpret(value: Scalar, source: DataType, target: DataType) -> Scalar:
     """The bits of `value` read as `target`."""
@@ -166,21 +150,10 @@ def reinterpret(value: Scalar, source: DataType, target: DataType) -> Scalar:
     return bits.item() if target.is_int else bits
 
 
-HINTS = frozenset(("tir.likely", "tir.assume", "tir.tvm_thread_invariant"))
-"""The intrinsics that are hints, and return their operand."""
-
-SUPPORTED: frozenset[str] = frozenset(
-    (
-        *_MATH,
-        *_BIT_OPERATIONS,
-        *("bitwise_not", "popcount", "clz", "nextafter", "isnan", "reinterpret", "if_then_else"),
-        *(name.removeprefix("tir.") for name in HINTS),
-        *("tvm_storage_sync", "undef", "vscale", "large_uint_imm", "ret", "break_loop"),
-        *("continue_loop", "call_extern", "call_pure_extern", "tvm_call_packed"),
-        *("tvm_call_cpacked", "address_of", "isnullptr"),
-    )
-)
-"""The names of the intrinsics that can be evaluated, without the prefix `tir.`"""
+def is_evaluated(call: tir.Call) -> bool:
+    """Return whether programs run with this call of an intrinsic, which no pass has lowered."""
+    record = intrinsic_of(call.op)
+    return record is not None and record.is_evaluated
 
 
 def display_name(call: tir.Call) -> str:
@@ -318,7 +291,7 @@ class ScalarEvaluator:
         match name:
             case "if_then_else":
                 return self.value(args[1] if self.value(args[0]) else args[2])
-            case _ if f"tir.{name}" in HINTS:
+            case _ if (record := INTRINSICS.get(name)) is not None and record.is_hint:
                 return self.value(args[0])
             case "tvm_storage_sync":
                 return 0
@@ -348,8 +321,8 @@ class ScalarEvaluator:
         if name in _BIT_OPERATIONS:
             combine = _BIT_OPERATIONS[name]
             return lambda a, b: wrapped(combine(int(a), int(b), dtype), dtype)
-        if name in _MATH:
-            function, double = _MATH[name], np.float64
+        record, double = INTRINSICS.get(name), np.float64
+        if record is not None and (function := record.scalar) is not None:
             return lambda *xs: cast(double(function(*map(double, xs))), DataType("float64"), dtype)
         match name:
             case "bitwise_not":

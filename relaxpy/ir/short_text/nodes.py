@@ -37,6 +37,7 @@ from relaxpy.ir.short_text.document import (
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, vector_index
+from relaxpy.ir.tir.intrinsics import BITWISE
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import call_kernel, kernel_call
 from relaxpy.ir.tir.reduce import CommReducer, Reduce
@@ -176,7 +177,7 @@ class ScalarText:
                 keywords = [keyword(k, self._option(v)) for k, v in options.items()]
                 return self._call(name, docs[0], self._option(launch), *docs[3:], *keywords)
         spelling = _SPELLINGS.get(name, name)
-        if name in intrin.BITWISE:
+        if name in BITWISE:
             if name == "bitwise_not" or _rebuilds(
                 lambda a, b: ops.bitwise(op.name, a, b), expr, *args
             ):

@@ -1,11 +1,10 @@
-"""The intrinsics of TIR: functions that build their calls, and their effects."""
+"""Functions that build calls of the intrinsics of TIR."""
 
 from __future__ import annotations
 
 import builtins
 import math
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -17,59 +16,6 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, ExprLike, FloatImm, IntImm, PrimExpr, Select, StringImm
-
-
-class CallEffectKind(IntEnum):
-    """The side effects that a call of an intrinsic may have."""
-
-    ExprAnnotation = 0
-    Pure = 1
-    ReadState = 2
-    UpdateState = 3
-    SpecialCallArg = 4
-    EmbedInfo = 5
-    ControlJump = 6
-
-
-UNARY_MATH = [
-    *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"),
-    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh"),
-    *("atanh", "erf", "sigmoid", "popcount", "clz", "fabs", "floor", "ceil", "round"),
-    *("nearbyint", "trunc"),
-]
-BINARY_MATH = ["atan2", "nextafter", "hypot", "copysign", "ldexp", "fmod", "pow"]
-BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"]
-
-_EFFECTS: dict[CallEffectKind, list[str]] = {
-    CallEffectKind.ExprAnnotation: ["likely"],
-    CallEffectKind.Pure: [
-        *UNARY_MATH,
-        *BINARY_MATH,
-        *BITWISE,
-        *("if_then_else", "isnan", "reinterpret", "address_of", "call_pure_extern"),
-        *("large_uint_imm", "isnullptr", "vscale"),
-    ],
-    CallEffectKind.ReadState: ["tvm_struct_get", "undef"],
-    CallEffectKind.UpdateState: [
-        *("call_extern", "tvm_call_packed", "tvm_call_cpacked", "tvm_struct_set")
-    ],
-    CallEffectKind.SpecialCallArg: ["tvm_access_ptr"],
-    CallEffectKind.EmbedInfo: ["assume"],
-    CallEffectKind.ControlJump: ["ret", "break_loop", "continue_loop"],
-}
-
-for _kind, _names in _EFFECTS.items():
-    for _name in _names:
-        Op(f"tir.{_name}").set_attr("TCallEffectKind", _kind)
-
-_OPERANDS = {
-    **dict.fromkeys((*UNARY_MATH, "isnan", "reinterpret", "likely"), 1),
-    **dict.fromkeys((*BINARY_MATH, *BITWISE), 2),
-    "bitwise_not": 1,
-    "if_then_else": 3,
-}
-for _name, _count in _OPERANDS.items():
-    Op(f"tir.{_name}").set_attr("num_inputs", _count)
 
 
 def _unary(name: str) -> Callable[[ExprLike], PrimExpr]:
@@ -373,12 +319,6 @@ def address_of(target: Buffer | BufferLoad) -> PrimExpr:
             f"only elements of buffers have addresses, not {target!r:.60}", about=target
         )
     return Call(HANDLE, "tir.address_of", (target,))
-
-
-def effect_of(call: Call) -> CallEffectKind:
-    """Return the effect of `call`; functions and unknown intrinsics update state."""
-    kind = call.op.get_attr("TCallEffectKind") if isinstance(call.op, Op) else None
-    return kind if isinstance(kind, CallEffectKind) else CallEffectKind.UpdateState
 
 
 def cast(value: ExprLike, dtype: str) -> PrimExpr:

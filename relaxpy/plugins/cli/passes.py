@@ -17,11 +17,11 @@ from relaxpy.plugins.cli.show import UsageError
 
 def public_passes() -> dict[str, type[Pass]]:
     """The passes over Relax programs and their kernels, by name."""
-    from relaxpy.relax import training, transform
+    from relaxpy.relax import transform
     from relaxpy.relax.distributed import transform as distributed
     from relaxpy.tir import transform as kernels
 
-    modules = (transform, training, distributed, kernels, *plugin.load("passes"))
+    modules = (transform, distributed, kernels, *plugin.load("passes"))
     return {
         name: value
         for module in modules

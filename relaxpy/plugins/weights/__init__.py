@@ -1,1 +1,10 @@
 """Weights of models as files have them: safetensors, GGUF, npz, folders of Hugging Face."""
+
+from relaxpy.plugin import Plugin
+
+PLUGIN = Plugin(
+    hooks={
+        "open_weights": "relaxpy.plugins.weights.files:open_weights",
+        "save_weights": "relaxpy.plugins.weights.files:save_weights",
+    }
+)

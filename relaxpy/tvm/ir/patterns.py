@@ -14,7 +14,7 @@ from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
-from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
+from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.substitution import mentions
 
 

@@ -17,7 +17,7 @@ from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.analysis.regions import Accesses, Interval, regions_of
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
+from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults, undefined_in
 from relaxpy.support.entry import user_facing

@@ -16,7 +16,7 @@ from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
+from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Allocate,

@@ -146,7 +146,8 @@ def test_machines_where_native_code_is_not_the_default(monkeypatch: pytest.Monke
     assert obstacle() is None
     assert obstacle(version=(15, 0, 7)) == "llvmlite: it has LLVM 15, expected LLVM 20 or newer"
     assert obstacle(features="+sse4.2") == "the processor a-processor has no AVX2 and FMA"
-    assert "not tested on aarch64-linux" in str(obstacle(triple="aarch64-linux"))
+    assert obstacle(features="-sve", triple="aarch64-unknown-linux-gnu") is None
+    assert "not tested on arm64-apple" in str(obstacle(triple="arm64-apple-darwin"))
 
 
 @pytest.mark.parametrize("error", [RuntimeError("LLVM is wrong"), OSError("no memory")])

@@ -7,7 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.exec.native.values import expressions
-from relaxpy.ir.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
+from relaxpy.ir.tir.intrinsics import BINARY_MATH, BITWISE, UNARY_MATH
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 

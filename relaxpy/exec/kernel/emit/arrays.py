@@ -17,13 +17,13 @@ from relaxpy.exec.kernel.emit.scope import (
     BOOLEAN,
     ELEMENTWISE,
     FLOAT_DIVISION,
-    INTRINSICS,
     NUMPY_DIVISION,
     KernelScope,
     converted,
     division,
     dtype_name,
     intrinsic_name,
+    numpy_function,
     title,
 )
 from relaxpy.exec.kernel.emit.values import (
@@ -392,8 +392,8 @@ class ArrayEmitter:
             value = self.typed(expr.args[0], self.value(expr.args[0]))
             node = call(attribute(value.node, "view"), dtype_name(expr.dtype))
             return Value(node, value.dims, expr.dtype)
-        function = INTRINSICS.get(name)
-        if function is None:
+        function = numpy_function(expr)
+        if not function:
             raise unsupported(self.name, expr, self.span)
         return self._ufunc(function, expr.dtype, list(expr.args), out)
 

@@ -13,13 +13,13 @@ from relaxpy.exec.kernel.emit.scope import (
     COMPARISONS,
     ELEMENTWISE,
     FLOAT_DIVISION,
-    INTRINSICS,
     KernelScope,
     converted,
     division,
     dtype_name,
     intrinsic_name,
     literal,
+    numpy_function,
     title,
 )
 from relaxpy.exec.kernel.nest import nodes as nest
@@ -282,8 +282,8 @@ class ScalarEmitter:
         if name == "reinterpret":
             [value] = expr.args
             return call(attribute(self.value(value, typed=True), "view"), dtype_name(expr.dtype))
-        function = INTRINSICS.get(name)
-        if function is None:
+        function = numpy_function(expr)
+        if not function:
             raise unsupported(self.name, expr, self.span)
         return call(function, *(self.value(a, typed=True) for a in expr.args))
 

@@ -26,6 +26,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.intrinsics import intrinsic_of
 from relaxpy.support.pysource import Names
 
 ELEMENTWISE: Mapping[type[tir.PrimExpr], str] = {
@@ -65,28 +66,6 @@ FLOAT_DIVISION: Mapping[type[tir.PrimExpr], str] = {
     tir.FloorDiv: "np.floor_divide",
     tir.FloorMod: "np.remainder",
 }
-INTRINSICS: Mapping[str, str] = {
-    **{
-        n: f"np.{n}"
-        for n in (
-            *("exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh"),
-            *("cosh", "tanh", "floor", "ceil", "trunc", "hypot", "copysign", "fmod"),
-            *("nextafter", "isnan", "bitwise_and", "bitwise_or", "bitwise_xor"),
-        )
-    },
-    **{f"a{n}": f"np.arc{n}" for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    "atan2": "np.arctan2",
-    "fabs": "np.abs",  # which, unlike np.fabs, is vectorised
-    "round": "np.rint",
-    "nearbyint": "np.rint",
-    "bitwise_not": "np.invert",
-    **{
-        n: f"rt.{n}"
-        for n in ("pow", "exp10", "rsqrt", "sigmoid", "erf", "ldexp", "popcount", "clz")
-    },
-    **{n: f"rt.{n}" for n in ("shift_left", "shift_right")},
-}
-"""The function for each intrinsic; those of `rt` accept `out=` as ufuncs do."""
 
 
 def division(kind: type[tir.PrimExpr], dtype: DataType) -> str:
@@ -316,6 +295,12 @@ def literal(value: tir.IntImm | tir.FloatImm, *, typed: bool) -> ast.expr:
     if not typed and value.dtype.numpy().isbuiltin == 1:
         return code(number)
     return call(dtype_name(value.dtype), number)
+
+
+def numpy_function(call_node: tir.Call) -> str:
+    """The function of NumPy, or of `rt`, that computes an intrinsic; empty if there is none."""
+    record = intrinsic_of(call_node.op)
+    return "" if record is None else record.numpy
 
 
 def intrinsic_name(call_node: tir.Call) -> str:

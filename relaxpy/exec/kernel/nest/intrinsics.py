@@ -12,25 +12,11 @@ from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, Cast, Div, FloorDiv, PrimExpr, Var
-from relaxpy.ir.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
+from relaxpy.ir.tir.intrinsics import intrinsic_of
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
-_OF_INTEGERS: Final = frozenset(Op(f"tir.{n}") for n in (*BITWISE, "popcount", "clz"))
 _BARRIER: Final = Op("tir.tvm_storage_sync")
-_EXACT: Final = frozenset(
-    ("popcount", "clz", "fabs", "floor", "ceil", "round", "nearbyint", "trunc")
-)
-_OF_FLOATS: Final = frozenset(
-    Op(f"tir.{n}") for n in (*UNARY_MATH, "atan2", "hypot", "pow") if n not in _EXACT
-)
-
-_OF_SMALL_FLOATS: Final = frozenset(
-    Op(f"tir.{n}") for n in (*UNARY_MATH, *BINARY_MATH) if n != "nextafter"
-)
-"""ml_dtypes has bugs in some of these: `copysign` of 0 is NaN."""
-_ROUNDED_TWICE: Final = frozenset(Op(f"tir.{n}") for n in ("exp10", "rsqrt", "sigmoid", "erf"))
-"""Those that are compositions of NumPy functions; the others are rounded once to 16 bits."""
 
 
 def check_datatypes(func: PrimFunc, name: str) -> None:
@@ -48,7 +34,7 @@ def check_datatypes(func: PrimFunc, name: str) -> None:
                 hint="add a dimension for the lanes, and load them by T.Ramp",
             )
     for call in occurrences(func.body, Call):
-        if isinstance(call.op, Op) and call.op in _OF_INTEGERS:
+        if isinstance(call.op, Op) and (record := intrinsic_of(call.op)) and record.of_bits:
             for arg in call.args:
                 if not (isinstance(arg, PrimExpr) and arg.dtype.is_int):
                     raise CompileError(
@@ -147,10 +133,12 @@ def with_float_intrinsics(func: PrimFunc) -> PrimFunc:
 
 def _wider(call: Call) -> DataType | None:
     """The datatype to compute `call` in, if it is not its own."""
-    dtype = call.dtype
+    dtype, record = call.dtype, intrinsic_of(call.op)
+    if record is None:
+        return None
     if dtype.is_int:
-        return DataType(f"float64{dtype.vector}") if call.op in _OF_FLOATS else None
-    several = call.op in _OF_SMALL_FLOATS if dtype.bits < 16 else call.op in _ROUNDED_TWICE
+        return DataType(f"float64{dtype.vector}") if record.is_real else None
+    several = record.is_widened if dtype.bits < 16 else record.is_composed
     return DataType(f"float32{dtype.vector}") if dtype.bits < 32 and several else None
 
 

@@ -12,7 +12,7 @@ from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, ma
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
 from relaxpy.exec.kernel.nest.unconditional import is_always_evaluated
 from relaxpy.exec.kernel.nest.vectors import lane_of, vector_of
-from relaxpy.exec.runtime.scalar import HINTS, SUPPORTED, display_name, launched
+from relaxpy.exec.runtime.scalar import display_name, is_evaluated, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
@@ -38,6 +38,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.intrinsics import intrinsic_of
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import (
@@ -502,7 +503,7 @@ class _Reader:
                     evaluated = Or(ops.cast_to(value, BOOL), ops.const(True))
                     body = if_then_else(evaluated, body, ops.const(0, body.dtype))
                 return substitute(body, {var: value})
-            case Call(op=Op(name=name), args=(inner,)) if name in HINTS:
+            case Call(op=op, args=(inner,)) if (record := intrinsic_of(op)) and record.is_hint:
                 return inner
             case Call(op=Op(name="tir.undef"), dtype=dtype):
                 return ops.const(0, dtype)
@@ -512,7 +513,7 @@ class _Reader:
                 return IntImm(dtype, (number_of(high) << 32) + number_of(low))
             case Call(op=Op(name="tir.isnullptr"), args=(Var() as pointer,)):
                 return None if self.buffers.passed_memory(pointer) is None else ops.const(False)
-            case Call(op=Op(name=name)) if name.removeprefix("tir.") not in SUPPORTED:
+            case Call(op=Op()) if not is_evaluated(node):
                 raise self.unsupported(node)
             case LT(a=IntImm(value=0), b=Cast(value=truth)) if truth.dtype.is_bool:
                 return truth  # the condition of a where

@@ -29,13 +29,13 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, outside_indices
 from relaxpy.ir.tir.expr import Call, ConstExpr, FloatImm, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.intrinsics import INTRINSICS
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass, replace
 
 COSTLY: frozenset[Node] = frozenset(
-    Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
+    Op(f"tir.{record.name}") for record in INTRINSICS.values() if record.is_costly
 )
-"""The functions that take several times as long as an addition."""
 _LEAST_PASSES = 4
 """The number of passes over the elements from which blocks pay."""
 _LEAST_BYTES = 1 << 16

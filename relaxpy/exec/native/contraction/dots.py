@@ -1,8 +1,9 @@
-"""Int8 dot products by x86-64 instructions that add several products to a lane (VNNI, PMADDWD).
+"""Int8 dot products by instructions that add several products to a lane.
 
-They are exact: 16-bit vectors hold every int8 and uint8, and the VNNI instruction, which does not
-saturate, multiplies uint8 by int8. Where both operands are of the same kind, the packed first one
-is offset by 128, and every sum starts from the zero-point correction.
+They are exact: 16-bit vectors hold every int8 and uint8 (PMADDWD of x86-64), and the instructions
+that add four products do not saturate. AArch64 has one for each pair of types; VNNI of x86-64
+multiplies uint8 by int8. Where both operands are of the same kind, the packed first one is offset
+by 128, and every sum starts from the zero-point correction.
 """
 
 from __future__ import annotations
@@ -38,15 +39,20 @@ class Dots:
     """The dot-product instruction of a contraction; rows of the second operand are joined for it.
 
     Fields:
-        count: the products that one instruction adds to a lane: 2 of int16, or 4 of int8.
+        instruction: adds products to a lane: 2 of int16 (pmaddwd), or 4 of int8.
         moves: whether the values of the first operand are offset by 128.
         b_is_unsigned: whether the second operand is uint8 and the copy of the first one int8, or
             vice versa.
     """
 
-    count: int
+    instruction: str
     moves: bool
     b_is_unsigned: bool
+
+    @property
+    def count(self) -> int:
+        """The products that the instruction adds to a lane."""
+        return 2 if self.instruction == "pmaddwd" else 4
 
     @property
     def packed(self) -> Type:
@@ -88,12 +94,15 @@ class Dots:
                 for end in ends
             )
             return f.shuffle(low, high, range(lanes))
-        if self.count == 4:
-            both = (vector, factor) if self.b_is_unsigned else (factor, vector)
+        both = (vector, factor) if self.b_is_unsigned else (factor, vector)
+        if self.instruction == "vpdpbusd":
             return f.call(f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", value.type, value, *both)
-        type = Type("i16", 2 * lanes)
-        pairs = [f.new(type, f"bitcast {x} to {type}") for x in (factor, vector)]
-        return value + f.call(f"llvm.x86.{_PAIRS[lanes]}", vector.type, *pairs)
+        type = Type("i16", 2 * lanes) if self.count == 2 else Type("i8", 4 * lanes)
+        parts = [f.new(type, f"bitcast {x} to {type}") for x in both]
+        if self.count == 2:
+            return value + f.call(f"llvm.x86.{_PAIRS[lanes]}", vector.type, *parts)
+        name = f"llvm.aarch64.neon.{self.instruction}.v{lanes}i32.v{4 * lanes}i8"
+        return f.call(name, value.type, value, *parts)
 
     def add_moved(self, vector: Value, value: Value) -> Value:
         """`value` plus the excess of dot products with `vector` if the other operand is offset."""
@@ -179,9 +188,14 @@ def rows_in_copy(copy: Matrix, width: int, columns: Columns) -> Read:
 
 def dots_of(module: Module, accumulator: Type, a: Matrix, b: Matrix) -> Dots | None:
     """The dot-product instruction for two int8 operands, if there is one."""
-    if not module.triple.startswith("x86_64") or accumulator != I32:
+    if accumulator != I32 or not a.type == b.type == I8:
         return None
-    if not a.type == b.type == I8:
-        return None
-    count = 4 if module.has_byte_dots else 2
-    return Dots(count, count == 4 and a.is_unsigned == b.is_unsigned, b.is_unsigned)
+    is_same, present = a.is_unsigned == b.is_unsigned, module.instructions
+    of_pair = ("udot" if a.is_unsigned else "sdot") if is_same else "usdot"
+    if of_pair in present:
+        return Dots(of_pair, moves=False, b_is_unsigned=b.is_unsigned)
+    if "vpdpbusd" in present:
+        return Dots("vpdpbusd", is_same, b.is_unsigned)
+    return (
+        Dots("pmaddwd", moves=False, b_is_unsigned=b.is_unsigned) if "pmaddwd" in present else None
+    )

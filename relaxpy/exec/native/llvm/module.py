@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from relaxpy.exec.native.llvm.function import VOID, Function, Type
 from relaxpy.exec.native.llvm.types import Signature
@@ -20,11 +20,13 @@ class Module:
     """Functions and constants that become one object file.
 
     `vector_bits` is the width of vector registers that the code generator may use, and
-    `has_byte_dots` whether x86-64 has VNNI.
+    `instructions` are those of `Machine.instructions`.
     """
 
-    def __init__(self, triple: str, vector_bits: int, *, has_byte_dots: bool = False) -> None:
-        self.triple, self.vector_bits, self.has_byte_dots = triple, vector_bits, has_byte_dots
+    def __init__(
+        self, triple: str, vector_bits: int, instructions: Collection[str] = frozenset()
+    ) -> None:
+        self.triple, self.vector_bits, self.instructions = triple, vector_bits, instructions
         self.functions: dict[str, Function] = {}
         self._declarations: dict[str, str] = {}
         self._signatures: dict[str, Signature] = {}
@@ -40,7 +42,7 @@ class Module:
 
     def copy(self) -> Module:
         """A copy of the module, as a checkpoint."""
-        other = Module(self.triple, self.vector_bits, has_byte_dots=self.has_byte_dots)
+        other = Module(self.triple, self.vector_bits, self.instructions)
         other.functions = dict(self.functions)
         other._declarations, other._texts = dict(self._declarations), list(self._texts)
         other._variables, other._has_variables = dict(self._variables), self._has_variables
@@ -112,7 +114,7 @@ class Module:
 
         Variables are those of another part, unless it `has_variables`.
         """
-        part = Module(self.triple, self.vector_bits, has_byte_dots=self.has_byte_dots)
+        part = Module(self.triple, self.vector_bits, self.instructions)
         part.functions = {name: self.functions[name] for name in names}
         used = {used for f in part.functions.values() for used in _USED.findall(f.text())}
         for text in reversed(self._texts):

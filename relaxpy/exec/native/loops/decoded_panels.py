@@ -285,11 +285,11 @@ class DigitPanels(_Panels):
                     factors = f.new(type, f"bitcast {f.splat(word, lanes)} to {type}")
                     for v, vector in enumerate(digits):
                         place = r * _VECTORS + v
-                        if f.module.has_byte_dots:
+                        if "vpdpbusd" in f.module.instructions:
                             sums[place] = dots(sums[place], vector, factors)
                         else:
                             short[place] = short[place] + pairs(vector, factors)
-            if not f.module.has_byte_dots:
+            if "vpdpbusd" not in f.module.instructions:
                 sums = [x + fours(y) for x, y in zip(sums, short, strict=True)]
         scales = []
         for before in vectors:

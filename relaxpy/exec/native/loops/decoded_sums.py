@@ -244,7 +244,7 @@ class DecodedSums:
     def _digits(self) -> Digits | None:
         """The integers for dot-product instructions, if there are such instructions."""
         module = self._function.module
-        has_pairs = module.triple.startswith("x86_64") and module.vector_bits >= 256
+        has_pairs = "pmaddwd" in module.instructions and module.vector_bits >= 256
         return self._repeated.digits if has_pairs else None
 
     def _sums_of_digits(

@@ -57,7 +57,7 @@ class DigitSums:
         for number, ((even, odd), start) in enumerate(zip(self._parts, self._starts, strict=True)):
             packed = self._part(fields, number * self._size)
             low, high = f.arithmetic("and", packed, 15), f.arithmetic("lshr", packed, 4)
-            if f.module.has_byte_dots:
+            if "vpdpbusd" in f.module.instructions:
                 found.append(dots(dots(start, low, even), high, odd))
                 continue
             found.append(fours(pairs(low, even) + pairs(high, odd) - start))
@@ -71,7 +71,7 @@ class DigitSums:
     def _start(self, zero: int, even: Value, odd: Value) -> Value:
         """The zero-point correction: the start of dots, or the number subtracted from pairs."""
         digit = self._f.const(even.type, zero)
-        if not self._f.module.has_byte_dots:
+        if "vpdpbusd" not in self._f.module.instructions:
             return pairs(digit, even) + pairs(digit, odd)
         none = self._f.const(Type("i32", self._size // 4), 0)
         return 0 - dots(dots(none, digit, even), digit, odd)

@@ -1,4 +1,4 @@
-"""Loads relocatable objects (ELF, x86-64) into this process, without llvmlite.
+"""Loads relocatable objects of Linux (ELF; x86-64 and AArch64) into this process, without llvmlite.
 
 Concatenated objects are loaded as one, and see each other's functions and variables.
 
@@ -10,20 +10,98 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, TypeAlias
 
 from relaxpy.support.dataclass import dataclass
 
 _ELF_HEADER: Final = 64
 _WRITE, _ALLOC = 0x1, 0x2
 _SYMBOLS, _ADDENDS, _ZEROS = 2, 4, 8
-_ABSOLUTE, _RELATIVE_64 = 1, 24
-_RELATIVE, _CALL = 2, 4
-_TABLE = frozenset((9, 41, 42))
-#: A jump to the address in the 8 bytes that follow the padding.
-_JUMP: Final = bytes.fromhex("ff25020000009090")
+
+_Patch: TypeAlias = Callable[[mmap.mmap, int, int, int, int], None]
+"""Writes a relocation of a type: the memory, the position there, the type, the value, its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Processor:
+    """The objects of a processor.
+
+    Fields:
+        number: its number in ELF.
+        jump: 8 bytes of code that jump to the address in the 8 bytes that follow.
+        table: the types of relocations that refer to the address of a symbol in memory.
+        calls: those of calls, which reach functions nearby only.
+        patch: writes the other relocations, and these with the address that they refer to.
+    """
+
+    number: int
+    jump: bytes
+    table: frozenset[int]
+    calls: frozenset[int]
+    patch: _Patch
+
+
+def _patch_x86_64(memory: mmap.mmap, at: int, type: int, value: int, place: int) -> None:
+    if type == 1:
+        struct.pack_into("<Q", memory, at, value)
+    elif type == 24:
+        struct.pack_into("<q", memory, at, value - place)
+    elif type in {2, 4, 9, 41, 42}:
+        struct.pack_into("<i", memory, at, value - place)
+    else:
+        raise ValueError(f"relocation {type} is not supported")
+
+
+_LOW_BITS: Final = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}
+"""The relocations for the lower 12 bits of an address, and the bits by which they are shifted."""
+
+
+def _patch_aarch64(memory: mmap.mmap, at: int, type: int, value: int, place: int) -> None:
+    word: int
+    if type == 257:
+        struct.pack_into("<Q", memory, at, value)
+    elif type == 260:
+        struct.pack_into("<q", memory, at, value - place)
+    elif type == 261:
+        struct.pack_into("<i", memory, at, value - place)
+    else:
+        (word,) = struct.unpack_from("<I", memory, at)
+        if type in {282, 283}:  # jumps and calls
+            word |= (value - place >> 2) & 0x3FFFFFF
+        elif type in {275, 311}:  # the distance in pages of 4 KiB
+            pages = (value >> 12) - (place >> 12)
+            word |= (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5
+        elif type in _LOW_BITS:
+            word |= (value & 0xFFF) >> _LOW_BITS[type] << 10
+        else:
+            raise ValueError(f"relocation {type} is not supported")
+        struct.pack_into("<I", memory, at, word)
+
+
+_PROCESSORS: Final[Mapping[str, _Processor]] = {
+    "x86_64": _Processor(
+        number=62,
+        jump=bytes.fromhex("ff25020000009090"),
+        table=frozenset((9, 41, 42)),
+        calls=frozenset((4,)),
+        patch=_patch_x86_64,
+    ),
+    "aarch64": _Processor(
+        number=183,
+        jump=bytes.fromhex("5000005800021fd6"),
+        table=frozenset((311, 312)),
+        calls=frozenset((282, 283)),
+        patch=_patch_aarch64,
+    ),
+}
+PROCESSORS: Final = frozenset(_PROCESSORS)
+"""The processors whose objects are loaded, by the names that triples of LLVM begin with."""
+_OWN: Final = _PROCESSORS.get(os.uname().machine) if sys.platform == "linux" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +144,9 @@ class LoadedObject:
 
     def __init__(self, code: bytes) -> None:
         if not is_loadable(code):
-            raise ValueError("expected a relocatable ELF object for x86-64")
-        self._code = code
+            raise ValueError("expected a relocatable ELF object for this processor")
+        assert _OWN is not None
+        self._code, self._processor = code, _OWN
         self._sections: list[_Section] = []
         self._symbols: list[_Symbol] = []
         relocations: list[_Relocation] = []
@@ -92,13 +171,15 @@ class LoadedObject:
         for symbol in {r.symbol for r in relocations} - self._addresses.keys():
             self._addresses[symbol] = defined.get(symbol.name) or _address(libc, symbol.name)
         for symbol, slot in slots.items():
-            self._memory[slot : slot + 16] = _JUMP + struct.pack("<Q", self._addresses[symbol])
+            address = struct.pack("<Q", self._addresses[symbol])
+            self._memory[slot : slot + 16] = self._processor.jump + address
         for relocation in relocations:
             self._relocate(relocation, places, slots)
         protect = libc.mprotect
         protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         if protect(self._base, fixed, mmap.PROT_READ | mmap.PROT_EXEC):
             raise OSError("the memory of native code cannot be made executable")
+        _forget_instructions(self._base, fixed)
 
     def addresses(self, names: Collection[str]) -> Mapping[str, int]:
         """The addresses of functions and variables by name. Errors: KeyError if there is none."""
@@ -161,7 +242,7 @@ class LoadedObject:
             return end
 
         start = _rounded(after(0, _ALLOC), 16)
-        far = dict.fromkeys(r.symbol for r in relocations if _is_far(r))
+        far = dict.fromkeys(r.symbol for r in relocations if self._is_far(r))
         slots = {symbol: start + 16 * n for n, symbol in enumerate(far)}
         fixed = _rounded(start + 16 * len(slots) + 1, mmap.PAGESIZE)
         return places, slots, fixed, after(fixed, _ALLOC | _WRITE)
@@ -171,27 +252,27 @@ class LoadedObject:
     ) -> None:
         at = places[relocation.section] + relocation.offset
         target = self._addresses[relocation.symbol]
-        if relocation.type in _TABLE:
+        if relocation.type in self._processor.table:
             target = self._base + slots[relocation.symbol] + 8
-        elif _is_far(relocation):
+        elif self._is_far(relocation):
             target = self._base + slots[relocation.symbol]
         value = target + relocation.addend
-        if relocation.type == _ABSOLUTE:
-            struct.pack_into("<Q", self._memory, at, value)
-        elif relocation.type == _RELATIVE_64:
-            struct.pack_into("<q", self._memory, at, value - self._base - at)
-        elif relocation.type in {_RELATIVE, _CALL, *_TABLE}:
-            struct.pack_into("<i", self._memory, at, value - self._base - at)
-        else:
-            raise ValueError(f"relocation {relocation.type} is not supported")
+        self._processor.patch(self._memory, at, relocation.type, value, self._base + at)
+
+    def _is_far(self, relocation: _Relocation) -> bool:
+        """Return whether a symbol is reached through a slot, as its address may be too far away."""
+        is_call = relocation.type in self._processor.calls
+        return relocation.type in self._processor.table or (
+            is_call and not relocation.symbol.section
+        )
 
 
 def is_loadable(code: bytes) -> bool:
-    """Return whether `code` is a sequence of relocatable ELF objects for x86-64."""
-    start = 0
+    """Return whether `code` is a sequence of relocatable ELF objects for this processor."""
+    start, number = 0, 0 if _OWN is None else _OWN.number
     while len(code) - start >= _ELF_HEADER:
         is_elf = code[start : start + 6] == b"\x7fELF\x02\x01"
-        if not is_elf or struct.unpack_from("<HH", code, start + 16) != (1, 62):
+        if not is_elf or struct.unpack_from("<HH", code, start + 16) != (1, number):
             return False
         start = _end(code, start)
     return start == len(code) > 0
@@ -207,9 +288,16 @@ def _end(code: bytes, start: int) -> int:
     return start + table + size * count
 
 
-def _is_far(relocation: _Relocation) -> bool:
-    """Return whether a symbol is reached through a slot, as its address may exceed 32 bits."""
-    return relocation.type in _TABLE or (relocation.type == _CALL and not relocation.symbol.section)
+def _forget_instructions(start: int, size: int) -> None:
+    """Let the CPU read new instructions; x86-64 notices by itself that they have changed.
+
+    Linux does this for pages that become executable for the first time; libgcc does it always.
+    """
+    if _OWN is not _PROCESSORS["x86_64"]:
+        with suppress(OSError, AttributeError):
+            clear = getattr(ctypes.CDLL("libgcc_s.so.1"), "__clear_cache")
+            clear.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+            clear(start, start + size)
 
 
 def _address(libc: ctypes.CDLL, name: str) -> int:

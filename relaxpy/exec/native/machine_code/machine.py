@@ -10,7 +10,8 @@ from typing import Any, Final
 from relaxpy.errors import CompileError
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code import disk_cache
-from relaxpy.exec.native.machine_code.processor import generator, processor
+from relaxpy.exec.native.machine_code.loader import PROCESSORS
+from relaxpy.exec.native.machine_code.processor import arm_features, generator, processor
 from relaxpy.support.dataclass import dataclass
 
 _FMA: Final = frozenset({"+avx2", "+fma"})
@@ -40,7 +41,7 @@ class Machine:
     @property
     def has_loader(self) -> bool:
         """True if `loader` loads objects for it. LLVM, which loads others, takes one at a time."""
-        return self.triple.startswith("x86_64") and "linux" in self.triple
+        return self.triple.split("-")[0] in PROCESSORS and "linux" in self.triple
 
     def lanes(self, bits: int) -> int:
         """The number of elements of `bits` bits in a vector register."""
@@ -52,8 +53,16 @@ class Machine:
 
     def module(self) -> Module:
         """An empty module of code for it."""
-        dots = self.has("avxvnni") or (self.has("avx512vnni") and self.has("avx512vl"))
-        return Module(self.triple, self.vector_bits, has_byte_dots=dots)
+        return Module(self.triple, self.vector_bits, self.instructions)
+
+    @property
+    def instructions(self) -> frozenset[str]:
+        """The instructions for dot products of int8, which not every CPU of its kind has."""
+        if self.triple.startswith("aarch64"):
+            present = {"dotprod": ("sdot", "udot"), "i8mm": ("usdot",)}
+            return frozenset(name for f, names in present.items() if self.has(f) for name in names)
+        has_vnni = self.has("avxvnni") or (self.has("avx512vnni") and self.has("avx512vl"))
+        return frozenset(("pmaddwd", "vpdpbusd") if has_vnni else ("pmaddwd",))
 
 
 @cache
@@ -109,8 +118,12 @@ def describe_host(triple: str, cpu: str, features: str) -> None:
 
 def _processor(binding: Any) -> tuple[str, str, str]:
     """The triple, name and features of this CPU; they are cached on disk."""
-    features = binding.get_host_cpu_features().flatten()
-    found = binding.get_process_triple(), binding.get_host_cpu_name(), features
+    features = [binding.get_host_cpu_features().flatten(), *arm_features()]
+    found = (
+        binding.get_process_triple(),
+        binding.get_host_cpu_name(),
+        ",".join(filter(None, features)),
+    )
     if key := _processor_key():
         disk_cache.store(key, [json.dumps(found).encode()])
     return found
@@ -141,8 +154,8 @@ def _processor_key() -> str:
 def obstacle() -> str | None:
     """The reason why the default target is not "native" on this machine; None if it is.
 
-    It is where llvmlite is installed, on Linux with AVX2 and FMA: code for other CPUs was generated
-    but never run.
+    It is where llvmlite is installed, on Linux with AVX2 and FMA or on AArch64: code for other
+    systems was generated but never run.
     """
     found = _stored_processor()
     if found is None:
@@ -151,9 +164,9 @@ def obstacle() -> str | None:
             return f"llvmlite: {problem}"
         found = _processor(binding)
     triple, cpu, features = found
-    if sys.platform != "linux" or not triple.startswith("x86_64"):
+    if sys.platform != "linux" or triple.split("-")[0] not in PROCESSORS:
         return f'native code was not tested on {triple}; target="native" generates it'
-    if not _FMA.issubset(features.split(",")):
+    if triple.startswith("x86_64") and not _FMA.issubset(features.split(",")):
         return f"the processor {cpu} has no AVX2 and FMA"
     return None
 

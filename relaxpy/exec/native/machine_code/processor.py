@@ -6,6 +6,7 @@ Linux describes the CPU in the same way.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 from functools import cache
@@ -40,6 +41,27 @@ def processor() -> str:
     except OSError:
         return ""
     return "\n".join([os.uname().machine, *found]) if found else ""
+
+
+_CAPABILITIES: Final = {
+    16: {8: "lse", 10: "fullfp16", 12: "rdm", 20: "dotprod"},
+    26: {13: "i8mm", 14: "bf16"},
+}
+"""LLVM's features by the bits of AT_HWCAP and AT_HWCAP2 of Linux on AArch64."""
+
+
+def arm_features() -> list[str]:
+    """The features of this CPU that LLVM does not report on AArch64; none on other CPUs."""
+    if os.uname().machine != "aarch64":
+        return []
+    read = ctypes.CDLL(None).getauxval
+    read.argtypes, read.restype = (ctypes.c_ulong,), ctypes.c_ulong
+    return [
+        f"+{feature}"
+        for word, features in _CAPABILITIES.items()
+        for bit, feature in features.items()
+        if read(word) >> bit & 1
+    ]
 
 
 @cache

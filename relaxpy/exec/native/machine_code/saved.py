@@ -94,11 +94,12 @@ def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
             "machine": [str() as triple, str() as cpu, str() as features],
             "objects": dict() as stored,
         }:
-            codes = {key: _code(number, arrays, source) for key, number in stored.items()}
+            pass
         case _:
             raise damaged_code(source, "it is not of the form that Executable.save writes")
     if words != processor():
         return LoadedCode(problem="the machine code of the file is for another processor")
+    codes = {key: _code(number, arrays, source) for key, number in stored.items()}
     describe_host(triple, cpu, features)
     objects = [trust(key, code) for key, code in codes.items()]
     match saved:
@@ -116,7 +117,7 @@ def _code(number: object, arrays: Sequence[Any], source: str) -> bytes:
         raise damaged_code(source, f"there is no section {number!r:.60}")
     code: bytes = arrays[number].tobytes()
     if not is_loadable(code):
-        raise damaged_code(source, "an object is not a relocatable one of ELF for x86-64")
+        raise damaged_code(source, "an object is not a relocatable one of ELF for this processor")
     return code
 
 

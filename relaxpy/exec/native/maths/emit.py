@@ -10,96 +10,81 @@ from relaxpy.exec.native.llvm.function import Function, Value
 from relaxpy.exec.native.maths import (
     exact,
     exponential,
-    inverse_trigonometric,
+    inverse_trigonometric as inverse,
     logarithmic,
     others,
     trigonometric,
 )
 from relaxpy.exec.native.maths.numbers import absolute, number, shifted, square_root, with_sign
+from relaxpy.support.dataclass import dataclass
 
 Emitter: TypeAlias = Callable[..., Value]
 
-_SHORT: Final[Mapping[str, Emitter]] = {
-    "fabs": absolute,
-    "sqrt": square_root,
-    "copysign": with_sign,
-    "rsqrt": others.rsqrt,
-    "nextafter": exact.nextafter,
-    "ldexp": exact.ldexp,
-    **{
-        name: lambda x, intrinsic=intrinsic: x.function.intrinsic(intrinsic, x)
-        for name, intrinsic in (
-            *(("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc")),
-            *(("round", "roundeven"), ("nearbyint", "roundeven")),
-        )
-    },
-}
-"""The functions of any format that are a few instructions."""
 
-_FLOAT: Final[Mapping[str, Emitter]] = {
-    "exp": exponential.exp,
-    "exp2": exponential.exp2,
-    "exp10": exponential.exp10,
-    "sigmoid": exponential.sigmoid_float,
-    "sinh": exponential.sinh,
-    "cosh": exponential.cosh,
-    "tanh": exponential.tanh_float,
-    "log": logarithmic.log_float,
-    "pow": logarithmic.power_float,
-    "erf": others.erf_float,
-}
-"""The functions that compute in `float` where they are used."""
+@dataclass(slots=True, frozen=True)
+class _Emitters:
+    """The emitters of a function, by the format in which they compute.
 
-_FLOAT_CALLED: Final[Mapping[str, Emitter]] = {
-    "log1p": logarithmic.log1p_float,
-    "sin": trigonometric.sin_float,
-    "cos": trigonometric.cos_float,
-    "asin": inverse_trigonometric.asin_float,
-    "acos": inverse_trigonometric.acos_float,
-    "atan": inverse_trigonometric.atan_float,
-}
-"""The functions of the module that compute in `float`; the others of it compute in `double`."""
+    Those of `short` and `single` are used in place, the others make a function of the module, which
+    computes in `double` unless there is a `single_called`.
+    """
 
-_ROUNDED: Final[Mapping[str, Emitter]] = {
-    "asinh": logarithmic.asinh_short,
-    "acosh": logarithmic.acosh_short,
-    "atanh": logarithmic.atanh_short,
-    "atan2": inverse_trigonometric.atan2_short,
-}
-"""The functions of `double` that are for `float` only."""
+    short: Emitter | None = None
+    """A few instructions, of any format."""
+    double: Emitter | None = None
+    single: Emitter | None = None
+    single_called: Emitter | None = None
+    for_single: Emitter | None = None
+    """In `double`, exact enough for `float` only."""
 
-_DOUBLE: Final[Mapping[str, Emitter]] = {
-    "exp": exponential.exp,
-    "exp2": exponential.exp2,
-    "exp10": exponential.exp10,
-    "sigmoid": exponential.sigmoid,
-    "sinh": exponential.sinh,
-    "cosh": exponential.cosh,
-    "tanh": exponential.tanh,
-    "log": logarithmic.log,
-    "log2": logarithmic.log2,
-    "log10": logarithmic.log10,
-    "log1p": logarithmic.log1p,
-    "asinh": logarithmic.asinh,
-    "acosh": logarithmic.acosh,
-    "atanh": logarithmic.atanh,
-    "pow": logarithmic.power,
-    "sin": trigonometric.sin,
-    "cos": trigonometric.cos,
-    "tan": trigonometric.tan,
-    "asin": inverse_trigonometric.asin,
-    "acos": inverse_trigonometric.acos,
-    "atan": inverse_trigonometric.atan,
-    "atan2": inverse_trigonometric.atan2,
-    "erf": others.erf,
-    "hypot": others.hypot,
-    "fmod": exact.fmod,
+
+def _llvm(intrinsic: str) -> _Emitters:
+    return _Emitters(lambda x: x.function.intrinsic(intrinsic, x))
+
+
+_TABLE: Final[Mapping[str, _Emitters]] = {
+    "fabs": _Emitters(absolute),
+    "sqrt": _Emitters(square_root),
+    "copysign": _Emitters(with_sign),
+    "rsqrt": _Emitters(others.rsqrt),
+    "nextafter": _Emitters(exact.nextafter),
+    "ldexp": _Emitters(exact.ldexp),
+    "floor": _llvm("floor"),
+    "ceil": _llvm("ceil"),
+    "trunc": _llvm("trunc"),
+    "round": _llvm("roundeven"),
+    "nearbyint": _llvm("roundeven"),
+    "exp": _Emitters(double=exponential.exp, single=exponential.exp),
+    "exp2": _Emitters(double=exponential.exp2, single=exponential.exp2),
+    "exp10": _Emitters(double=exponential.exp10, single=exponential.exp10),
+    "sigmoid": _Emitters(double=exponential.sigmoid, single=exponential.sigmoid_float),
+    "sinh": _Emitters(double=exponential.sinh, single=exponential.sinh),
+    "cosh": _Emitters(double=exponential.cosh, single=exponential.cosh),
+    "tanh": _Emitters(double=exponential.tanh, single=exponential.tanh_float),
+    "log": _Emitters(double=logarithmic.log, single=logarithmic.log_float),
+    "log2": _Emitters(double=logarithmic.log2),
+    "log10": _Emitters(double=logarithmic.log10),
+    "log1p": _Emitters(double=logarithmic.log1p, single_called=logarithmic.log1p_float),
+    "asinh": _Emitters(double=logarithmic.asinh, for_single=logarithmic.asinh_short),
+    "acosh": _Emitters(double=logarithmic.acosh, for_single=logarithmic.acosh_short),
+    "atanh": _Emitters(double=logarithmic.atanh, for_single=logarithmic.atanh_short),
+    "pow": _Emitters(double=logarithmic.power, single=logarithmic.power_float),
+    "sin": _Emitters(double=trigonometric.sin, single_called=trigonometric.sin_float),
+    "cos": _Emitters(double=trigonometric.cos, single_called=trigonometric.cos_float),
+    "tan": _Emitters(double=trigonometric.tan),
+    "asin": _Emitters(double=inverse.asin, single_called=inverse.asin_float),
+    "acos": _Emitters(double=inverse.acos, single_called=inverse.acos_float),
+    "atan": _Emitters(double=inverse.atan, single_called=inverse.atan_float),
+    "atan2": _Emitters(double=inverse.atan2, for_single=inverse.atan2_short),
+    "erf": _Emitters(double=others.erf, single=others.erf_float),
+    "hypot": _Emitters(double=others.hypot),
+    "fmod": _Emitters(double=exact.fmod),
 }
 
-MATHS: Final = frozenset({*_SHORT, *_DOUBLE})
+MATHS: Final = frozenset(_TABLE)
 """The names of the functions."""
 
-LONG: Final = frozenset(_DOUBLE)
+LONG: Final = frozenset(name for name, emitters in _TABLE.items() if emitters.short is None)
 """The names of those that are many instructions."""
 
 
@@ -114,13 +99,12 @@ def emit_maths(function: Function, name: str, *values: Value) -> Value:
     if element in ("half", "bfloat") and name != "nextafter":
         wide = [widen(value) if value.type.element == element else value for value in values]
         return narrow(emit_maths(function, name, *wide), element)
-    if name in _SHORT:
+    emitters = _TABLE[name]
+    in_place = emitters.short or (emitters.single if element == "float" else None)
+    if in_place is not None:
         with _exactly(function):
-            return _SHORT[name](*values)
-    if name in _FLOAT and element == "float":
-        with _exactly(function):
-            return _FLOAT[name](*values)
-    return _called(function, name, *values)
+            return in_place(*values)
+    return _called(function, name, emitters, *values)
 
 
 def widen(x: Value) -> Value:
@@ -147,7 +131,7 @@ def narrow(x: Value, element: str) -> Value:
     return f.cast("bitcast", f.cast("trunc", upper, "i16"), "bfloat")
 
 
-def _called(function: Function, name: str, *values: Value) -> Value:
+def _called(function: Function, name: str, emitters: _Emitters, *values: Value) -> Value:
     """A call of the function of the module, which is written at its first use."""
     type = values[0].type
     symbol = f"relaxpy.{name}.{type.suffix}"
@@ -155,12 +139,14 @@ def _called(function: Function, name: str, *values: Value) -> Value:
         params = [(type, f"x{n}") for n in range(len(values))]
         callee = function.module.function(symbol, params, type)
         with _exactly(callee):
-            if type.element == "float" and name in _FLOAT_CALLED:
-                callee.ret(_FLOAT_CALLED[name](*callee.params))
+            single = type.element == "float"
+            if single and emitters.single_called is not None:
+                callee.ret(emitters.single_called(*callee.params))
             else:
+                emit = (emitters.for_single if single else None) or emitters.double
+                assert emit is not None
                 wide = [_converted(p, "fpext", "double") for p in callee.params]
-                emitters = _ROUNDED if type.element == "float" and name in _ROUNDED else _DOUBLE
-                callee.ret(_converted(emitters[name](*wide), "fptrunc", type.element))
+                callee.ret(_converted(emit(*wide), "fptrunc", type.element))
     return function.call(symbol, type, *values)
 
 

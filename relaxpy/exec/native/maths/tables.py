@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from relaxpy.exec.native.llvm.function import F32, POINTER, Value
+from relaxpy.exec.native.llvm.function import F32, POINTER, Type, Value
 from relaxpy.exec.native.llvm.literals import literal
 from relaxpy.exec.native.maths.numbers import both
 
@@ -15,7 +15,8 @@ Table: TypeAlias = tuple[tuple[float, ...], ...]
 def selected(name: str, table: Table, positions: Value) -> list[Value]:
     """The values of all rows of a table, in each lane, whose numbers are `positions` modulo 8."""
     f, lanes = positions.function, positions.type.lanes
-    if lanes == 1 or not f.module.triple.startswith("x86_64"):
+    is_arm = f.module.triple.startswith("aarch64")
+    if lanes == 1 or not (is_arm or f.module.triple.startswith("x86_64")):
         symbol = f"relaxpy.{name}.table"
         rows = ", ".join(f"[8 x float] [{_listed(row)}]" for row in table)
         type = f"[{len(table)} x [8 x float]]"
@@ -23,7 +24,7 @@ def selected(name: str, table: Table, positions: Value) -> list[Value]:
         start = both(positions, 7)
         here = Value(f, POINTER, f"@{symbol}")
         return [f.gather(F32, here, start + 8 * row) for row in range(len(table))]
-    width = 16 if f.module.has_avx512 else 8
+    width = 4 if is_arm else 16 if f.module.has_avx512 else 8
     if lanes < width:
         whole = f.shuffle(positions, None, [min(n, lanes - 1) for n in range(width)])
         return [f.shuffle(v, None, range(lanes)) for v in selected(name, table, whole)]
@@ -31,7 +32,22 @@ def selected(name: str, table: Table, positions: Value) -> list[Value]:
         halves = (range(lanes // 2), range(lanes // 2, lanes))
         low, high = (selected(name, table, f.shuffle(positions, None, half)) for half in halves)
         return [f.shuffle(a, b, range(lanes)) for a, b in zip(low, high, strict=True)]
+    if is_arm:
+        words = both(positions, 7) * 0x04040404 + 0x03020100  # the four bytes of each number
+        chosen = f.computed(Type("i8", 16), f"bitcast {words} to {Type('i8', 16)}")
+        return [_looked_up(row, chosen) for row in table]
     return [_permuted(row, positions) for row in table]
+
+
+def _looked_up(row: tuple[float, ...], chosen: Value) -> Value:
+    """The elements of 8 whose bytes the lanes of a register select."""
+    f, type = chosen.function, chosen.type
+    halves = [
+        f.computed(type, f"bitcast <4 x float> <{_listed(half)}> to {type}")
+        for half in (row[:4], row[4:])
+    ]
+    found = f.call("llvm.aarch64.neon.tbl2.v16i8", type, *halves, chosen)
+    return f.computed(Type("float", 4), f"bitcast {found} to {Type('float', 4)}")
 
 
 def _permuted(row: tuple[float, ...], positions: Value) -> Value:

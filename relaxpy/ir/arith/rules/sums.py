@@ -12,7 +12,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.tir.intrin import CallEffectKind, effect_of
+from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.reduce import CommReducer, Reduce
 
 _CHOICES = (tir.Select, tir.Call)

@@ -1,14 +1,17 @@
 """The registry: one record says how an operator is called, what it gives, and what is wrong."""
 
+import ast
 import dataclasses
 import pkgutil
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import (
     MisuseError,
     RelaxpyError,
@@ -61,6 +64,7 @@ def window(scratch: list[str]) -> OpDef:
 
 
 X = var("x", tensor(2, 3))
+PACKAGE = Path(relaxpy.__file__).parent
 
 
 @pytest.mark.rule("OP-16")
@@ -74,6 +78,32 @@ def test_every_operator_has_a_name_a_docstring_and_a_word_on_purity() -> None:
         assert callable(record.op.get_attr("FInferStructInfo"))
         assert repr(record) == f"<operator {name}>"
     assert len(registered_ops()) == len(list(registered_ops()))
+
+
+def test_operators_that_the_package_names_are_registered() -> None:
+    """A name that is written wrong would select nothing, and say nothing."""
+    names, wrong, found = frozenset(Op.list_op_names()), [], 0
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for name in _operators_in(node):
+                found += 1
+                if name not in names:
+                    wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}")
+    assert wrong == []
+    assert found > 100
+
+
+def _operators_in(node: ast.AST) -> Iterator[str]:
+    """The names of Relax operators that a call or a pattern selects by."""
+    constants: list[ast.expr] = []
+    if isinstance(node, ast.Call):
+        if ast.unparse(node.func).rpartition("rx.")[2] in ("is_call_of", "is_op", "Op", "Op.get"):
+            constants = node.args
+    elif isinstance(node, ast.MatchValue):
+        constants = [node.value]
+    for constant in constants:
+        if isinstance(constant, ast.Constant) and str(constant.value).startswith("relax."):
+            yield constant.value
 
 
 def test_no_home_has_the_name_of_an_operator() -> None:

@@ -1,0 +1,205 @@
+"""The intrinsics of TIR: a record of each, which every part of relaxpy asks.
+
+Functions that build their calls are in `intrin.py`, emitters of machine code by name in
+`exec/native/maths/emit.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.expr import Call
+from relaxpy.support.dataclass import dataclass
+
+
+class CallEffectKind(IntEnum):
+    """The side effects that a call of an intrinsic may have."""
+
+    ExprAnnotation = 0
+    Pure = 1
+    ReadState = 2
+    UpdateState = 3
+    SpecialCallArg = 4
+    EmbedInfo = 5
+    ControlJump = 6
+
+
+@dataclass(slots=True, frozen=True)
+class Intrinsic:
+    """The facts of `T.<name>`.
+
+    `numpy` is the function that kernels on NumPy call; those of `rt` accept `out=` as ufuncs do.
+    `scalar` computes one value in float64, for the reference evaluator.
+    """
+
+    name: str
+    operands: int | None = None
+    """The number of operands, if it is fixed."""
+    numpy: str = ""
+    scalar: Callable[..., Any] | None = None
+    effect: CallEffectKind = CallEffectKind.Pure
+    of_bits: bool = False
+    """The operands are integers."""
+    is_math: bool = False
+    """It is a function of numbers, in the datatype of the first operand."""
+    is_real: bool = False
+    """Integers are converted to float64 first, and the result is truncated."""
+    is_composed: bool = False
+    """NumPy rounds between several functions; the others round once to 16 bits."""
+    is_costly: bool = False
+    """It takes several times as long as an addition."""
+    is_hint: bool = False
+    """Its value is its operand."""
+    is_evaluated: bool = True
+    """Programs run with it on a host, where no pass has lowered it."""
+
+    @property
+    def is_widened(self) -> bool:
+        """True if floats of less than 16 bits are computed in float32, and rounded once.
+
+        ml_dtypes has bugs in some of these: `copysign` of 0 is NaN.
+        """
+        return self.is_math and self.name != "nextafter"
+
+
+def _real(
+    name: str,
+    scalar: Callable[..., Any],
+    numpy: str = "",
+    operands: int = 1,
+    *,
+    is_composed: bool = False,
+    is_costly: bool = False,
+) -> Intrinsic:
+    return Intrinsic(
+        name,
+        operands,
+        numpy or f"np.{name}",
+        scalar,
+        is_math=True,
+        is_real=True,
+        is_composed=is_composed,
+        is_costly=is_costly,
+    )
+
+
+def _exact(
+    name: str, scalar: Callable[..., Any] | None, numpy: str = "", operands: int = 1
+) -> Intrinsic:
+    return Intrinsic(name, operands, numpy or f"np.{name}", scalar, is_math=True)
+
+
+def _bits(name: str, operands: int, numpy: str, *, is_math: bool = False) -> Intrinsic:
+    return Intrinsic(name, operands, numpy, of_bits=True, is_math=is_math)
+
+
+def _other(name: str, effect: CallEffectKind = CallEffectKind.Pure, **facts: Any) -> Intrinsic:
+    return Intrinsic(name, effect=effect, **facts)
+
+
+_TABLE: Final = (
+    _real("exp", np.exp, is_costly=True),
+    _real("exp2", np.exp2),
+    _real("exp10", lambda x: np.power(np.float64(10), x), "rt.exp10", is_composed=True),
+    _real("log", np.log, is_costly=True),
+    _real("log2", np.log2),
+    _real("log10", np.log10),
+    _real("log1p", np.log1p),
+    _real("sqrt", np.sqrt),
+    _real("rsqrt", lambda x: 1 / np.sqrt(x), "rt.rsqrt", is_composed=True),
+    _real("sin", np.sin, is_costly=True),
+    _real("cos", np.cos, is_costly=True),
+    _real("tan", np.tan),
+    _real("asin", np.arcsin, "np.arcsin"),
+    _real("acos", np.arccos, "np.arccos"),
+    _real("atan", np.arctan, "np.arctan"),
+    _real("sinh", np.sinh),
+    _real("cosh", np.cosh),
+    _real("tanh", np.tanh, is_costly=True),
+    _real("asinh", np.arcsinh, "np.arcsinh"),
+    _real("acosh", np.arccosh, "np.arccosh"),
+    _real("atanh", np.arctanh, "np.arctanh"),
+    _real("erf", math.erf, "rt.erf", is_composed=True, is_costly=True),
+    _real(
+        "sigmoid", lambda x: 1 / (1 + np.exp(-x)), "rt.sigmoid", is_composed=True, is_costly=True
+    ),
+    _real("atan2", np.arctan2, "np.arctan2", 2),
+    _real("hypot", np.hypot, operands=2),
+    # With one exponent of 0.5, np.power is np.sqrt.
+    _real("pow", lambda x, y: np.power([x, x], [y, y])[0], "rt.pow", 2, is_costly=True),
+    _exact("fabs", np.fabs, "np.abs"),  # which, unlike np.fabs, is vectorised
+    _exact("floor", np.floor),
+    _exact("ceil", np.ceil),
+    _exact("trunc", np.trunc),
+    _exact("round", np.rint, "np.rint"),
+    _exact("nearbyint", np.rint, "np.rint"),
+    _exact("copysign", np.copysign, operands=2),
+    _exact("fmod", np.fmod, operands=2),
+    _exact("nextafter", None, operands=2),
+    _exact("ldexp", lambda x, e: np.ldexp(x, int(e)), "rt.ldexp", 2),
+    _bits("popcount", 1, "rt.popcount", is_math=True),
+    _bits("clz", 1, "rt.clz", is_math=True),
+    _bits("bitwise_and", 2, "np.bitwise_and"),
+    _bits("bitwise_or", 2, "np.bitwise_or"),
+    _bits("bitwise_xor", 2, "np.bitwise_xor"),
+    _bits("bitwise_not", 1, "np.invert"),
+    _bits("shift_left", 2, "rt.shift_left"),
+    _bits("shift_right", 2, "rt.shift_right"),
+    _other("isnan", operands=1, numpy="np.isnan"),
+    _other("reinterpret", operands=1),
+    _other("if_then_else", operands=3),
+    _other("large_uint_imm"),
+    _other("vscale"),
+    _other("address_of"),
+    _other("isnullptr"),
+    _other("call_pure_extern"),
+    _other("likely", CallEffectKind.ExprAnnotation, operands=1, is_hint=True),
+    _other("assume", CallEffectKind.EmbedInfo, is_hint=True),
+    _other("tvm_thread_invariant", CallEffectKind.UpdateState, is_hint=True),
+    _other("tvm_storage_sync", CallEffectKind.UpdateState),
+    _other("undef", CallEffectKind.ReadState),
+    _other("call_extern", CallEffectKind.UpdateState),
+    _other("tvm_call_packed", CallEffectKind.UpdateState),
+    _other("tvm_call_cpacked", CallEffectKind.UpdateState),
+    _other("ret", CallEffectKind.ControlJump),
+    _other("break_loop", CallEffectKind.ControlJump),
+    _other("continue_loop", CallEffectKind.ControlJump),
+    _other("tvm_struct_get", CallEffectKind.ReadState, is_evaluated=False),
+    _other("tvm_struct_set", CallEffectKind.UpdateState, is_evaluated=False),
+    _other("tvm_access_ptr", CallEffectKind.SpecialCallArg, is_evaluated=False),
+)
+
+INTRINSICS: Final[Mapping[str, Intrinsic]] = {record.name: record for record in _TABLE}
+"""The record of each intrinsic by its name, without the prefix `tir.`"""
+
+
+def _names(chosen: Callable[[Intrinsic], bool]) -> tuple[str, ...]:
+    return tuple(name for name, record in INTRINSICS.items() if chosen(record))
+
+
+UNARY_MATH: Final = _names(lambda record: record.is_math and record.operands == 1)
+BINARY_MATH: Final = _names(lambda record: record.is_math and record.operands == 2)
+BITWISE: Final = _names(lambda record: record.of_bits and not record.is_math)
+
+for _record in _TABLE:
+    _op = Op(f"tir.{_record.name}")
+    _op.set_attr("TCallEffectKind", _record.effect)
+    if _record.operands is not None:
+        _op.set_attr("num_inputs", _record.operands)
+
+
+def intrinsic_of(op: object) -> Intrinsic | None:
+    """The record of an operator, or None if it is another one, or a function."""
+    return INTRINSICS.get(op.name.removeprefix("tir.")) if isinstance(op, Op) else None
+
+
+def effect_of(call: Call) -> CallEffectKind:
+    """Return the effect of `call`; functions and unknown intrinsics update state."""
+    kind = call.op.get_attr("TCallEffectKind") if isinstance(call.op, Op) else None
+    return kind if isinstance(kind, CallEffectKind) else CallEffectKind.UpdateState

@@ -1,0 +1,72 @@
+"""Native code on AArch64, run under an emulator: `make test-arm` downloads it.
+
+What x86-64 and AArch64 compute is the same, bit for bit: no result depends on the width of vectors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PYTHON = ROOT / ".arm" / "python"
+PROGRAMS = "tests.exec.native.arm_programs"
+
+pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="make test-arm downloads an emulator")
+
+
+def run(python: Path | str, cache: Path, *command: str, **variables: str) -> str:
+    names = {"PYTHONPATH": str(ROOT), "RELAXPY_CACHE_DIR": str(cache), **variables}
+    environment = {k: v for k, v in os.environ.items() if k != "RELAXPY_CACHE"} | names
+    done = subprocess.run(
+        [str(python), *command], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    text = run(sys.executable, tmp_path_factory.mktemp("here"), "-m", PROGRAMS)
+    digests: dict[str, str] = json.loads(text)["digests"]
+    return digests
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("there")
+
+
+def test_programs_compute_the_same_on_both_processors(
+    expected: dict[str, str], cache: Path
+) -> None:
+    """Compiled, and then started from disk on several threads."""
+    for threads, is_compiled in (("1", True), ("2", False), ("4", False)):
+        text = run(PYTHON, cache, "-m", PROGRAMS, RELAXPY_NUM_THREADS=threads)
+        assert json.loads(text) == {"digests": expected, "llvm": is_compiled}
+
+
+def test_a_file_with_code_is_for_the_processor_that_has_saved_it(cache: Path) -> None:
+    file = cache / "saved.rxp"
+    save = (
+        "import relaxpy; from tests.exec.native import arm_programs as programs\n"
+        "name, text, operands = next(programs.programs())\n"
+        "ex = relaxpy.compile(programs.from_source(text))\n"
+        "assert ex.target == 'native'\n"
+        f"ex.save({str(file)!r})\n"
+    )
+    load = (
+        "import sys, relaxpy; from tests.exec.native import arm_programs as programs\n"
+        f"ex = relaxpy.load_executable({str(file)!r}, native_code=True)\n"
+        "name, text, operands = next(programs.programs())\n"
+        "print(ex['main'](*[programs.operand(*each) for each in operands])[0] > 1)\n"
+        "print('llvmlite' in sys.modules)\n"
+    )
+    run(PYTHON, cache, "-c", save, RELAXPY_CACHE="0")
+    assert run(PYTHON, cache, "-c", load, RELAXPY_CACHE="0") == "True\nFalse\n"
+    assert run(sys.executable, cache, "-c", load, RELAXPY_CACHE="0") == "True\nTrue\n"
