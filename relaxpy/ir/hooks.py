@@ -44,7 +44,7 @@ Hook = Literal[
 _TARGETS: dict[Hook, str] = {
     "script": "relaxpy.script.printer:script",
     "show": "relaxpy.script.printer:show",
-    "program_diff": "relaxpy.script.printer.diff:program_diff",
+    "program_diff": "relaxpy.script.printer.show:program_diff",
     "html": "relaxpy.script.printer:html",
     "graph": "relaxpy.plugins.pictures.graph:graph",
     "graph_of_change": "relaxpy.plugins.pictures.graph:graph_of_change",
