@@ -17,7 +17,6 @@ from typing_extensions import override
 
 from relaxpy.support.absent import instead_of
 from relaxpy.support.dataclass import replace
-from relaxpy.support.description import described
 from relaxpy.support.diagnostics import Diagnostic as Diagnostic, Source as Source, Span as Span
 from relaxpy.support.frames import (
     FULL_TRACEBACK,
@@ -26,7 +25,7 @@ from relaxpy.support.frames import (
     user_lines,
     was_handled_inside,
 )
-from relaxpy.support.nearest import nearest
+from relaxpy.support.nearest import described, nearest
 from relaxpy.support.screen import coloured, ipython, takes_colour
 
 #: The line of an annotation of a parameter or of a result.

@@ -114,7 +114,7 @@ FLOORS = {
     """,
     "relaxpy/support": """
         frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py nearest.py
-        lazy.py description.py screen.py diagnostics.py progress.py entry.py folding.py pysource.py
+        lazy.py screen.py diagnostics.py progress.py entry.py pysource.py
     """,
     "relaxpy/plugins/onnx": """
         view.py sizes.py folding.py registry.py vocabulary.py context.py ops

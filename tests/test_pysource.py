@@ -110,7 +110,7 @@ def test_folded_lines_are_the_same_program(
     tree = ast.parse(inspect.getsource(module))
     texts = []
     for limit in (sys.maxsize, width):
-        monkeypatch.setattr("relaxpy.support.folding._WIDTH", limit)
+        monkeypatch.setattr("relaxpy.support.pysource._WIDTH", limit)
         texts.append(render(tree))
     plain, folded = texts
     assert ast.dump(ast.parse(folded)) == ast.dump(ast.parse(plain))

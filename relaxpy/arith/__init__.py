@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.intset import IntSet as IntSet, IntervalSet as IntervalSet, PresburgerSet as PresburgerSet, neg_inf as neg_inf, pos_inf as pos_inf, union_lower_bound as union_lower_bound
     from relaxpy.ir.arith.tvm.iter_map import IterMapResult as IterMapResult, detect_iter_map as detect_iter_map, inverse_affine_iter_map as inverse_affine_iter_map, iter_map_simplify as iter_map_simplify, normalize_to_iter_sum as normalize_to_iter_sum, subspace_divide as subspace_divide
     from relaxpy.ir.arith.tvm.iter_reader import IterMapExpr as IterMapExpr, IterMapLevel as IterMapLevel, IterMark as IterMark, IterSplitExpr as IterSplitExpr, IterSumExpr as IterSumExpr, normalize_iter_map_to_expr as normalize_iter_map_to_expr
-    from relaxpy.tvm.ir.patterns import detect_clip_bound as detect_clip_bound, detect_common_subexpr as detect_common_subexpr, detect_linear_equation as detect_linear_equation
-    from relaxpy.tvm.tir.touched import domain_touched as domain_touched
+    from relaxpy.tvm.patterns import detect_clip_bound as detect_clip_bound, detect_common_subexpr as detect_common_subexpr, detect_linear_equation as detect_linear_equation
+    from relaxpy.tvm.tir.facts import domain_touched as domain_touched
 else:
     _face(globals(), """
         relaxpy.arith.: analyzer bound int_set iter_affine_map pattern
@@ -24,6 +24,6 @@ else:
         relaxpy.ir.arith.tvm.intset: IntSet IntervalSet PresburgerSet neg_inf pos_inf union_lower_bound
         relaxpy.ir.arith.tvm.iter_map: IterMapResult detect_iter_map inverse_affine_iter_map iter_map_simplify normalize_to_iter_sum subspace_divide
         relaxpy.ir.arith.tvm.iter_reader: IterMapExpr IterMapLevel IterMark IterSplitExpr IterSumExpr normalize_iter_map_to_expr
-        relaxpy.tvm.ir.patterns: detect_clip_bound detect_common_subexpr detect_linear_equation
-        relaxpy.tvm.tir.touched: domain_touched
+        relaxpy.tvm.patterns: detect_clip_bound detect_common_subexpr detect_linear_equation
+        relaxpy.tvm.tir.facts: domain_touched
     """)

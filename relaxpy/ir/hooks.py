@@ -16,7 +16,7 @@ from relaxpy import plugin
 _TARGETS: dict[str, str] = {
     "script": "relaxpy.script.printer:script",
     "show": "relaxpy.script.printer:show",
-    "program_diff": "relaxpy.script.printer.diff:program_diff",
+    "program_diff": "relaxpy.script.printer.show:program_diff",
     "html": "relaxpy.script.printer:html",
     "call_function": "relaxpy.exec.eager:call_function",
     "native_obstacle": "relaxpy.exec.native.machine_code.machine:obstacle",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from relaxpy.relax.struct_info import *
     from relaxpy.tvm.pipelines import get_default_pipeline as get_default_pipeline
     from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
-    from relaxpy.tvm.relax.expr_visitor import PyExprVisitor as PyExprVisitor
+    from relaxpy.tvm.relax.dump_ast import PyExprVisitor as PyExprVisitor
     __all__ = ['AnyType', 'BasePyModule', 'Binding', 'BindingBlock', 'BlockBuilder', 'Call', 'Constant', 'DTensorStructInfo', 'DataTypeImm', 'DataflowBlock', 'DataflowBlockRewrite', 'DataflowVar', 'DummyGlobalInfo', 'DynTensorType', 'EnvFunc', 'ExecBuilder', 'Executable', 'Expr', 'ExprFunctor', 'ExprMutator', 'ExprVisitor', 'ExternFunc', 'FuncStructInfo', 'FuncType', 'Function', 'GlobalVar', 'Id', 'If', 'MatchCast', 'ObjectStructInfo', 'ObjectType', 'PackedFuncType', 'PrimStructInfo', 'PrimValue', 'PyExprMutator', 'PyExprVisitor', 'SeqExpr', 'ShapeExpr', 'ShapeStructInfo', 'ShapeType', 'StringImm', 'StructInfo', 'TensorStructInfo', 'TensorType', 'Tuple', 'TupleGetItem', 'TupleStructInfo', 'TupleType', 'Type', 'VDevice', 'VMExecutable', 'VMInstrumentReturnKind', 'Var', 'VarBinding', 'VirtualMachine', '_update_struct_info', 'analysis', 'backend', 'base_py_module', 'binding_rewrite', 'block_builder', 'build', 'call_dps_packed', 'call_pure_packed', 'call_tir', 'call_tir_inplace', 'call_tir_packed', 'call_tir_with_grad', 'const', 'convert_to_expr', 'distributed', 'dpl', 'exec_builder', 'expr', 'expr_functor', 'extern', 'frontend', 'get_default_pipeline', 'get_pipeline', 'get_shape_of', 'ir', 'make_shape', 'op', 'pipeline', 'prim_value', 'register_pipeline', 'relax_to_pyfunc_converter', 'struct_info', 'testing', 'training', 'transform', 'ty', 'update_struct_info', 'utils', 'vm_build']
 else:
     _face(globals(), """
@@ -50,5 +50,5 @@ else:
         relaxpy.relax.struct_info: *
         relaxpy.tvm.pipelines: get_default_pipeline
         relaxpy.tvm.relax.binding_rewrite: DataflowBlockRewrite
-        relaxpy.tvm.relax.expr_visitor: PyExprVisitor
+        relaxpy.tvm.relax.dump_ast: PyExprVisitor
     """)

@@ -10,11 +10,11 @@ from relaxpy.support.lazy import face as _face
 if TYPE_CHECKING:
     from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor, PyExprMutator as PyExprMutator, mutator as mutator
     from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator as ExprMutator
-    from relaxpy.tvm.relax.expr_visitor import PyExprVisitor as PyExprVisitor, visitor as visitor
-    from relaxpy.tvm.relax.expr_visitor import PyExprVisitor as ExprVisitor
+    from relaxpy.tvm.relax.dump_ast import PyExprVisitor as PyExprVisitor, visitor as visitor
+    from relaxpy.tvm.relax.dump_ast import PyExprVisitor as ExprVisitor
     __all__ = ['ExprFunctor', 'ExprMutator', 'ExprVisitor', 'PyExprMutator', 'PyExprVisitor', 'mutator', 'visitor']
 else:
     _face(globals(), """
         relaxpy.ir.relax.rewrite.expr_functor: ExprFunctor ExprMutator=PyExprMutator PyExprMutator mutator
-        relaxpy.tvm.relax.expr_visitor: ExprVisitor=PyExprVisitor PyExprVisitor visitor
+        relaxpy.tvm.relax.dump_ast: ExprVisitor=PyExprVisitor PyExprVisitor visitor
     """)

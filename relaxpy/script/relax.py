@@ -36,11 +36,6 @@ from relaxpy.script.language.annotations import (
     Tensor as Tensor,
     Tuple as Tuple,
 )
-from relaxpy.script.language.emit import (
-    emit_match_cast as emit_match_cast,
-    emit_te as emit_te,
-    emit_var_binding as emit_var_binding,
-)
 from relaxpy.script.language.legacy import (
     Bool as Bool,
     DynTensorType as DynTensorType,
@@ -71,6 +66,9 @@ from relaxpy.script.language.relax_directives import (
     dataflow as dataflow,
     dtype as dtype,
     emit as emit,
+    emit_match_cast as emit_match_cast,
+    emit_te as emit_te,
+    emit_var_binding as emit_var_binding,
     func_attr as func_attr,
     func_name as func_name,
     func_ret_struct_info as func_ret_struct_info,

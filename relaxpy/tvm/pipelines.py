@@ -16,15 +16,19 @@ from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps
 from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.support.entry import user_facing
-from relaxpy.tvm.cleanup.attach_global_symbol import AttachGlobalSymbol
-from relaxpy.tvm.cleanup.compute_prim_value import ComputePrimValue
-from relaxpy.tvm.cleanup.remove_purity_checking import RemovePurityChecking
-from relaxpy.tvm.cleanup.rewrite_dataflow_reshape import RewriteDataflowReshape
+from relaxpy.tvm.cleanup.module_passes import (
+    AttachGlobalSymbol,
+    ComputePrimValue,
+    RemovePurityChecking,
+)
+from relaxpy.tvm.cleanup.reshapes import RewriteDataflowReshape
 from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite
-from relaxpy.tvm.lowering.kill_after_last_use import KillAfterLastUse
-from relaxpy.tvm.lowering.lower_alloc_tensor import LowerAllocTensor
 from relaxpy.tvm.lowering.lower_runtime_builtin import LowerRuntimeBuiltin
-from relaxpy.tvm.lowering.static_plan_block_memory import StaticPlanBlockMemory
+from relaxpy.tvm.lowering.static_plan_block_memory import (
+    KillAfterLastUse,
+    LowerAllocTensor,
+    StaticPlanBlockMemory,
+)
 from relaxpy.tvm.lowering.vm_shape_lower import VMShapeLower
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from relaxpy.script.language.namespaces import public_names
+from relaxpy.script.language.wording import public_names
 from tests.fuzz.progress import counted
 
 MEMORY = 1_500_000_000

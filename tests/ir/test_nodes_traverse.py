@@ -17,7 +17,7 @@ from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore, Evaluate, For, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.tvm.relax.update import update_struct_info
+from relaxpy.tvm.relax.helpers import update_struct_info
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 X = rx.Var("x", Tensor((N, 4)))

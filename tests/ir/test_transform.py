@@ -35,13 +35,13 @@ from relaxpy.ir.transform import (
     register_pipeline,
 )
 from relaxpy.tir.transform import Apply, Filter, UseAssumeToReduceBranches
-from relaxpy.tvm.cleanup.function_pass import (
+from relaxpy.tvm.cleanup.module_passes import (
     DataflowBlockPass,
     FunctionPass,
     dataflowblock_pass,
     function_pass,
 )
-from relaxpy.tvm.tir.prim_func_pass import PrimFuncPass, prim_func_pass
+from relaxpy.tvm.tir.bind_target import PrimFuncPass, prim_func_pass
 from tests.ir.relax.graphs import (
     bind,
     bindings,

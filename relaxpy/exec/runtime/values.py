@@ -23,9 +23,9 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.support.description import digits
 from relaxpy.support.entry import user_facing
 from relaxpy.support.frames import is_user_frame
+from relaxpy.support.nearest import digits
 
 Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any

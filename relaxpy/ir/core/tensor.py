@@ -18,8 +18,8 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.ir.core.device import Device, device as device_of
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.support.description import digits
 from relaxpy.support.entry import user_facing
+from relaxpy.support.nearest import digits
 
 
 def check_device(device: Device | str | None) -> None:

@@ -23,8 +23,8 @@ from relaxpy.ir.core.types import PointerType, PrimType, scalar_type
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.prim_expr import ExprLike as ExprLike, PrimExpr as PrimExpr
-from relaxpy.support.description import digits
 from relaxpy.support.frames import is_user_frame
+from relaxpy.support.nearest import digits
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.tvm.libraries.library_checks import has_leaking_intermediate_variables as has_leaking_intermediate_variables
+    from relaxpy.tvm.libraries.patterns import has_leaking_intermediate_variables as has_leaking_intermediate_variables
 else:
     _face(globals(), """
-        relaxpy.tvm.libraries.library_checks: has_leaking_intermediate_variables
+        relaxpy.tvm.libraries.patterns: has_leaking_intermediate_variables
     """)

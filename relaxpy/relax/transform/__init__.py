@@ -40,39 +40,19 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.params.quantize_weights import QuantizeWeights as QuantizeWeights
     from relaxpy.ir.relax.transform.rewrite_pass import Normalize as Normalize
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
-    from relaxpy.tvm.cleanup.attach_global_symbol import AttachGlobalSymbol as AttachGlobalSymbol
-    from relaxpy.tvm.cleanup.compute_prim_value import ComputePrimValue as ComputePrimValue
-    from relaxpy.tvm.cleanup.expand_tuple_arguments import ExpandTupleArguments as ExpandTupleArguments
-    from relaxpy.tvm.cleanup.function_pass import DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
-    from relaxpy.tvm.cleanup.normalize_global_var import NormalizeGlobalVar as NormalizeGlobalVar
-    from relaxpy.tvm.cleanup.realize_vdevice import RealizeVDevice as RealizeVDevice
-    from relaxpy.tvm.cleanup.remove_purity_checking import RemovePurityChecking as RemovePurityChecking
-    from relaxpy.tvm.cleanup.remove_redundant_reshape import RemoveRedundantReshape as RemoveRedundantReshape
-    from relaxpy.tvm.cleanup.remove_unused_outputs import RemoveUnusedOutputs as RemoveUnusedOutputs
-    from relaxpy.tvm.cleanup.remove_unused_parameters import RemoveUnusedParameters as RemoveUnusedParameters
-    from relaxpy.tvm.cleanup.rewrite_dataflow_reshape import RewriteDataflowReshape as RewriteDataflowReshape
-    from relaxpy.tvm.cleanup.unaffected import IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage
-    from relaxpy.tvm.cleanup.update_param_struct_info import UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
-    from relaxpy.tvm.cleanup.update_param_struct_info import UpdateParamStructInfo as UpdateParamType
-    from relaxpy.tvm.cleanup.update_vdevice import UpdateVDevice as UpdateVDevice
-    from relaxpy.tvm.layout.alter_op_impl import AlterOpImpl as AlterOpImpl
-    from relaxpy.tvm.layout.attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers
-    from relaxpy.tvm.layout.optimize_layout_transform import OptimizeLayoutTransform as OptimizeLayoutTransform
-    from relaxpy.tvm.libraries.fuse_transpose_matmul import FuseTransposeMatmul as FuseTransposeMatmul
-    from relaxpy.tvm.libraries.split_call_tir_by_pattern import SplitCallTIRByPattern as SplitCallTIRByPattern
-    from relaxpy.tvm.lowering.allocate_workspace import AllocateWorkspace as AllocateWorkspace
-    from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite
-    from relaxpy.tvm.lowering.dataflow_use_inplace_calls import DataflowUseInplaceCalls as DataflowUseInplaceCalls
-    from relaxpy.tvm.lowering.kill_after_last_use import KillAfterLastUse as KillAfterLastUse
-    from relaxpy.tvm.lowering.lower_alloc_tensor import LowerAllocTensor as LowerAllocTensor
+    from relaxpy.tvm.alter_layout import AlterOpImpl as AlterOpImpl, AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers, OptimizeLayoutTransform as OptimizeLayoutTransform
+    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
+    from relaxpy.tvm.cleanup.parameters import ExpandTupleArguments as ExpandTupleArguments, RemoveUnusedOutputs as RemoveUnusedOutputs, RemoveUnusedParameters as RemoveUnusedParameters, UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
+    from relaxpy.tvm.cleanup.parameters import UpdateParamStructInfo as UpdateParamType
+    from relaxpy.tvm.cleanup.reshapes import RemoveRedundantReshape as RemoveRedundantReshape, RewriteDataflowReshape as RewriteDataflowReshape
+    from relaxpy.tvm.cleanup.vdevices import RealizeVDevice as RealizeVDevice, UpdateVDevice as UpdateVDevice
+    from relaxpy.tvm.lazy_params import LazyGetInput as LazyGetInput, LazySetOutput as LazySetOutput, LazyTransformParams as LazyTransformParams
+    from relaxpy.tvm.libraries.split_call_tir_by_pattern import FuseTransposeMatmul as FuseTransposeMatmul, SplitCallTIRByPattern as SplitCallTIRByPattern
+    from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite, DataflowUseInplaceCalls as DataflowUseInplaceCalls, SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite
     from relaxpy.tvm.lowering.lower_runtime_builtin import LowerRuntimeBuiltin as LowerRuntimeBuiltin, VMBuiltinLower as VMBuiltinLower
     from relaxpy.tvm.lowering.rewrite_cuda_graph import RewriteCUDAGraph as RewriteCUDAGraph
-    from relaxpy.tvm.lowering.specialize_prim_func import SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite
-    from relaxpy.tvm.lowering.static_plan_block_memory import StaticPlanBlockMemory as StaticPlanBlockMemory
+    from relaxpy.tvm.lowering.static_plan_block_memory import AllocateWorkspace as AllocateWorkspace, KillAfterLastUse as KillAfterLastUse, LowerAllocTensor as LowerAllocTensor, StaticPlanBlockMemory as StaticPlanBlockMemory
     from relaxpy.tvm.lowering.vm_shape_lower import VMShapeLower as VMShapeLower
-    from relaxpy.tvm.params.lazy_get_input import LazyGetInput as LazyGetInput
-    from relaxpy.tvm.params.lazy_set_output import LazySetOutput as LazySetOutput
-    from relaxpy.tvm.params.lazy_transform_params import LazyTransformParams as LazyTransformParams
     __all__ = ['AdjustMatmulOrder', 'AllocateWorkspace', 'AlterOpImpl', 'AnnotateTIROpPattern', 'AppendInPlace', 'AttachAttrLayoutFreeBuffers', 'AttachExternModules', 'AttachGlobalSymbol', 'BindParams', 'BindSymbolicVars', 'BindingRewriter', 'Bisection', 'BundleModelParams', 'CallTIRRewrite', 'CanonicalizeBindings', 'CombineParallelMatmul', 'ComputePrimValue', 'ConvertLayout', 'ConvertToDataflow', 'DataflowBlockPass', 'DataflowUseInplaceCalls', 'DeadCodeElimination', 'DecomposeOpsForInference', 'DecomposeOpsForTraining', 'EliminateCommonSubexpr', 'ExpandMatmulOfSum', 'ExpandTupleArguments', 'Explanation', 'FoldBatchnormToConv2D', 'FoldConstant', 'FoldViews', 'FunctionPass', 'FuseOps', 'FuseOpsByPattern', 'FuseTIR', 'FuseTransposeMatmul', 'FusionPattern', 'Gradient', 'IPCAllReduceRewrite', 'InlinePrivateFunctions', 'KillAfterLastUse', 'LambdaLift', 'LazyGetInput', 'LazySetOutput', 'LazyTransformParams', 'LegalizeOps', 'LiftTransformParams', 'LowerAllocTensor', 'LowerGPUIPCAllocStorage', 'LowerRuntimeBuiltin', 'MergeCompositeFunctions', 'Normalize', 'NormalizeGlobalVar', 'OptimizeLayoutTransform', 'PatternCheckContext', 'QuantizeWeights', 'RealizeVDevice', 'RemovePurityChecking', 'RemoveRedundantReshape', 'RemoveUnusedKernelOutputs', 'RemoveUnusedOutputs', 'RemoveUnusedParameters', 'ReorderPermuteDimsAfterConcat', 'ReorderTakeAfterMatmul', 'RewriteCUDAGraph', 'RewriteDataflowReshape', 'RunCodegen', 'ShareSums', 'SpecializePrimFuncBasedOnCallSite', 'SplitCallTIRByPattern', 'SplitLayoutRewritePreproc', 'StaticPlanBlockMemory', 'ToMixedPrecision', 'ToNonDataflow', 'TopologicalSort', 'UpdateParamStructInfo', 'UpdateParamType', 'UpdateVDevice', 'VMBuiltinLower', 'VMShapeLower', 'bisect', 'dataflowblock_pass', 'explain', 'function_pass', 'fusion_pays', 'legalize_ops', 'map_bindings', 'transform']
 else:
     _face(globals(), """
@@ -108,36 +88,16 @@ else:
         relaxpy.ir.relax.transform.params.quantize_weights: QuantizeWeights
         relaxpy.ir.relax.transform.rewrite_pass: Normalize
         relaxpy.relax.transform.: legalize_ops transform
-        relaxpy.tvm.cleanup.attach_global_symbol: AttachGlobalSymbol
-        relaxpy.tvm.cleanup.compute_prim_value: ComputePrimValue
-        relaxpy.tvm.cleanup.expand_tuple_arguments: ExpandTupleArguments
-        relaxpy.tvm.cleanup.function_pass: DataflowBlockPass FunctionPass dataflowblock_pass function_pass
-        relaxpy.tvm.cleanup.normalize_global_var: NormalizeGlobalVar
-        relaxpy.tvm.cleanup.realize_vdevice: RealizeVDevice
-        relaxpy.tvm.cleanup.remove_purity_checking: RemovePurityChecking
-        relaxpy.tvm.cleanup.remove_redundant_reshape: RemoveRedundantReshape
-        relaxpy.tvm.cleanup.remove_unused_outputs: RemoveUnusedOutputs
-        relaxpy.tvm.cleanup.remove_unused_parameters: RemoveUnusedParameters
-        relaxpy.tvm.cleanup.rewrite_dataflow_reshape: RewriteDataflowReshape
-        relaxpy.tvm.cleanup.unaffected: IPCAllReduceRewrite LowerGPUIPCAllocStorage
-        relaxpy.tvm.cleanup.update_param_struct_info: UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
-        relaxpy.tvm.cleanup.update_vdevice: UpdateVDevice
-        relaxpy.tvm.layout.alter_op_impl: AlterOpImpl
-        relaxpy.tvm.layout.attach_attr_layout_free_buffers: AttachAttrLayoutFreeBuffers
-        relaxpy.tvm.layout.optimize_layout_transform: OptimizeLayoutTransform
-        relaxpy.tvm.libraries.fuse_transpose_matmul: FuseTransposeMatmul
-        relaxpy.tvm.libraries.split_call_tir_by_pattern: SplitCallTIRByPattern
-        relaxpy.tvm.lowering.allocate_workspace: AllocateWorkspace
-        relaxpy.tvm.lowering.call_tir_rewrite: CallTIRRewrite
-        relaxpy.tvm.lowering.dataflow_use_inplace_calls: DataflowUseInplaceCalls
-        relaxpy.tvm.lowering.kill_after_last_use: KillAfterLastUse
-        relaxpy.tvm.lowering.lower_alloc_tensor: LowerAllocTensor
+        relaxpy.tvm.alter_layout: AlterOpImpl AttachAttrLayoutFreeBuffers OptimizeLayoutTransform
+        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass IPCAllReduceRewrite LowerGPUIPCAllocStorage NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
+        relaxpy.tvm.cleanup.parameters: ExpandTupleArguments RemoveUnusedOutputs RemoveUnusedParameters UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
+        relaxpy.tvm.cleanup.reshapes: RemoveRedundantReshape RewriteDataflowReshape
+        relaxpy.tvm.cleanup.vdevices: RealizeVDevice UpdateVDevice
+        relaxpy.tvm.lazy_params: LazyGetInput LazySetOutput LazyTransformParams
+        relaxpy.tvm.libraries.split_call_tir_by_pattern: FuseTransposeMatmul SplitCallTIRByPattern
+        relaxpy.tvm.lowering.call_tir_rewrite: CallTIRRewrite DataflowUseInplaceCalls SpecializePrimFuncBasedOnCallSite
         relaxpy.tvm.lowering.lower_runtime_builtin: LowerRuntimeBuiltin VMBuiltinLower
         relaxpy.tvm.lowering.rewrite_cuda_graph: RewriteCUDAGraph
-        relaxpy.tvm.lowering.specialize_prim_func: SpecializePrimFuncBasedOnCallSite
-        relaxpy.tvm.lowering.static_plan_block_memory: StaticPlanBlockMemory
+        relaxpy.tvm.lowering.static_plan_block_memory: AllocateWorkspace KillAfterLastUse LowerAllocTensor StaticPlanBlockMemory
         relaxpy.tvm.lowering.vm_shape_lower: VMShapeLower
-        relaxpy.tvm.params.lazy_get_input: LazyGetInput
-        relaxpy.tvm.params.lazy_set_output: LazySetOutput
-        relaxpy.tvm.params.lazy_transform_params: LazyTransformParams
     """)

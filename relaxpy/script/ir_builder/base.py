@@ -12,8 +12,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.script.ir_builder.frame import IRBuilderFrame, current_builder, handler, open_builders
 from relaxpy.script.language.eager import handling
-from relaxpy.script.language.kernel_body import Body
-from relaxpy.script.language.kernel_builder import KernelBuilder
+from relaxpy.script.language.kernel_builder import Body, KernelBuilder
 from relaxpy.support.entry import user_facing
 
 N = TypeVar("N")

@@ -2,27 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal
+from dataclasses import field
+from typing import Any, Literal, TypeAlias
 
-from relaxpy.errors import BuilderStateError, RelaxpyError, Span
+import numpy as np
+
+from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, unexpected
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, ops, stmt
+from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, check_access
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.language import records
-from relaxpy.script.language.kernel_body import Block, Body, Wrap
-from relaxpy.script.language.kernel_values import scalar
 from relaxpy.script.language.wording import describe
-from relaxpy.support.dataclass import replace
+from relaxpy.support.dataclass import dataclass, replace
+
+Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
+
+
+@dataclass(slots=True)
+class Block:
+    """The state of a block that is being built."""
+
+    iter_vars: list[IterVar] = field(default_factory=list)
+    iter_values: list[PrimExpr] = field(default_factory=list)
+    regions: dict[str, tuple[BufferRegion, ...]] = field(default_factory=dict)
+    init: stmt.Stmt | None = None
+    allocations: list[Buffer] = field(default_factory=list)
+    matches: list[stmt.MatchBufferRegion] = field(default_factory=list)
+    attrs: dict[str, object] = field(default_factory=dict)
+    predicate: PrimExpr | None = None
+    lets: dict[Var, PrimExpr] = field(default_factory=dict)
+
+    def with_regions(self, block: stmt.Block, pointers: Container[Var]) -> stmt.Block:
+        """Return `block` with the regions that the program declares; the others are inferred."""
+        if len(self.regions) == 2:
+            return block
+        reads, writes = access_regions(block, pointers)
+        return replace(
+            block, reads=self.regions.get("reads", reads), writes=self.regions.get("writes", writes)
+        )
+
+
+@dataclass(slots=True)
+class Body:
+    """Statements being collected; the body of a wrapper is all statements that follow it.
+
+    The body of `T.If` contains no statements; its branches are `cases`.
+    """
+
+    kind: Literal["function", "block", "loop", "cases", "inner"]
+    items: list[stmt.Stmt | Wrap] = field(default_factory=list)
+    cases: dict[bool, stmt.Stmt] = field(default_factory=dict)
+
+    def fold(self) -> stmt.Stmt:
+        """Combine the statements into one."""
+        rest: list[stmt.Stmt] = []
+        for item in reversed(self.items):
+            if isinstance(item, stmt.Stmt):
+                rest.append(item)
+            else:
+                rest = [item(_sequence(rest))]
+        return _sequence(rest)
+
+
+def _sequence(reverse: list[stmt.Stmt]) -> stmt.Stmt:
+    if not reverse:
+        return stmt.Evaluate(ops.const(0, INT32))
+    return reverse[0] if len(reverse) == 1 else stmt.SeqStmt(tuple(reversed(reverse)))
+
+
+def typed_var(name: str, argument: object) -> Var | None:
+    """Return the variable that an annotation such as `T.int32` or `T.handle` declares, or None."""
+    if isinstance(argument, (records.DatatypeName, records.HandleName)):
+        return Var(name, argument.dtype) if argument.dtype else None
+    if isinstance(argument, Var):
+        return argument if argument.name else argument.renamed(name)
+    return None
+
+
+def result_type(argument: object) -> DataType | None:
+    """Return the datatype of a kernel's result, from its annotation; None if there is no result.
+
+    Errors: MisuseError if it is not a datatype.
+    """
+    match argument:
+        case None:
+            return None
+        case records.DatatypeName() | records.HandleName() | Var() | PrimType():
+            return argument.dtype
+        case str():
+            return DataType(argument)
+        case _:
+            raise MisuseError(
+                f"a kernel returns a scalar datatype, found {describe(argument)}", about=argument
+            )
+
+
+def scalar(value: object, dtype: DataType | None) -> PrimExpr:
+    """Convert `value` to an expression; a Python number takes `dtype`.
+
+    Errors: MisuseError if that is not possible.
+    """
+    if dtype is not None and isinstance(value, (bool, int, float, np.number, np.bool_)):
+        return ops.const(value, dtype)
+    if isinstance(value, str) and dtype != HANDLE:
+        raise unexpected(value, "expected a scalar expression")
+    expr = ops.convert(value)
+    if not expr.dtype:
+        raise MisuseError(f"`{expr}` has no value", about=value)
+    return expr
+
 
 #: The records that wrap the statements that follow, or those in `with`.
 SCOPED = (

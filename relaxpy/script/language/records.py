@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import FrozenInstanceError
+from numbers import Integral
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, check_type, unexpected
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.target import Target
 from relaxpy.ir.core.types import PointerType, PrimType
@@ -23,7 +24,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.stmt import ForKind
-from relaxpy.script.language.buffer_fields import dimensions, integers, strides
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_constructed
 
@@ -32,6 +32,45 @@ if TYPE_CHECKING:
     from relaxpy.ir.core.node import Attr
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.relax.nodes import StructInfo
+
+
+def dimensions(shape: Any) -> tuple[ExprLike, ...]:
+    """Return the dimensions of a shape; a single dimension need not be in a list.
+
+    Errors:
+        MisuseError: a dimension is not an integer.
+    """
+    return integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
+
+
+def integers(values: Any, field: str) -> tuple[ExprLike, ...]:
+    """Check that `values` are integers or integer expressions, and return them as a tuple."""
+    check_type(values, (tuple, list), "expected a list of integers", hint=f"each member is {field}")
+    for value in values:
+        if isinstance(value, TypeVar):  # in an annotation, which Python evaluates
+            continue
+        kind = value.dtype if isinstance(value, PrimExpr) else None
+        is_int = isinstance(value, Integral) if kind is None else kind.is_int and not kind.is_bool
+        if not is_int or isinstance(value, bool):
+            raise unexpected(
+                value,
+                f"{field} of a buffer is an integer",
+                hint="declare a variable, as in n = T.int32(), and use T.match_buffer"
+                if isinstance(value, str) and field == "a dimension"
+                else None,
+            )
+    return tuple(values)
+
+
+def strides(arguments: Any, shape: tuple[ExprLike, ...]) -> tuple[ExprLike, ...]:
+    """Return the strides; a string becomes a new variable of the datatype of the dimensions."""
+    first = shape[0] if shape else 0
+    dtype = first.dtype if isinstance(first, PrimExpr) else INT32
+    if isinstance(arguments, (tuple, list)):
+        arguments = [
+            Var(s, dtype) if isinstance(s, str) and s.isidentifier() else s for s in arguments
+        ]
+    return integers(arguments, "a stride")
 
 
 _NONE: Mapping[str, object] = MappingProxyType({})

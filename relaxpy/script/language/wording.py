@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import islice
 from typing import TypeGuard
@@ -19,9 +19,20 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.language.namespaces import public_names
-from relaxpy.support.description import article, described
-from relaxpy.support.nearest import nearest
+from relaxpy.support.nearest import article, described, nearest
+
+
+def offers(space: object, name: str) -> bool:
+    """Return whether a namespace has `name` in addition to its `__all__`."""
+    has_name: Callable[[str], bool] | None = getattr(space, "_offers", None)
+    return has_name is not None and has_name(name)
+
+
+def public_names(space: object) -> Collection[str]:
+    """Return the names of a namespace that are not in its `__all__`: operators registered later."""
+    list_names: Callable[[], Collection[str]] | None = getattr(space, "_public_names", None)
+    return () if list_names is None else list_names()
+
 
 #: Nodes of a function that are searched for a hint, which may happen for each error of a program.
 MAX_NODES_SEARCHED = 20_000

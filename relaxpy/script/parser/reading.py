@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
@@ -27,7 +27,7 @@ from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.ir.relax.nodes.python_function import python_function, reindented
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 from relaxpy.script.language import records
-from relaxpy.script.language.devices import Devices
+from relaxpy.script.language.annotations import Devices
 from relaxpy.script.language.eager import handling
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.evaluate.macros import Macro, MacroOptions
@@ -36,18 +36,49 @@ from relaxpy.script.parser.graph.signature import Signature
 from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends_in, name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.kernel.function import KernelReader
-from relaxpy.script.parser.mentions import mentioned
 from relaxpy.script.parser.source.report import (
     Report,
     Statements,
     TooManyErrors,
+    bound_names,
     docstring_removed,
     refusal,
+    type_parameters,
 )
 from relaxpy.script.parser.source.scope import POISON, ModuleRef, Scope
 from relaxpy.script.parser.source.text import Program, too_deep
-from relaxpy.script.parser.source.type_params import type_parameters
 from relaxpy.support.dataclass import dataclass, replace
+
+
+def mentioned(node: ast.FunctionDef, known: Container[str]) -> list[str]:
+    """Return the functions of the module that a function mentions, by name or as attributes.
+
+    Parameters, and variables that a preceding statement always binds, hide functions.
+    """
+    spec = node.args
+    params = {arg.arg for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}
+    functions: dict[str, None] = {}
+    bound = set(params)
+    for statement in _unconditional(node.body):
+        for child in ast.walk(statement):
+            if isinstance(child, ast.Attribute) and child.attr in known:
+                if not (isinstance(child.value, ast.Name) and child.value.id in params):
+                    functions[child.attr] = None
+            elif isinstance(child, ast.Name) and child.id in known and child.id not in bound:
+                functions[child.id] = None
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.FunctionDef)):
+            bound.update(bound_names(statement))
+    return list(functions)
+
+
+def _unconditional(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that are always parsed, including those of blocks."""
+    for node in nodes:
+        if isinstance(node, ast.With):
+            yield from _unconditional(node.body)
+        else:
+            yield node
+
 
 #: The report of the program that is read, which may be a function of a text.
 _collecting: ContextVar[Report | None] = ContextVar("_collecting", default=None)

@@ -21,10 +21,17 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import MatchBufferRegion, SeqStmt, Stmt
 from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter
-from relaxpy.script.printer.names import Names, function_names
-from relaxpy.script.printer.options import Options
-from relaxpy.script.printer.underlines import Marks
-from relaxpy.script.printer.writer import METADATA, Metadata, ScriptText, Writer, listed_devices
+from relaxpy.script.printer.writer import (
+    METADATA,
+    Marks,
+    Metadata,
+    Names,
+    Options,
+    ScriptText,
+    Writer,
+    function_names,
+    listed_devices,
+)
 
 OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
 _GRAPH_NODES = (rx.Expr, rx.BindingBlock, rx.VarBinding, rx.MatchCast, rx.StructInfo)

@@ -18,9 +18,7 @@ from relaxpy.ir.short_text.nodes import lambda_variables
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.expr import IntImm, SizeVar, Var
 from relaxpy.ir.tir.reduce import CommReducer
-from relaxpy.script.printer.names import Names, is_name
-from relaxpy.script.printer.options import Options
-from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
+from relaxpy.script.printer.writer import ELIDED, Names, Options, ScriptText, Writer, is_name
 from relaxpy.support.dataclass import dataclass
 
 _COMPOUND = (rx.Call, rx.Tuple, rx.TupleGetItem)

@@ -29,8 +29,7 @@ from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.script.printer.names import Names
-from relaxpy.script.printer.writer import ELIDED, ScriptText, Writer
+from relaxpy.script.printer.writer import ELIDED, Names, ScriptText, Writer
 
 _AXES = {
     IterVarKind.DataPar: "spatial",

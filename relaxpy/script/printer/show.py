@@ -1,4 +1,4 @@
-"""The printer's public functions: as text, on the screen, and for notebooks."""
+"""The printer's public functions: as text, on the screen, for notebooks, and as differences."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import keyword
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import unified_diff
 
-from relaxpy.errors import MisuseError, check_type, unexpected
+from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.equality.structural import structural_equal
+from relaxpy.ir.function import BaseFunc
+from relaxpy.ir.module import IRModule
 from relaxpy.script.printer.document import Document
-from relaxpy.script.printer.options import Options
-from relaxpy.script.printer.underlines import Marks, has_paths, is_marked
+from relaxpy.script.printer.writer import Marks, Options, has_paths, is_marked
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 from relaxpy.support.screen import ipython, program_html
@@ -153,3 +156,36 @@ def _coloured(text: str) -> str:
         end = match.end()
     out.append(markup.escape(text[end:]))
     return "".join(out)
+
+
+def program_diff(before: object, after: object, labels: tuple[str, str]) -> str:
+    """The texts of two programs as a unified diff, of those functions that differ structurally.
+
+    It is empty if the texts are equal, if one of the two is neither a module nor a function, or if
+    one has no text, since it is ill-formed or larger than what is printed.
+    """
+    old, new = _functions(before), _functions(after)
+    lines: list[str] = []
+    for name in {**old, **new}:
+        if structural_equal(old.get(name), new.get(name)):
+            continue
+        try:
+            texts = _lines(name, old.get(name)), _lines(name, new.get(name))
+        except RelaxpyError:
+            continue
+        one, other = (f"{name} {label}".strip() for label in labels)
+        lines += unified_diff(*texts, one, other, lineterm="")
+    return "\n".join(lines)
+
+
+def _functions(program: object) -> Mapping[str, BaseFunc]:
+    """The functions of a module by name; a function alone has the name ""."""
+    if isinstance(program, IRModule):
+        return program.functions_by_name
+    return {"": program} if isinstance(program, BaseFunc) else {}
+
+
+def _lines(name: str, func: BaseFunc | None) -> list[str]:
+    """The lines of the text of a function, without the imports; none for None."""
+    lines = [] if func is None else script(func, **({"name": name} if name else {})).splitlines()
+    return [line for line in lines if not line.startswith("# from ")]

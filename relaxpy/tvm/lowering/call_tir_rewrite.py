@@ -1,4 +1,9 @@
-"""CallTIRRewrite: calls in destination-passing style allocate their outputs explicitly."""
+"""CallTIRRewrite: calls in destination-passing style allocate their outputs explicitly.
+
+DataflowUseInplaceCalls: elementwise calls overwrite dead operands.
+
+SpecializePrimFuncBasedOnCallSite: kernels get the shapes and memory scopes of their operands.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,33 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
-from relaxpy.errors import TransformError
+from relaxpy.errors import MisuseError, TransformError, unexpected
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
+from relaxpy.ir.core.traverse import children, rename, walk
+from relaxpy.ir.equality.structural import structural_equal
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.op.call import operand_tuple
-from relaxpy.ir.relax.rewrite.map_bindings import Rewritten
+from relaxpy.ir.relax.op.definition.registry import find
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, decl_buffer
+from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.prim_func import PrimFunc, specialized
+from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace
-from relaxpy.tvm.lowering.force_pure import LoweringRewriter
+from relaxpy.support.entry import user_facing
+from relaxpy.tvm.lowering.static_plan_block_memory import LoweringRewriter
+from relaxpy.tvm.relax.aliases import inplace_candidates
 
 _KINDS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.DPS_PACKED)
 
@@ -117,3 +136,204 @@ def _result(call: rx.Call, outputs: Sequence[rx.Expr]) -> rx.Expr:
     """The value of a call with these outputs."""
     several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
     return rx.Tuple(tuple(outputs)) if several else outputs[0]
+
+
+@dataclass(frozen=True)
+class DataflowUseInplaceCalls(Pass):
+    """Calls kernels that overwrite an operand, for elementwise operators in dataflow blocks.
+
+    The operand has the shape and the datatype of the result, the block has allocated it, and after
+    the call nothing refers to its memory: no variable, tuple or view, and no function has had it.
+    Operators are `add`, `subtract`, `multiply`, `divide`, `nn.relu` and `nn.silu`.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return normalize_module(
+            map_with_builder(mod, lambda func, builder: _InplaceCalls(builder).expr(func))
+        )
+
+
+class _InplaceCalls(BindingRewriter):
+    """Rewrites one function; `builder` has the module with the new kernels."""
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        super().__init__()
+        self.builder = builder
+        self._overwritten: dict[rx.Binding, int] = {}
+
+    @override
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
+        if isinstance(block, rx.DataflowBlock):
+            found = inplace_candidates(block, ())
+            self._overwritten |= {block.bindings[c.index]: c.same[0] for c in found if c.same}
+        return super().block(block)
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        operand = self._overwritten.get(binding)
+        if operand is None:
+            return None
+        assert isinstance(binding.value, rx.Call)
+        call = inplace_call(self.builder, binding.value, (operand,))
+        return None if call is None else replace(binding, value=call)
+
+
+def inplace_call(builder: BlockBuilder, call: rx.Call, indices: Sequence[int]) -> rx.Call | None:
+    """The call of a kernel that writes the outputs of `call` into its operands at `indices`.
+
+    The kernel is that of the operator's legalisation, with the operands' buffers instead of those
+    of the outputs, and is added to the module of the builder. None if the operator has no kernel.
+    """
+    assert isinstance(call.op, Op)
+    operator, legalize = find(call.op), call.op.record.legalize
+    if operator is None or legalize is None:
+        return None
+    kernels = BlockBuilder()
+    legal = legalize(kernels, operator.signature.completed(call))
+    if not rx.is_call_of(legal, "relax.call_tir"):
+        return None
+    name, inputs, *scalars = legal.args
+    assert isinstance(name, rx.GlobalVar)
+    assert isinstance(inputs, rx.Tuple)
+    kernel = kernels.get()[name]
+    assert isinstance(kernel, PrimFunc)
+    if any(call.args[index] not in inputs.fields for index in indices):
+        return None
+    # Literals may have become part of the kernel.
+    positions = [
+        index
+        if inputs.fields[index : index + 1] == (call.args[index],)
+        else inputs.fields.index(call.args[index])
+        for index in indices
+    ]
+    overwriting = _overwriting(kernel, len(inputs.fields), positions)
+    new = builder.add_func(overwriting, f"{name.name_hint}_inplace")
+    return rx.Call(
+        Op.get("relax.call_tir_inplace"),
+        (new, inputs, *scalars),
+        Attrs({"inplace_indices": tuple(positions)}),
+        legal.sinfo_args,
+        span=call.span,
+    )
+
+
+def _overwriting(kernel: PrimFunc, count: int, indices: Sequence[int]) -> PrimFunc:
+    """The kernel whose outputs, after `count` inputs, are the inputs at `indices`."""
+    buffers = kernel.buffer_map_items
+    images: dict[Node, Node] = {}
+    for output, index in enumerate(indices, count):
+        source, target = buffers[output], buffers[index]
+        assert source is not None
+        assert target is not None
+        images |= {source: target, source.data: target.data}
+    params = (*kernel.params[:count], *kernel.params[count + len(indices) :])
+    return replace(
+        kernel,
+        params=params,
+        body=rename(kernel.body, images),
+        buffer_map={p: b for p, b in kernel.buffer_map.items() if p in params},
+        struct_info=None,
+    )
+
+
+@user_facing
+def dataflow_single_inplace_call(
+    mod: IRModule, call: rx.Call, inplace_indices: Sequence[int]
+) -> tuple[rx.Call, IRModule]:
+    """`call` of an operator as a call that overwrites operands, and the module with its kernel.
+
+    The caller ensures that nothing else refers to these operands.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): `mod` is not a module, `call` not a call of an
+            operator with one kernel, or there is no operand for an index of its outputs.
+    """
+    expect(mod, IRModule)
+    expect(call, rx.Call)
+    count, found = len(call.args), inplace_indices
+    if len(found) != 1 or not all(isinstance(k, int) and 0 <= k < count for k in found):
+        raise unexpected(found, f"expected the index of one of {count} operands")
+    builder = BlockBuilder(mod)
+    result = inplace_call(builder, call, inplace_indices) if isinstance(call.op, Op) else None
+    if result is None:
+        raise MisuseError(f"{call.op} is not an operator that one kernel computes", about=call)
+    normalized = builder.normalize(result)
+    assert isinstance(normalized, rx.Call)
+    return normalized, builder.get()
+
+
+@dataclass(frozen=True)
+class SpecializePrimFuncBasedOnCallSite(Pass):
+    """Specialises each kernel for the shapes and memory scopes of the tensors that it is called on.
+
+    The scope of a tensor is that of its device, or else "global". A specialised kernel has the
+    attribute `scoped`. Functions with the attribute `Primitive` do not count as callers.
+
+    A kernel stays unchanged if one of its uses is not such a call or differs from another, if a
+    call passes values of shape variables, or if the shape or datatype of a tensor is unknown.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        calls: dict[rx.GlobalVar, list[rx.Call]] = {}
+        kept: set[rx.Expr] = set()
+        for func in mod.functions.values():
+            if not isinstance(func, rx.Function) or func.attrs.get("Primitive", 0):
+                continue
+            for node in walk(func.body):
+                used = list(children(node))
+                if rx.is_call_of(node, "relax.call_tir") and isinstance(node.args[0], rx.GlobalVar):
+                    calls.setdefault(node.args[0], []).append(node)
+                    used.remove(node.args[0])
+                kept.update(child for child in used if isinstance(child, rx.GlobalVar))
+        changed = mod.clone()
+        for target, sites in calls.items():
+            kernel = mod[target]
+            if isinstance(kernel, PrimFunc) and target not in kept:
+                versions = [_specialized(kernel, call) for call in sites]
+                if all(structural_equal(version, versions[0]) for version in versions[1:]):
+                    changed[target] = versions[0]
+        return mod if changed.functions == mod.functions else changed
+
+
+def _specialized(kernel: PrimFunc, call: rx.Call) -> PrimFunc:
+    """The kernel for the tensors of a call of it; itself if not all of them are known."""
+    [result] = call.sinfo_args
+    results = result.fields if isinstance(result, rx.TupleStructInfo) else (result,)
+    tensors: list[tuple[rx.StructInfo | None, rx.Expr | None]] = [
+        (arg.struct_info, arg) for arg in operand_tuple(call.args[1]).fields
+    ]
+    tensors += ((sinfo, None) for sinfo in results)
+    if len(call.args) > 2 or not all(_is_known(sinfo) for sinfo, _ in tensors):
+        return kernel
+    buffers: dict[Var, Buffer] = {}
+    scopes: dict[Var, Var] = {}
+    for param, (sinfo, arg) in zip(kernel.params, tensors, strict=False):
+        name = arg.name_hint if isinstance(arg, rx.Var) else param.name
+        old, new = kernel.buffer_of(param), _buffer(sinfo, name)
+        if old is not None:
+            buffers[param] = new
+            if old.scope() != new.scope():
+                scopes[old.data] = new.data
+    version = substitute(specialized(kernel, buffers, are_arguments=True), scopes)
+    if kernel.attrs.get("scoped", 0) and structural_equal(version, kernel):
+        return kernel
+    return version.with_attr("scoped", 1)
+
+
+def _is_known(sinfo: rx.StructInfo | None) -> bool:
+    if not isinstance(sinfo, rx.TensorStructInfo):
+        return False
+    return isinstance(sinfo.shape, rx.ShapeExpr) and bool(sinfo.dtype)
+
+
+def _buffer(sinfo: rx.StructInfo | None, name: str) -> Buffer:
+    """A buffer for a tensor, in the memory scope of its device."""
+    assert isinstance(sinfo, rx.TensorStructInfo)
+    assert isinstance(sinfo.shape, rx.ShapeExpr)
+    device = sinfo.vdevice
+    scope = device.memory_scope if isinstance(device, VDevice) else "global"
+    return decl_buffer(sinfo.shape.values, str(sinfo.dtype), name, scope=scope)

@@ -18,8 +18,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import Rewritten
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import ops
 from relaxpy.support.dataclass import dataclass
-from relaxpy.tvm.lowering.force_pure import LoweringRewriter
-from relaxpy.tvm.lowering.storage import ALLOC_TENSOR
+from relaxpy.tvm.lowering.static_plan_block_memory import ALLOC_TENSOR, LoweringRewriter
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.entry import user_facing
-from relaxpy.tvm.ir.patterns import detect_linear_equation
+from relaxpy.tvm.patterns import detect_linear_equation
 
 Transform: TypeAlias = IndexMap | Callable[..., object]
 Suggestions: TypeAlias = dict[Block, dict[Block | Buffer, IndexMap]]

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from typing_extensions import override
 
-from relaxpy.errors import WellFormedError, check_type
+from relaxpy.errors import MisuseError, WellFormedError, check_type
+from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import children, rename, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir import expr as tir, stmt
-from relaxpy.ir.tir.analysis.regions import Accesses, Interval, regions_of
+from relaxpy.ir.tir import expr as tir, ops, stmt
+from relaxpy.ir.tir.analysis.regions import Accesses, Interval, regions_of, union
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrinsics import CallEffectKind, effect_of
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults, undefined_in
+from relaxpy.ir.tir.prim_func import PrimFunc, defined_variables, kernel_faults, undefined_in
 from relaxpy.support.entry import user_facing
 
 Regions = list[BufferRegion]
@@ -379,3 +380,60 @@ def estimate_tir_flops(stmt_or_mod: stmt.Stmt | IRModule) -> float:
             counted = declared if isinstance(declared, (int, float)) else None
             total += estimate_tir_flops(func.body) if counted is None else counted
     return total
+
+
+@user_facing
+def domain_touched(
+    node: stmt.Stmt, buffer: Buffer, consider_loads: bool, consider_stores: bool
+) -> list[Range]:
+    """Return for each axis the range of the elements of `buffer` that `node` reads or writes.
+
+    The list is empty if there is no access. Ranges may exceed the shape if a condition guards the
+    accesses. An unknown range is the whole axis.
+
+    Errors:
+        MisuseError (also TypeError): `node` is not a statement, or `buffer` not a Buffer.
+    """
+    if not isinstance(node, stmt.Stmt) or not isinstance(buffer, Buffer):
+        raise MisuseError(f"expected a statement and a Buffer, found {node!r:.30}, {buffer!r:.30}")
+    accesses = _UndeclaredAccesses(())
+    accesses.statement(node)
+    tables = [accesses.reads] * bool(consider_loads) + [accesses.writes] * bool(consider_stores)
+    regions = [table[buffer] for table in tables if buffer in table]
+    if not regions:
+        return []
+    ranges = []
+    for size, *sets in zip(buffer.shape, *regions, strict=True):
+        covered = sets[0] if len(sets) == 1 else union(*sets)
+        if covered is None:
+            ranges.append(Range.from_min_extent(ops.const(0, size.dtype), size))
+            continue
+        low, high = map(simplify, covered)
+        ranges.append(Range.from_min_extent(low, simplify(ops.add(ops.sub(high, low), 1))))
+    return ranges
+
+
+class _UndeclaredAccesses(Accesses):
+    """Collects accesses from the bodies of blocks, not from their declared reads and writes."""
+
+    @override
+    def declared(self, block: stmt.Block) -> None:
+        for match in block.match_buffers:
+            self.views[match.buffer] = match.source
+        if block.init is not None:
+            self.statement(block.init)
+        self.statement(block.body)
+
+
+@user_facing
+def renew_defs(func: PrimFunc) -> PrimFunc:
+    """A copy with new variables and buffers instead of those that a kernel defines.
+
+    Variables that the kernel only uses stay.
+
+    Errors:
+        MisuseError (also TypeError): `func` is not a PrimFunc.
+    """
+    if not isinstance(func, PrimFunc):
+        raise MisuseError(f"expected a PrimFunc, found {type(func).__name__}", about=func)
+    return rename(func, {var: var.renamed(var.name) for var in defined_variables(func)})

@@ -16,7 +16,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, PyExprMutator, mutator
 from relaxpy.script import from_source
-from relaxpy.tvm.relax.expr_visitor import PyExprVisitor, visitor
+from relaxpy.tvm.relax.dump_ast import PyExprVisitor, visitor
 from tests.ir.relax.graphs import (
     BOOL,
     bind,

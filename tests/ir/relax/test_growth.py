@@ -15,7 +15,7 @@ from relaxpy.ir.relax.rewrite.expr_functor import PyExprMutator
 from relaxpy.ir.relax.rewrite.map_bindings import copy_with_new_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.tvm.relax.binding_rewrite import DataflowBlockRewrite
-from relaxpy.tvm.relax.expr_visitor import PyExprVisitor
+from relaxpy.tvm.relax.dump_ast import PyExprVisitor
 from tests.counting import calls
 from tests.ir.relax.graphs import (
     BOOL,

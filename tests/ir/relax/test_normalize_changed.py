@@ -10,7 +10,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.normalize import Normalizer
 from relaxpy.script import from_source
-from relaxpy.tvm.cleanup.function_pass import function_pass
+from relaxpy.tvm.cleanup.module_passes import function_pass
 
 CALLEE = """
     @R.function(private=True)

@@ -36,7 +36,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     shape_var_map,
     substitute_info,
 )
-from relaxpy.tvm.relax.static_types import find_glb, find_lub, is_subtype
+from relaxpy.tvm.relax.helpers import find_glb, find_lub, is_subtype
 from tests.ir.relax.sinfos import (
     FIRST,
     M,

@@ -23,7 +23,7 @@ from relaxpy.ir.relax.nodes.static_type import (
     wrap_type,
 )
 from relaxpy.ir.relax.relations.shape_vars import erase_to_well_defined
-from relaxpy.tvm.relax.static_types import find_glb, find_lub, is_subtype, require_subtype
+from relaxpy.tvm.relax.helpers import find_glb, find_lub, is_subtype, require_subtype
 from tests.ir.relax.op.notation import evaluate
 from tests.ir.relax.sinfos import (
     FIRST,

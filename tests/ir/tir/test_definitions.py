@@ -6,7 +6,7 @@ from relaxpy import IRModule, tir
 from relaxpy.errors import MisuseError, WellFormedError
 from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.tir.analysis import verify_well_formed
-from relaxpy.tvm.tir.renew_defs import renew_defs
+from relaxpy.tvm.tir.facts import renew_defs
 from tests.script.marked import check_marks
 
 N = tir.Var("n", "int32")

@@ -19,7 +19,7 @@ from relaxpy.ir.relax.relations.context import Context, Except
 from relaxpy.ir.relax.relations.shape_vars import dimension_vars, known_inside
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
-from relaxpy.support.description import described
+from relaxpy.support.nearest import described
 
 _EVERYTHING = Except(())
 

@@ -23,8 +23,8 @@ from relaxpy.ir.relax.nodes import BindingBlock, Expr, StructInfo, Var, as_shape
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.support.dataclass import dataclass, replace
-from relaxpy.support.description import described
 from relaxpy.support.entry import user_facing
+from relaxpy.support.nearest import described
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.dpl.graph import VarMatches

@@ -24,7 +24,7 @@ from relaxpy.plugins.cli.lsp.findings import NAMESPACES, Finding, Findings, cove
 from relaxpy.plugins.cli.lsp.names import Names, mended_program
 from relaxpy.plugins.cli.programs import sketch
 from relaxpy.rules import explain
-from relaxpy.script.language.namespaces import public_names
+from relaxpy.script.language.wording import public_names
 from relaxpy.support.dataclass import dataclass
 
 #: The characters of a text that is read as far as possible when it has errors.

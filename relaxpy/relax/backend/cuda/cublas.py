@@ -6,11 +6,11 @@
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
-import relaxpy.tvm.libraries.cublas as _cublas  # registers patterns
+import relaxpy.tvm.libraries.patterns as _cublas  # registers patterns
 
 if TYPE_CHECKING:
-    from relaxpy.tvm.libraries.cublas import partition_for_cublas as partition_for_cublas
+    from relaxpy.tvm.libraries.patterns import partition_for_cublas as partition_for_cublas
 else:
     _face(globals(), """
-        relaxpy.tvm.libraries.cublas: partition_for_cublas
+        relaxpy.tvm.libraries.patterns: partition_for_cublas
     """)

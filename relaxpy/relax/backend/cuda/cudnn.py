@@ -6,11 +6,11 @@
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
-import relaxpy.tvm.libraries.cudnn as _cudnn  # registers patterns
+import relaxpy.tvm.libraries.patterns as _cudnn  # registers patterns
 
 if TYPE_CHECKING:
-    from relaxpy.tvm.libraries.cudnn import partition_for_cudnn as partition_for_cudnn
+    from relaxpy.tvm.libraries.patterns import partition_for_cudnn as partition_for_cudnn
 else:
     _face(globals(), """
-        relaxpy.tvm.libraries.cudnn: partition_for_cudnn
+        relaxpy.tvm.libraries.patterns: partition_for_cudnn
     """)

@@ -6,11 +6,11 @@
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
-import relaxpy.tvm.libraries.cutlass as _cutlass  # registers patterns
+import relaxpy.tvm.libraries.patterns as _cutlass  # registers patterns
 
 if TYPE_CHECKING:
-    from relaxpy.tvm.libraries.cutlass import partition_for_cutlass as partition_for_cutlass
+    from relaxpy.tvm.libraries.patterns import partition_for_cutlass as partition_for_cutlass
 else:
     _face(globals(), """
-        relaxpy.tvm.libraries.cutlass: partition_for_cutlass
+        relaxpy.tvm.libraries.patterns: partition_for_cutlass
     """)

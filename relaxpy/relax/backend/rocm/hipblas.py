@@ -6,11 +6,11 @@
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
-import relaxpy.tvm.libraries.hipblas as _hipblas  # registers patterns
+import relaxpy.tvm.libraries.patterns as _hipblas  # registers patterns
 
 if TYPE_CHECKING:
-    from relaxpy.tvm.libraries.hipblas import partition_for_hipblas as partition_for_hipblas
+    from relaxpy.tvm.libraries.patterns import partition_for_hipblas as partition_for_hipblas
 else:
     _face(globals(), """
-        relaxpy.tvm.libraries.hipblas: partition_for_hipblas
+        relaxpy.tvm.libraries.patterns: partition_for_hipblas
     """)

@@ -16,7 +16,7 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
-from relaxpy.script.language.devices import Devices
+from relaxpy.script.language.annotations import Devices
 
 
 class IRModuleFrame(IRBuilderFrame):

@@ -23,7 +23,7 @@ from relaxpy.script.ir_builder.relax.frame import (
     RelaxFrame,
     SeqExprFrame,
 )
-from relaxpy.script.language import emit as emitting, records
+from relaxpy.script.language import records, relax_directives as emitting
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.eager import handling
 from relaxpy.script.language.wording import describe

@@ -21,7 +21,7 @@ from relaxpy.script.ir_builder.frame import check_option, handler
 from relaxpy.script.ir_builder.tir.frame import PrimFuncFrame
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import directive
-from relaxpy.script.language.kernel_values import result_type, typed_var
+from relaxpy.script.language.kernel_builder import result_type, typed_var
 from relaxpy.script.language.wording import describe
 from relaxpy.support.entry import user_facing
 

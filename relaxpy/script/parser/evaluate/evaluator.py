@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,9 +19,12 @@ from relaxpy.errors import (
     ParseTypeError,
     RelaxpyError,
     Span,
+    close_names,
+    counted,
 )
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BY_ELEMENT, Buffer
 from relaxpy.ir.tir.expr import PrimExpr
@@ -29,6 +32,7 @@ from relaxpy.script.language.eager import is_helper
 from relaxpy.script.language.wording import (
     array_hint,
     as_parse_error,
+    attribute_hint,
     binding_hint,
     construct,
     construct_hint,
@@ -36,25 +40,28 @@ from relaxpy.script.language.wording import (
     library_hint,
     member_hint,
     number_hint,
+    offers,
+    operators_called,
+    public_names,
     scalar_hint,
     shown,
     truth_hint,
 )
 from relaxpy.script.parser.evaluate import conditions, displays, user_calls
-from relaxpy.script.parser.evaluate.builtin_calls import (
+from relaxpy.script.parser.evaluate.conditions import (
     REPLACEMENTS,
     attribute_node,
+    check_index,
+    check_lookup,
     is_getattr,
     with_key,
 )
-from relaxpy.script.parser.evaluate.call_faults import raised_at, signature_fault
-from relaxpy.script.parser.evaluate.comparisons import check_index, check_lookup
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
-from relaxpy.script.parser.evaluate.unknown_names import namespace_hint, unknown_attribute
 from relaxpy.script.parser.source.scope import (
     BUILTINS,
     MISSING,
+    ModuleRef,
     Poison,
     Poisoned,
     Scope,
@@ -62,6 +69,117 @@ from relaxpy.script.parser.source.scope import (
 )
 from relaxpy.script.parser.source.text import Positioned, Program, quoted_program
 from relaxpy.support.entry import argument_node, last_name, node_about
+
+
+class Fault(NamedTuple):
+    """An error's message, location and hint."""
+
+    node: ast.expr | ast.keyword
+    message: str
+    hint: str | None
+
+
+def signature_fault(
+    node: ast.Call,
+    signature: inspect.Signature,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> Fault | None:
+    """Return the error of arguments that do not match a signature; None if they match."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return _arity_fault(node, signature, str(error))
+    return None
+
+
+def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> Fault:
+    name = ast.unparse(node.func)
+    parameters = signature.parameters
+    empty = inspect.Parameter.empty
+    plain = [parameter.replace(annotation=empty) for parameter in parameters.values()]
+    hint = f"it is {name}{inspect.Signature(plain)}"
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            continue
+        if keyword.arg not in parameters and not takes_any:  # what is missing may be meant by it
+            near = close_names(keyword.arg, parameters)
+            return Fault(keyword, f"{name} takes no keyword argument {keyword.arg!r}", near or hint)
+        if f"'{keyword.arg}'" in message:
+            return Fault(keyword, f"{name}: {message}", hint)
+    positional = [
+        p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    count, actual = len(positional), len(node.args)
+    if message.startswith("too many") and actual > count:
+        expected = counted(count, "positional argument")
+        return Fault(node.args[count], f"{name} takes {expected}, found {actual}", hint)
+    if message.startswith("missing"):
+        missing = message.rpartition("'")[0].rpartition("'")[2]
+        message = f"argument {missing!r} is missing"
+    return Fault(node.func, f"{name}: {message}", hint)
+
+
+def raised_at(error: BaseException) -> str | None:
+    """Return the last line of the user's Python that ran before a function raised an error."""
+    location, trace = None, error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if not frame.f_globals.get("__name__", "").startswith("relaxpy."):
+            location = f"raised at {frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return location
+
+
+#: Replacements for methods that change a list: lists of values are tuples of the program.
+_MUTATORS = {
+    "append": "a tuple does not change: write {0} = [*{0}, value]",
+    "extend": "a tuple does not change: write {0} = [*{0}, *values]",
+    "insert": "a tuple does not change: write {0} = [value, *{0}]",
+}
+
+
+def namespace_hint(scope: Scope, name: str) -> str | None:
+    """Return a replacement for a name that a namespace has, or that methods have."""
+    if name in ("self", "cls"):
+        return "functions of a module are called by the name of the class, or by `cls = ...`"
+    spaces = {known: scope.find(known) for known in ("R", "T", "I")}
+    paths = [
+        f"{known}.{name}"
+        for known, space in spaces.items()
+        if name in getattr(space, "__all__", ()) or offers(space, name)
+    ]
+    paths = paths or operators_called(name)
+    return f"did you mean {' or '.join(f'`{f}`' for f in paths[:2])}?" if paths else None
+
+
+def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> ParseError:
+    """Create the error for an attribute that `owner` does not have, located at its name."""
+    known = {name for name in dir(owner) if not name.startswith("_")}
+    display_name = ast.unparse(node.value)
+    if isinstance(owner, ModuleRef):
+        return program.error(
+            last_name(node),
+            f"the module has no function {node.attr!r}",
+            rule="SC-1",
+            hint=close_names(node.attr, known) or f"it has {', '.join(sorted(known)[:9])}",
+        )
+    is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")
+    if is_space:
+        known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
+        hint = attribute_hint(display_name, node.attr, known)
+    elif isinstance(owner, Expr):
+        in_place = node.attr in _MUTATORS and isinstance(owner.struct_info, TupleStructInfo)
+        name = display_name
+        hint = _MUTATORS[node.attr].format(name) if in_place else member_hint(node.attr, name)
+    elif isinstance(owner, IRModule) and node.attr in owner:
+        hint = f'write {display_name}["{node.attr}"]'
+    else:
+        hint = close_names(node.attr, known)
+    subject = f"{display_name} has" if is_space else f"{describe(owner)} has"
+    return program.error(last_name(node), f"{subject} no attribute {node.attr!r}", hint=hint)
+
 
 _BINARY: dict[type[ast.operator], tuple[Callable[[Any, Any], object], str]] = {
     ast.Add: (operator.add, "+"),

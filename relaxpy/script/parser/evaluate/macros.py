@@ -11,8 +11,7 @@ from types import FunctionType
 from typing import Any, Literal
 
 from relaxpy.errors import MisuseError, ParseTypeError, RelaxpyError, check_type
-from relaxpy.script.parser.evaluate.call_faults import signature_fault
-from relaxpy.script.parser.evaluate.evaluator import Evaluator
+from relaxpy.script.parser.evaluate.evaluator import Evaluator, signature_fault
 from relaxpy.script.parser.source.report import docstring_removed
 from relaxpy.script.parser.source.scope import BUILTINS, FromText, Scope, captured_names
 from relaxpy.script.parser.source.text import Program, definition_of

@@ -15,7 +15,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import records
 from relaxpy.script.language.relax_directives import match_cast
 from relaxpy.script.language.wording import describe, shown
-from relaxpy.script.parser.evaluate.comparisons import fold_condition
+from relaxpy.script.parser.evaluate.conditions import fold_condition
 from relaxpy.script.parser.graph import bindings
 from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, if_keyword
 from relaxpy.script.parser.graph.values import is_plain

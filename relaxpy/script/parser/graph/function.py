@@ -12,7 +12,7 @@ from relaxpy.ir.relax.analysis.well_formed import recursive_without_annotation
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.script.language import records
-from relaxpy.script.language.devices import Devices
+from relaxpy.script.language.annotations import Devices
 from relaxpy.script.language.wording import as_parse_error
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.graph import bindings, blocks, unrolled

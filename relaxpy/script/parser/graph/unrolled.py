@@ -11,7 +11,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import handling
-from relaxpy.script.language.emit import kernel_call
+from relaxpy.script.language.relax_directives import kernel_call
 from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import displays, user_calls
 from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, macro_expansion

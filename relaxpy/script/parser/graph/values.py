@@ -32,8 +32,14 @@ from relaxpy.ir.relax.relations.context import written_at
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.script.language import records
-from relaxpy.script.language.annotations import Annotation, DTensor, Tensor, TypeName, resolve
-from relaxpy.script.language.devices import Devices
+from relaxpy.script.language.annotations import (
+    Annotation,
+    Devices,
+    DTensor,
+    Tensor,
+    TypeName,
+    resolve,
+)
 from relaxpy.script.language.eager import is_helper
 from relaxpy.script.language.legacy import UNSUPPORTED, RuntimeDepShape
 from relaxpy.script.language.wording import (

@@ -23,8 +23,15 @@ from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.script.language import records
-from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, KernelBuilder
-from relaxpy.script.language.kernel_values import result_type, scalar, typed_var
+from relaxpy.script.language.kernel_builder import (
+    FRAMES,
+    NAMED,
+    SCOPED,
+    KernelBuilder,
+    result_type,
+    scalar,
+    typed_var,
+)
 from relaxpy.script.language.tir_directives import assert_
 from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import displays
@@ -37,10 +44,10 @@ from relaxpy.script.parser.source.report import (
     docstring_removed,
     header,
     refusal,
+    type_parameters,
 )
 from relaxpy.script.parser.source.scope import POISON, Poisoned, Scope
 from relaxpy.script.parser.source.text import Positioned, Program
-from relaxpy.script.parser.source.type_params import type_parameters
 from relaxpy.support.dataclass import replace
 
 #: The frames without a value that `as` could name.

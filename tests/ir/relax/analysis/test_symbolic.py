@@ -17,7 +17,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, erase_struct_info
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.script import relax as R
-from relaxpy.tvm.relax.struct_info import derive_call_ret_struct_info, erase_to_well_defined
+from relaxpy.tvm.relax.helpers import derive_call_ret_struct_info, erase_to_well_defined
 from tests.ir.relax.graphs import bind, block, cast, function, seq, size, var
 from tests.ir.relax.sinfos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 

@@ -19,7 +19,7 @@ from relaxpy.relax.testing.transform import (
 )
 from relaxpy.relax.transform import DataflowUseInplaceCalls
 from relaxpy.script import from_source
-from relaxpy.tvm.relax.inplace import inplace_candidates
+from relaxpy.tvm.relax.aliases import inplace_candidates
 from tests.counting import calls
 from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import agree, check, stays

@@ -7,7 +7,7 @@ import numpy as np
 
 from relaxpy.ir.relax import op
 from relaxpy.topi import testing
-from relaxpy.tvm.topi_testing.regions import overlap
+from relaxpy.tvm.topi_testing.images import overlap
 from tests.ir.relax.op.cases.case import Array, Case, case
 
 

@@ -1,28 +1,210 @@
-"""LazyTransformParams: weights are read and results are stored by packed functions, one by one."""
+"""LazyGetInput: parameters are fetched by a callback where they are first used.
+
+LazySetOutput: results are passed to a callback as soon as they are known.
+
+LazyTransformParams: weights are read and results are stored by packed functions, one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
 from typing_extensions import override
 
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import defined_symbolic_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, replace_variables
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, erase_to_well_defined
+from relaxpy.ir.relax.rewrite.map_bindings import (
+    BindingRewriter,
+    Rewritten,
+    joined,
+    replace_variables,
+)
 from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
-from relaxpy.ir.relax.transform.params.bind_params import input_count
+from relaxpy.ir.relax.transform.params.bind_params import ReadBeforeUse, input_count
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
 from relaxpy.support.dataclass import dataclass, replace
-from relaxpy.tvm.params.lazy_get_input import fetching
+
+Fetch: TypeAlias = Callable[[int, rx.Var], rx.Call]
+"""Returns the call that fetches a parameter by its index."""
+
+
+@dataclass(frozen=True)
+class LazyGetInput(Pass):
+    """Replaces the parameters after the first `num_input` ones by a function that fetches them.
+
+    Public functions take the closure `fget_param` instead of these parameters, all if there is no
+    attribute `num_input`. It is called with the index and the name of a parameter before the first
+    use, and the result is checked as an argument would be. A parameter that defines shape variables
+    is fetched outside of branches and dataflow blocks. Functions that the module calls stay.
+
+    Errors:
+        TransformError: `num_input` is not a number of parameters of its function.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return map_public(mod, _lazy)
+
+
+def map_public(mod: IRModule, step: Callable[[rx.Function], rx.Function]) -> IRModule:
+    """The module with another function for each public one that the module does not call."""
+    mod = normalize_module(mod)
+    called = calls_of(mod)
+
+    def changed(func: rx.Function) -> rx.Function:
+        name = func.attrs.get("global_symbol")
+        return func if name is None or name in called else step(func)
+
+    return normalize_module(map_functions(mod, rx.Function, changed))
+
+
+def _lazy(func: rx.Function) -> rx.Function:
+    count = input_count(func, "LazyGetInput") or 0
+    if len(func.params) == count:
+        return func
+    sinfo = rx.FuncStructInfo(
+        (rx.PrimStructInfo(INT64), rx.ObjectStructInfo()), rx.ObjectStructInfo()
+    )
+    fget = rx.Var("fget_param", sinfo, func.span)
+
+    def fetch(index: int, var: rx.Var) -> rx.Call:
+        return rx.Call(
+            fget, (rx.PrimValue(const(index, INT64)), rx.StringImm(var.name_hint)), span=var.span
+        )
+
+    return rebuild(
+        fetching(func, count, fetch, (fget,)), attrs=func.attrs.updated({"num_input": count + 1})
+    )
+
+
+def fetching(func: rx.Function, count: int, fetch: Fetch, more: Sequence[rx.Var]) -> rx.Function:
+    """The function that fetches parameters after the first ones, and takes others instead."""
+    inputs, weights = func.params[:count], func.params[count:]
+    known = set(
+        definable_shape_vars(*(p.struct_info or rx.ObjectStructInfo() for p in (*inputs, *more)))
+    )
+    sinfos = [p.struct_info or rx.ObjectStructInfo() for p in weights]
+    sizes = [size for size in definable_shape_vars(*sinfos) if size not in known]
+    body = _Fetching(weights, sizes, fetch).sequence(func.body)
+    ret = func.ret_struct_info
+    if ret is not None:
+        ret = erase_to_well_defined(ret, inputs, known)
+    return rebuild(func, params=(*inputs, *more), body=body, ret_struct_info=ret)
+
+
+def _sizes(params: Sequence[rx.Var]) -> Sequence[tir.Var]:
+    """The shape variables that parameters define."""
+    return definable_shape_vars(*(p.struct_info or rx.ObjectStructInfo() for p in params))
+
+
+class _Fetching(ReadBeforeUse):
+    def __init__(self, weights: Sequence[rx.Var], sizes: Iterable[tir.Var], fetch: Fetch) -> None:
+        super().__init__(weights, sizes)
+        self.weights, self.fetch = weights, fetch
+
+    @override
+    def read(self, index: int, var: rx.Var, kind: type[rx.Var]) -> list[rx.Binding]:
+        untyped = kind(f"{var.name_hint}_untyped", None, var.span)
+        sinfo = self.weights[index].struct_info or rx.ObjectStructInfo()
+        return [
+            rx.VarBinding(untyped, self.fetch(index, var), var.span),
+            rx.MatchCast(var, untyped, sinfo, var.span),
+        ]
+
+
+@dataclass(frozen=True)
+class LazySetOutput(Pass):
+    """Passes the results of public functions to a function, instead of returning them.
+
+    The functions take the closure `fset_output` after their inputs (the first `num_input`
+    parameters, or else all). It is called with the index and the value of each field of the
+    returned tuple, or with 0 and the result, if that is not a tuple, after the value is bound, but
+    never in a dataflow block. Functions that the module calls stay.
+
+    Errors:
+        TransformError: `num_input` is not a number of parameters of its function.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return map_public(mod, _lazy_outputs)
+
+
+UNIT = rx.TupleStructInfo(())
+
+
+def _lazy_outputs(func: rx.Function) -> rx.Function:
+    count = input_count(func, "LazySetOutput")
+    result = func.body.body
+    if isinstance(result, rx.Tuple) and not result.fields:
+        return func
+    sinfo = rx.FuncStructInfo((rx.PrimStructInfo(INT64), rx.ObjectStructInfo()), UNIT, purity=False)
+    fset = rx.Var("fset_output", sinfo, func.span)
+
+    def store(index: int, value: rx.Expr) -> rx.Binding:
+        return rx.VarBinding(
+            rx.Var("_", UNIT),
+            rx.Call(fset, (rx.PrimValue(const(index, INT64)), value), span=func.span),
+            func.span,
+        )
+
+    position = len(func.params) if count is None else count
+    attrs = func.attrs.without("relax.force_pure")
+    return rebuild(
+        func,
+        params=(*func.params[:position], fset, *func.params[position:]),
+        body=storing(func, store),
+        ret_struct_info=None,
+        is_pure=False,
+        attrs=attrs if count is None else attrs.updated({"num_input": count + 1}),
+    )
+
+
+Store: TypeAlias = Callable[[int, rx.Expr], rx.Binding]
+"""Creates the call that stores a result under its index."""
+
+
+def storing(func: rx.Function, store: Store) -> rx.SeqExpr:
+    """The body of a function with calls that take its results, and no result itself."""
+    result = func.body.body
+    fields = result.fields if isinstance(result, rx.Tuple) else (result,)
+    indices: dict[rx.Var, list[int]] = {}
+    for index, value in enumerate(fields):
+        if isinstance(value, rx.Var):
+            indices.setdefault(value, []).append(index)
+
+    def stores(var: rx.Var | None) -> list[rx.Binding]:
+        return [store(index, var) for index in indices.get(var, ())] if var is not None else []
+
+    first = tuple(b for param in func.params for b in stores(param))
+    blocks = [rx.BindingBlock(first)]
+    for block in func.body.blocks:
+        if isinstance(block, rx.DataflowBlock):
+            after = tuple(new for binding in block.bindings for new in stores(binding.var))
+            blocks += [block, rx.BindingBlock(after)]
+        else:
+            blocks.append(rx.BindingBlock(tuple(_followed(block.bindings, stores)), block.span))
+    others = [store(k, value) for k, value in enumerate(fields) if not isinstance(value, rx.Var)]
+    blocks.append(rx.BindingBlock(tuple(others)))
+    return rebuild(func.body, blocks=tuple(joined(blocks)), body=rx.Tuple(()))
+
+
+def _followed(
+    bindings: Sequence[rx.Binding], stores: Callable[[rx.Var | None], list[rx.Binding]]
+) -> list[rx.Binding]:
+    return [new for binding in bindings for new in (binding, *stores(binding.var))]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
-"""Nodes by the names of their kinds."""
+"""Nodes by the names of their kinds, and sources that have a name and no content."""
 
 from __future__ import annotations
 
-from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError, close_names
+from dataclasses import field
+
+from relaxpy.errors import MisuseError, RelaxpyError, Source, UnknownNameError, close_names
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.serialize import KINDS
+from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
 
 
@@ -36,3 +39,10 @@ def make_node(type_key: str, **fields: object) -> Node | Attrs:
         if isinstance(error, RelaxpyError):
             raise
         raise MisuseError(f"cannot build a {type_key}: {error}", about=type_key) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceName(Source):
+    """The source of spans that are built by hand, without a program."""
+
+    text: str = field(default="", repr=False)

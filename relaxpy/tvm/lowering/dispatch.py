@@ -1,11 +1,16 @@
-"""DispatchSampling: sampling becomes a running sum and a search."""
+"""DispatchSampling: sampling becomes a running sum and a search.
+
+DispatchSortScan: running sums and products become calls of kernels.
+"""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 from typing_extensions import override
 
+from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import FLOAT64, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -14,11 +19,12 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import Call, Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import known_shape, same, te_kernel
-from relaxpy.ir.relax.transform.legalize import legalized
+from relaxpy.ir.relax.transform.legalize import Legalization, legalized
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi import reduction as topi
 from relaxpy.ir.te.topi.elementwise import as_dtype
-from relaxpy.ir.tir import intrin, ops, reduce
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -61,3 +67,61 @@ def _search(sums: Tensor, samples: Tensor, rows: Tensor, dtype: str) -> Tensor:
 
     first = te.compute(samples.shape, element, name="get_sample_index")
     return as_dtype(first, DataType(dtype))
+
+
+_SCANS: Final = (Op("relax.cumsum"), Op("relax.cumprod"))
+
+
+def _sort(builder: BlockBuilder, call: Call) -> Expr:
+    axis, descending = call.attrs["axis"], call.attrs["descending"]
+    return _kernel(builder, call, topi.sort, axis=axis, is_ascend=not descending)
+
+
+def _argsort(builder: BlockBuilder, call: Call) -> Expr:
+    axis, descending = call.attrs["axis"], call.attrs["descending"]
+    dtype = str(call.attrs["dtype"])
+    return _kernel(builder, call, topi.argsort, axis=axis, is_ascend=not descending, dtype=dtype)
+
+
+def _topk(builder: BlockBuilder, call: Call) -> Expr:
+    attrs: dict[str, Any] = dict(call.attrs)
+    size, k = known_shape(builder, call.args[0])[attrs["axis"]], attrs["k"]
+    if k > 0 and not always(ops.compare(tir.GE, size, ops.const(k, size.dtype))):
+        return call
+    return _kernel(
+        builder,
+        call,
+        topi.topk,
+        k=k,
+        axis=attrs["axis"],
+        ret_type=attrs["ret_type"],
+        is_ascend=not attrs["largest"],
+        dtype=str(attrs["dtype"]),
+    )
+
+
+def _kernel(
+    builder: BlockBuilder, call: Call, function: Callable[..., object], **options: object
+) -> Expr:
+    kernel = te_kernel(builder, function, function.__name__, *call.args, **options)
+    return replace(kernel, span=call.span)
+
+
+_SORTS: Final = {Op("relax.sort"): _sort, Op("relax.argsort"): _argsort, Op("relax.topk"): _topk}
+
+
+@dataclass(frozen=True)
+class DispatchSortScan(Pass):
+    """Replaces calls of cumsum, cumprod, sort, argsort and topk by calls of kernels.
+
+    The kernels of the last three call the packed functions `tvm.contrib.sort.…`. A call whose
+    operand has an unknown shape or datatype stays unchanged, and so does a topk with a k that may
+    exceed the number of elements.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        def rule_of(op: Op) -> Legalization | None:
+            return op.record.legalize if op in _SCANS else _SORTS.get(op)
+
+        return legalized(mod, rule_of)

@@ -1,0 +1,317 @@
+"""Passes over modules that compile does not run: symbols, purity, scalars, functions of users.
+
+AttachGlobalSymbol: every function has a symbol, its name.
+
+NormalizeGlobalVar: the names of public functions are their symbols.
+
+RemovePurityChecking: calls that are declared pure become plain ones.
+
+ComputePrimValue: scalar expressions become calls of kernels that compute them.
+
+Passes for memory that several GPUs share leave every module unchanged: pipelines of programs of TVM
+name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from typing_extensions import override
+
+from relaxpy.errors import Span, TransformError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rebuild, rewrite, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.functional import (
+    FunctionalPass,
+    ModuleFunction,
+    map_functions,
+    pass_decorator,
+)
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
+from relaxpy.ir.relax.nodes import Binding, BindingBlock, Call, DataflowBlock, Function, GlobalVar
+from relaxpy.ir.relax.relations.shape_vars import variables_of
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten, map_with_builder
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.intrin import ret
+from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.stmt import Evaluate
+from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass, replace
+
+
+@dataclass(frozen=True)
+class AttachGlobalSymbol(Pass):
+    """Makes the functions of a module public, with their names as symbols.
+
+    The name of a PrimFunc is first prefixed by the module's attribute `system_lib_prefix`.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        prefix = str(mod.get_attr("system_lib_prefix") or "")
+        result = mod.clone()
+        renamed: dict[GlobalVar | str, GlobalVar | str] = {}
+        for var, func in mod.items():
+            if not isinstance(func, (Function, PrimFunc)):
+                continue
+            name = var.name_hint
+            is_prefixed = func.attrs.get("global_symbol") == name and name.startswith(prefix)
+            if isinstance(func, PrimFunc) and not is_prefixed:
+                name = prefix + name
+            if func.attrs.get("global_symbol") != name:
+                result[var] = func.with_attr("global_symbol", name)
+            if name != var.name_hint:
+                renamed[var] = name
+        if renamed:
+            result = result.replace_global_vars(renamed)
+        unchanged = all(result.find_function(v.name_hint) is func for v, func in mod.items())
+        return mod if unchanged else result
+
+
+@dataclass(frozen=True)
+class NormalizeGlobalVar(Pass):
+    """Renames each public function to its `global_symbol`, and private ones that have that name.
+
+    Errors:
+        TransformError: two public functions have the same symbol.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return normalize_global_names(mod)
+
+
+@dataclass(frozen=True)
+class RemovePurityChecking(RewritePass):
+    """Makes pure functions pure by force, and the calls that are declared pure plain ones.
+
+    Other passes can no longer tell that such calls are pure, so this is one of the last passes, and
+    comes after ToNonDataflow.
+
+    Errors:
+        TransformError: a call that is declared pure is in a dataflow block, which force does not
+            allow (PU-10).
+    """
+
+    @override
+    def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
+        return lambda func: _Plain().expr(func)
+
+
+class _Plain(BindingRewriter):
+    @override
+    def function(self, func: Function) -> Function:
+        func = super().function(func)
+        if func.is_pure and not func.attrs.get("relax.force_pure", False):
+            func = func.with_attr("relax.force_pure", True)
+        return func
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            return None
+        plain = _plain(call)
+        if plain is not None and isinstance(block, DataflowBlock):
+            raise TransformError(
+                f"{call.op.name} is in a dataflow block, where a plain call is not allowed",
+                rule="PU-10",
+                span=call.span,
+                hint="apply ToNonDataflow first",
+            )
+        return plain
+
+
+def _plain(call: Call) -> Call | None:
+    """The call without its declaration of purity; None if it has none."""
+    match getattr(call.op, "name", ""):
+        case "relax.call_pure_packed":
+            callee, *args = call.args
+            return Call(callee, tuple(args), call.attrs, call.sinfo_args, span=call.span)
+        case "relax.invoke_pure_closure":
+            return rebuild(call, op=Op.get("relax.invoke_closure"))
+        case _:
+            return None
+
+
+@dataclass(frozen=True)
+class ComputePrimValue(Pass):
+    """Replaces scalar values other than literals and variables by calls of kernels.
+
+    Kernels are not known to be pure. Dataflow blocks and functions that may only make pure calls
+    keep their values, so this pass comes after ToNonDataflow and RemovePurityChecking.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return normalize_module(
+            map_with_builder(mod, lambda func, builder: _Computing(builder).expr(func))
+        )
+
+
+class _Computing(BindingRewriter):
+    def __init__(self, builder: BlockBuilder) -> None:
+        super().__init__()
+        self.builder = builder
+        self.is_free = False
+
+    @override
+    def function(self, func: rx.Function) -> rx.Function:
+        outer = self.is_free
+        self.is_free = not func.is_pure or bool(func.attrs.get("relax.force_pure", False))
+        after = super().function(func)
+        self.is_free = outer
+        return after
+
+    def _call(self, value: tir.PrimExpr, span: Span | None) -> rx.Call:
+        """A call of a kernel that computes a value."""
+        sizes = tuple(dict.fromkeys(variables_of(value)))
+        params = {size: size.renamed(size.name) for size in sizes}
+        body = Evaluate(ret(substitute(value, params)))
+        kernel = PrimFunc(tuple(params.values()), body, value.dtype)
+        kernel = kernel.with_attr("tir.is_host_func", True)
+        callee = self.builder.add_func(kernel, "compute_symbolic_expr")
+        return rx.Call(callee, tuple(map(rx.PrimValue, sizes)), span=span)
+
+    @override
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
+        seq = super().sequence(seq)
+        new: list[rx.Binding] = []
+        body = self._computed(seq.body, new) if self.is_free else seq.body
+        if not new:
+            return seq
+        return rebuild(seq, blocks=(*seq.blocks, rx.BindingBlock(tuple(new))), body=body)
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        value = binding.value
+        if not self.is_free or isinstance(block, rx.DataflowBlock):
+            return None
+        new: list[rx.Binding] = []
+        is_bound = isinstance(binding, rx.VarBinding)
+        if isinstance(value, rx.PrimValue) and _is_compound(value) and is_bound:
+            value = self._call(value.value, value.span)
+        elif isinstance(value, (rx.Call, rx.Tuple)):
+            value = self._computed(value, new)
+        if not isinstance(binding, rx.VarBinding):
+            return [*new, replace(binding, value=value)] if new else None
+        var = binding.var
+        if value.struct_info != var.struct_info:
+            var = self._derived(var)
+        is_same = value is binding.value and var is binding.var
+        return None if is_same else [*new, rx.VarBinding(var, value, binding.span)]
+
+    def _derived(self, var: rx.Var) -> rx.Var:
+        """The variable with struct info that is derived, if that so far has a computed value."""
+        nodes = () if var.struct_info is None else walk(var.struct_info)
+        if not any(isinstance(n, rx.PrimStructInfo) and n.value is not None for n in nodes):
+            return var
+        return self.rederived(var)
+
+    def _computed(self, expr: rx.Expr, new: list[rx.Binding]) -> rx.Expr:
+        """An expression over the results of kernels, which are bound in `new`."""
+        match expr:
+            case rx.PrimValue() if _is_compound(expr):
+                var = rx.Var("value", span=expr.span)
+                new.append(rx.VarBinding(var, self._call(expr.value, expr.span), expr.span))
+                return var
+            case rx.Tuple(fields=fields):
+                after = self._all(fields, new)
+                return expr if after is fields else rebuild(expr, fields=after)
+            case rx.Call(args=args):
+                after = self._all(args, new)
+                return expr if after is args else rebuild(expr, args=after)
+            case _:
+                return expr
+
+    def _all(self, exprs: tuple[rx.Expr, ...], new: list[rx.Binding]) -> tuple[rx.Expr, ...]:
+        count = len(new)
+        after = tuple(
+            self._computed(e, new) if isinstance(e, (rx.PrimValue, rx.Tuple)) else e for e in exprs
+        )
+        return exprs if len(new) == count else after
+
+
+def _is_compound(value: rx.PrimValue) -> bool:
+    return not isinstance(value.value, (tir.IntImm, tir.FloatImm, tir.Var))
+
+
+class FunctionPass(FunctionalPass):
+    """A pass from a function over Relax functions; `function_pass` creates it."""
+
+
+class DataflowBlockPass(FunctionalPass):
+    """A pass from a function over dataflow blocks; `dataflowblock_pass` creates it."""
+
+
+def _each_function(step: Callable[..., Any]) -> ModuleFunction:
+    """`step(func, mod, ctx)` for every Relax function; the results are normalised and derived."""
+
+    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
+        result = map_functions(mod, Function, lambda func: step(func, mod, ctx))
+        return result if result is mod else normalize_module(result)
+
+    return transform
+
+
+def _each_block(step: Callable[..., Any]) -> ModuleFunction:
+    """`step(block, mod, ctx)` for every DataflowBlock, nested functions included."""
+
+    def transform_function(func: Function, mod: IRModule, ctx: PassContext) -> Node:
+        def rule(node: Node) -> Node | None:
+            if not isinstance(node, DataflowBlock):
+                return node
+            result = step(node, mod, ctx)
+            if isinstance(result, DataflowBlock):
+                return result
+            kind = type(result).__name__
+            raise TransformError(f"a pass over dataflow blocks returned {kind} for one")
+
+        return rewrite(func, rule)
+
+    return _each_function(transform_function)
+
+
+function_pass = pass_decorator(
+    "function_pass", FunctionPass, "transform_function", "func, mod, ctx", _each_function
+)
+dataflowblock_pass = pass_decorator(
+    "dataflowblock_pass",
+    DataflowBlockPass,
+    "transform_dataflowblock",
+    "block, mod, ctx",
+    _each_block,
+)
+
+
+class _Unaffected(Pass):
+    """A pass that returns the module itself."""
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+
+@dataclass(frozen=True)
+class IPCAllReduceRewrite(_Unaffected):
+    """A no-op: memory that several GPUs share does not exist.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): the strategy is not 1 or 2.
+    """
+
+    allreduce_strategy: Literal[1, 2]
+
+
+@dataclass(frozen=True)
+class LowerGPUIPCAllocStorage(_Unaffected):
+    """A no-op: memory that several GPUs share does not exist."""

@@ -1,1 +1,0 @@
-"""Names of TVM in `ir` and `arith`."""

@@ -1,1 +1,0 @@
-"""Passes that choose layouts by hand."""

@@ -1,1 +1,0 @@
-"""Passes that read parameters and write outputs one by one."""
