@@ -937,6 +937,7 @@ COMPUTED: dict[str, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("is_trained", [False, True])
 @pytest.mark.parametrize("name", COMPUTED)
 def test_changes_after_a_graph_break_are_those_of_all_views(name: str, is_trained: bool) -> None:
