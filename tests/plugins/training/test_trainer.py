@@ -158,6 +158,11 @@ def trainer(*, zeros: bool = True) -> Trainer:
     return Trainer(mod, relax.VirtualMachine(relaxpy.compile(mod)), None, zeros)
 
 
+@pytest.fixture(scope="module")
+def untrained() -> Trainer:
+    return trainer()
+
+
 def test_a_regression_finds_its_weights() -> None:
     random = np.random.default_rng(0)
     w, b = random.standard_normal((3, 2)), random.standard_normal(2)
@@ -234,9 +239,11 @@ def test_an_interrupted_fit_is_resumed_from_the_last_whole_epoch(tmp_path: Path)
         (pairs(1), {"resume": True}, "resume needs"),
     ],
 )
-def test_data_that_fit_does_not_take(data: Any, options: Any, message: str) -> None:
+def test_data_that_fit_does_not_take(
+    untrained: Trainer, data: Any, options: Any, message: str
+) -> None:
     with pytest.raises(MisuseError, match=message):
-        trainer().fit(data, **options)
+        untrained.fit(data, **options)
 
 
 def test_one_step_of_gradient_descent() -> None:
