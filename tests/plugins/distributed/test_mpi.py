@@ -155,11 +155,11 @@ def digits(count: int, *arguments: object) -> list[float]:
 
 def test_the_digits_are_learned_alike_by_any_number_of_workers(tmp_path: Path) -> None:
     checkpoint = tmp_path / "digits.safetensors"
-    alone = digits(1, 3)
+    alone = digits(1, 2)
     first, last = (4, 2) if rows.whole_tables() else (2, 1)
-    np.testing.assert_allclose(digits(first, 2, checkpoint), alone[:2], rtol=1e-4)
-    np.testing.assert_allclose(digits(last, 3, checkpoint), alone[2:], rtol=1e-4)
-    assert alone[-1] < alone[0] / 2
+    np.testing.assert_allclose(digits(first, 1, checkpoint), alone[:1], rtol=1e-4)
+    np.testing.assert_allclose(digits(last, 2, checkpoint), alone[1:], rtol=1e-4)
+    assert alone[-1] < alone[0] * 0.7
 
 
 def test_an_error_in_a_with_is_told_to_the_others() -> None:
