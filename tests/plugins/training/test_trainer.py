@@ -1,5 +1,6 @@
 """AppendLoss, SetupTrainer and Trainer."""
 
+import functools
 import sys
 from pathlib import Path
 from typing import Any
@@ -153,14 +154,15 @@ def prepared(loss: Any, optimizer: Any, **options: Any) -> IRModule:
     return SetupTrainer(loss, optimizer, [out, out], **options)(Regression)
 
 
-def trainer(*, zeros: bool = True) -> Trainer:
+@functools.cache
+def compiled() -> tuple[IRModule, relaxpy.Executable]:
     mod = prepared(MSELoss(), Adam(0.05))
-    return Trainer(mod, relax.VirtualMachine(relaxpy.compile(mod)), None, zeros)
+    return mod, relaxpy.compile(mod)
 
 
-@pytest.fixture(scope="module")
-def untrained() -> Trainer:
-    return trainer()
+def trainer(*, zeros: bool = True) -> Trainer:
+    mod, executable = compiled()
+    return Trainer(mod, relax.VirtualMachine(executable), None, zeros)
 
 
 def test_a_regression_finds_its_weights() -> None:
@@ -239,11 +241,9 @@ def test_an_interrupted_fit_is_resumed_from_the_last_whole_epoch(tmp_path: Path)
         (pairs(1), {"resume": True}, "resume needs"),
     ],
 )
-def test_data_that_fit_does_not_take(
-    untrained: Trainer, data: Any, options: Any, message: str
-) -> None:
+def test_data_that_fit_does_not_take(data: Any, options: Any, message: str) -> None:
     with pytest.raises(MisuseError, match=message):
-        untrained.fit(data, **options)
+        trainer().fit(data, **options)
 
 
 def test_one_step_of_gradient_descent() -> None:
