@@ -14,7 +14,7 @@ from relaxpy import IRModule
 from relaxpy.errors import MatchCastError, MisuseError, RuntimeCheckError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.relax import transform
 from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import PassContext, get_pipeline

@@ -8,7 +8,7 @@ import pytest
 from relaxpy import relay
 from relaxpy.errors import ParseError
 from relaxpy.ir import structural_equal
-from relaxpy.plugins.relay.text import lexer
+from relaxpy.plugins.relay.text import cursor as lexer
 from tests.relay_programs import LIST, NAT, numbers, refused, signature, type_of, value
 
 
