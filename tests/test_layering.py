@@ -175,6 +175,10 @@ def floor_of(file: str) -> tuple[str, int] | None:
     return None
 
 
+def imports(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def is_type_checking(node: ast.If) -> bool:
     return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
@@ -196,7 +200,7 @@ def arrows_up(file: str, tree: ast.Module) -> list[str]:
     if home is None:
         return []
     free, found = exempt(file, tree), []
-    for node in ast.walk(tree):
+    for node in imports(tree):
         if not isinstance(node, ast.ImportFrom) or node.module is None or node in free:
             continue
         for alias in node.names:
@@ -245,7 +249,7 @@ def circle(package: str, texts: Mapping[str, str]) -> list[str]:
     modules = {module_of(file): file for file in texts if module_of(file) != package}
     graph: dict[str, set[str]] = {}
     for module, file in modules.items():
-        nodes = list(ast.walk(ast.parse(texts[file])))
+        nodes = imports(ast.parse(texts[file]))
         names = {name for node in nodes for name in (*imported(node, file), *members(node))}
         graph[module] = names & modules.keys()
     try:
@@ -274,7 +278,7 @@ def run_on_import(tree: ast.Module) -> Iterator[ast.AST]:
 def faults(file: str, tree: ast.Module) -> list[str]:
     """What in the `tree` of `file` goes against the architecture, one line each."""
     room = home_of(file)
-    names = [(node.lineno, name) for node in ast.walk(tree) for name in imported(node, file)]
+    names = [(node.lineno, name) for node in imports(tree) for name in imported(node, file)]
     found = []
     if room in ROOMS:
         found += [
@@ -348,7 +352,7 @@ def test_imports_follow_the_architecture_and_run_down() -> None:
     for file in FILES:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
         found += arrows_up(file, tree) + faults(file, tree)
-        names = [name for node in ast.walk(tree) for name in imported(node, file)]
+        names = [name for node in imports(tree) for name in imported(node, file)]
         used.setdefault(home_of(file), set()).update(
             room_of(name) for name in names if name.split(".")[0] == "relaxpy"
         )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import math
 import re
 import subprocess
@@ -58,9 +59,15 @@ def defined_names(text: str) -> set[str]:
     return {*names, *re.findall(r"\"(?:relax|tir)\.(?:\w+\.)*(\w+)\"", text)}
 
 
+@functools.cache
+def words_of(text: str) -> frozenset[str]:
+    """The names in a text."""
+    return frozenset(_WORD.findall(text))
+
+
 def scores(changed: Iterable[str], tests: Mapping[str, str]) -> Counter[str]:
     """How likely each file of tests is to fail; `tests` has their texts."""
-    words = {file: set(_WORD.findall(text)) for file, text in tests.items()}
+    words = {file: words_of(text) for file, text in tests.items()}
     frequency = Counter(word for found in words.values() for word in found)
     found: Counter[str] = Counter()
     for file in changed:

@@ -40,9 +40,12 @@ def rules_named(text: str, pattern: re.Pattern[str]) -> set[str]:
     return set(pattern.findall(text))
 
 
-def rules_reported(tree: ast.AST, pattern: re.Pattern[str]) -> set[str]:
+def rules_reported(source: str, pattern: re.Pattern[str]) -> set[str]:
     """Return the rule IDs that are whole string literals, as in errors and pytest marks."""
-    literals = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    if not pattern.search(source):
+        return set()
+    nodes = ast.walk(ast.parse(source))
+    literals = (node.value for node in nodes if isinstance(node, ast.Constant))
     return {text for text in literals if isinstance(text, str) and pattern.fullmatch(text)}
 
 
@@ -59,11 +62,11 @@ def citations(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str
         name, text = path.relative_to(ROOT / "relaxpy").as_posix(), path.read_text(encoding="utf-8")
         for rule in rules_named(text, pattern):
             citing[rule].append(name)
-        for rule in rules_reported(ast.parse(text), pattern):
+        for rule in rules_reported(text, pattern):
             reporting[rule].append(name)
     for path in sorted((ROOT / "tests").rglob("*.py")):
         name, text = path.relative_to(ROOT / "tests").as_posix(), path.read_text(encoding="utf-8")
-        for rule in rules_reported(ast.parse(text), pattern):
+        for rule in rules_reported(text, pattern):
             testing[rule].append(name)
     return {**citing, **reporting}, testing
 

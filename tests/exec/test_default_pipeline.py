@@ -82,7 +82,7 @@ def main(x: R.Tensor((2, 4, {size}, 2), "float32"), w: R.Tensor((4, 4, 3, 2), "f
     w = floats(4, 4, 3, 2)
     bound = IRModule({"main": func.bind_params({"w": w})})
     assert called(bound) == ["conv2d_transpose_prepacked"]
-    for h in (0, 1, 7) if size == '"h"' else (int(size),):
+    for h in (0, 1, 3) if size == '"h"' else (int(size),):
         x = floats(2, 4, h, 2)
         agree(mod, x, w)
         agree(bound, x)

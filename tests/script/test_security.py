@@ -31,7 +31,7 @@ ATTACKS = list(attacks())
 
 
 #: So many attacks are read by one process.
-TOGETHER = 55
+TOGETHER = 110
 
 
 @pytest.mark.timeout(900)  # many texts, each in bounded time

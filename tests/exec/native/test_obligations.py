@@ -97,12 +97,12 @@ def f(n: T.int64, A: i64[n, N], B: i64[n, N], C: i64[n, N]):
         B[i, j] = A[i, j] - i64(1)
     for i, j in T.grid(n, N):
         C[i, j] = T.floordiv(A[i, j], B[i, j]) + T.floormod(A[i, j], B[i, j])
-# with N: 1 | 20
+# with N M: 1 1500 | 20 300
 # native: runs
-# args: n=1500, A=np.full((1500, N), 3)
-# args: n=1500, A=3 - 2 * (np.arange(1500 * N) == 0).reshape(1500, N) -> zero
-# args: n=1500, A=3 - 2 * (np.arange(1500 * N) == 1100 * N - 1).reshape(1500, N) -> zero
-# args: n=1500, A=3 - 2 * (np.arange(1500 * N) == 1500 * N - 1).reshape(1500, N) -> zero
+# args: n=M, A=np.full((M, N), 3)
+# args: n=M, A=3 - 2 * (np.arange(M * N) == 0).reshape(M, N) -> zero
+# args: n=M, A=3 - 2 * (np.arange(M * N) == M * N * 3 // 4).reshape(M, N) -> zero
+# args: n=M, A=3 - 2 * (np.arange(M * N) == M * N - 1).reshape(M, N) -> zero
 --- indices in loops whose bounds are those of an outer iteration
 def f(m: T.int64, P: f32[m], G: f32[m + 1], D: f32[3]):
     for i in range(3):

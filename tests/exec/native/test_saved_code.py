@@ -1,5 +1,6 @@
 """Machine code in files of executables is loaded on request, if it fits and is whole."""
 
+import functools
 import gc
 import json
 import pickle
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -43,9 +45,17 @@ def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Op, "user_changes", 0)
 
 
+@functools.cache
+def saved() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.exe")
+        relaxpy.compile(from_source(TEXT), target="native").save(path)
+        return path.read_bytes()
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    relaxpy.compile(from_source(TEXT), target="native").save(tmp_path / "model.exe")
+    (tmp_path / "model.exe").write_bytes(saved())
     gc.collect()  # code that is in memory would not be generated again
     return tmp_path / "model.exe"
 

@@ -130,16 +130,16 @@ def f(A: u8[m, k], B: i8[k, n], P: u8[m], Q: i32[n], s: T.int32, C: i32[m, n]):
 
 def test_a_convolution_and_what_follows_it() -> None:
     row = """
-def f(x: u8[2, 8, 5, 6], w: i8[13, 8, 3, 3], z: i32[13], y: i8[2, 13, 3, 4]):
+def f(x: u8[2, 3, 5, 6], w: i8[13, 3, 3, 3], z: i32[13], y: i8[2, 13, 3, 4]):
     C = T.alloc_buffer((2, 13, 3, 4), "int32")
-    for n, o, h, v, c, r, s in SSSSRRR(2, 13, 3, 4, 8, 3, 3):
+    for n, o, h, v, c, r, s in SSSSRRR(2, 13, 3, 4, 3, 3, 3):
         with T.init():
             C[vn, vo, vh, vv] = 0
         C[vn, vo, vh, vv] = C[vn, vo, vh, vv] + (
             (i32(x[vn, vc, vh + vr, vv + vs]) - 128) * (i32(w[vo, vc, vr, vs]) - z[vo]))
     for n, o, h, v in SSSS(2, 13, 3, 4):
         y[vn, vo, vh, vv] = i8(T.max(T.min(T.shift_right(C[vn, vo, vh, vv], 8), 127), -128))
-# args: x=[k * 7 % 256 for k in range(480)], w=[k * 5 % 256 - 128 for k in range(936)]
+# args: x=[k * 7 % 256 for k in range(180)], w=[k * 5 % 256 - 128 for k in range(351)]
 # tree: in registers:
 # tree: C_products
 """

@@ -1,5 +1,6 @@
 """Programs of several processes, which mpiexec starts, on this machine."""
 
+import ast
 import math
 import os
 import signal
@@ -48,9 +49,9 @@ def run(count: int, program: str | Path, *arguments: str) -> subprocess.Complete
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-@pytest.mark.parametrize(("count", "groups"), [(2, "2"), (3, "1"), (4, "2")])
+@pytest.mark.parametrize(("count", "groups"), [(3, "3"), (4, "2")])  # groups of one, and of two
 def test_every_collective_operator_is_what_numpy_says(count: int, groups: str) -> None:
-    step = 1 if rows.whole_tables() else 4
+    step = 1 if rows.whole_tables() else 16
     done = run(count, "collectives.py", str(step), groups)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.split()[0]) >= 4000 // step
@@ -70,7 +71,7 @@ def test_mpi_sends_what_is_predicted(count: int) -> None:
     assert all(0.98 <= share <= 1.05 * count for share in found.values()), found
 
 
-@pytest.mark.parametrize("mesh", [("2",), ("2", "2")])
+@pytest.mark.parametrize("mesh", [("2",), ("2", "2")] if rows.whole_tables() else [("2", "2")])
 def test_a_block_of_a_llama_is_split_among_workers(mesh: tuple[str, ...]) -> None:
     done = run(math.prod(map(int, mesh)), EXAMPLE, *mesh)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -155,11 +156,11 @@ def digits(count: int, *arguments: object) -> list[float]:
 
 def test_the_digits_are_learned_alike_by_any_number_of_workers(tmp_path: Path) -> None:
     checkpoint = tmp_path / "digits.safetensors"
-    alone = digits(1, 3)
+    alone = digits(1, 2)
     first, last = (4, 2) if rows.whole_tables() else (2, 1)
-    np.testing.assert_allclose(digits(first, 2, checkpoint), alone[:2], rtol=1e-4)
-    np.testing.assert_allclose(digits(last, 3, checkpoint), alone[2:], rtol=1e-4)
-    assert alone[-1] < alone[0] / 2
+    np.testing.assert_allclose(digits(first, 1, checkpoint), alone[:1], rtol=1e-4)
+    np.testing.assert_allclose(digits(last, 2, checkpoint), alone[1:], rtol=1e-4)
+    assert alone[-1] < alone[0] * 0.7
 
 
 def test_an_error_in_a_with_is_told_to_the_others() -> None:
@@ -193,22 +194,26 @@ def test_threads_have_communicators_of_their_own() -> None:
     assert "1: both" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"comm": 3}, "expected a communicator of mpi4py, found 3"),
-        ({"groups": 2}, "1 workers cannot be divided into 2 groups"),
-        ({"groups": 0}, "into 0 groups"),
-        ({"timeout": 0}, "timeout is a positive number of seconds, found 0"),
-        ({"timeout": "5"}, "timeout is a positive number of seconds, found '5'"),
-    ],
-)
-def test_what_cannot_be_used_is_refused(options: dict[str, object], message: str) -> None:
-    script = f"import relaxpy; relaxpy.distributed.use(**{options!r})"
+REFUSED = {
+    "comm=3": "expected a communicator of mpi4py, found 3",
+    "groups=2": "1 workers cannot be divided into 2 groups",
+    "groups=0": "into 0 groups",
+    "timeout=0": "timeout is a positive number of seconds, found 0",
+    "timeout='5'": "timeout is a positive number of seconds, found '5'",
+}
+
+
+def test_what_cannot_be_used_is_refused() -> None:
+    script = "import relaxpy\n" + "".join(
+        f"try: relaxpy.distributed.use({options})\n"
+        "except relaxpy.errors.MisuseError as error: print(ascii(str(error)))\n"
+        for options in REFUSED
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert MisuseError.__name__ in done.stderr
+    messages = done.stdout.splitlines()
+    pairs = zip(REFUSED.values(), messages, strict=True)
+    assert [text for text, message in pairs if text not in ast.literal_eval(message)] == []
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_choice_of_workers_is_used_by_one_with() -> None:

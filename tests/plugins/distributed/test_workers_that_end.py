@@ -29,6 +29,7 @@ print(total(np.ones(4, "float32")))
 STARTED = ", mpi4py.MPI"
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("imported", ["", STARTED])
 @pytest.mark.parametrize("end", ["sys.exit()", "sys.exit(3)", "sys.exit('no data')"])
 def test_an_exit_before_the_first_operator_ends_the_others(

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxpy
 from relaxpy.relax.frontend.onnx import from_onnx
+from tests.rows import whole_tables
 
 #: The types: the opset that has them, the least and the greatest integer.
 KINDS = {"int4": (21, -8, 7), "uint4": (21, 0, 15), "int2": (25, -2, 1), "uint2": (25, 0, 3)}
@@ -63,9 +64,11 @@ def ways(kind: str) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_quantised_numbers_saturate(kind: str) -> None:
+    """Each way to define the zero point, with every other datatype."""
     for k, (way, nodes) in enumerate(ways(kind).items()):
-        form = list(FORMS.values())[k % len(FORMS)]
-        require_saturated(kind, way, nodes, *form, are_parameters=k % 2 == 0)
+        if whole_tables() or (k + list(KINDS).index(kind)) % 2:
+            form = list(FORMS.values())[k % len(FORMS)]
+            require_saturated(kind, way, nodes, *form, are_parameters=k % 4 < 2)
 
 
 def require_saturated(

@@ -1,7 +1,7 @@
 """The ONNX project's own tests, by its own runner: a part of them, or all with --whole-table.
 
 Those in node_cases.txt reach every branch of the converters that all reach; of the light models,
-six are left out, whose converters the others reach.
+seven are left out, whose converters the others reach.
 """
 
 from __future__ import annotations

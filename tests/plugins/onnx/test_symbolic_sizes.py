@@ -87,6 +87,10 @@ def test_padding_of_convolutions_depends_on_sizes(auto_pad: str, stride: int) ->
     attributes = {"auto_pad": auto_pad, "strides": [stride, stride]}
     images("Conv", constants, 13, **attributes)
     filters("Conv", {"b": rand(6)}, (6, 4), **attributes)
+
+
+def test_padding_of_convolutions_of_integers_depends_on_sizes() -> None:
+    attributes = {"auto_pad": "SAME_LOWER", "strides": [3, 3]}
     feeds = [{"x": np.abs(99 * rand(*shape)).astype(np.uint8)} for shape in TWO_SIZES]
     whole = {
         "w": np.abs(30 * rand(6, 4, 3, 3)).astype(np.uint8),
@@ -109,10 +113,10 @@ POOLS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("attributes", POOLS, ids=str)
 def test_pools(attributes: dict[str, Any]) -> None:
-    images("MaxPool", {}, 12, **attributes)
-    images("LpPool", {}, 22, **attributes)
     images("AveragePool", {}, 22, **attributes)
-    images("AveragePool", {}, 22, **attributes, count_include_pad=1)
+    if "pads" in attributes:
+        images("AveragePool", {}, 22, **attributes, count_include_pad=1)
+    images(*(("MaxPool", {}, 12), ("LpPool", {}, 22))[POOLS.index(attributes) % 2], **attributes)
 
 
 @pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
@@ -143,7 +147,8 @@ TRANSPOSED: list[dict[str, Any]] = [
 def test_transposed_convolutions(attributes: dict[str, Any]) -> None:
     constants = {"w": rand(4, 2, 3, 3), "b": rand(2 * attributes.get("group", 1))}
     images("ConvTranspose", constants, 13, **attributes)
-    filters("ConvTranspose", {"b": constants["b"]}, (4, 2), **attributes)
+    if TRANSPOSED.index(attributes) % 2 == 0:
+        filters("ConvTranspose", {"b": constants["b"]}, (4, 2), **attributes)
 
 
 @pytest.mark.parametrize(

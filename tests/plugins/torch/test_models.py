@@ -398,8 +398,8 @@ def compare(build: Callable[[], Model], target: str | None) -> None:
             torch.testing.assert_close(result, value, rtol=1e-4, atol=2e-5 * max(size, 1))
 
 
-#: Layers like those of the taggers have a test of their own.
-DRAWN = OF_PYTORCH if whole_tables() else ("graph network", "diffusion", "transformer")
+#: Layers like those of the taggers and of the transformer have tests of their own.
+DRAWN = OF_PYTORCH if whole_tables() else ("graph network", "diffusion")
 
 
 @pytest.mark.parametrize("name", DRAWN)

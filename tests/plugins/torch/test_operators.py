@@ -25,99 +25,35 @@ from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo  # 
 from tests.rows import third  # noqa: E402
 
 #: Operators, one sample of each of which is tried where it is drawn.
-SAMPLE = [
-    *("erfc", "lgamma", "digamma", "igamma", "special.zeta", "special.ndtri", "special.erfcx"),
-    *("special.bessel_j0", "special.bessel_y1", "special.modified_bessel_k0", "special.airy_ai"),
-    *("special.hermite_polynomial_h", "special.i1e", "polygamma", "gcd", "frexp", "nextafter"),
-    *("copysign", "fmin", "hypot", "hsplit", "cartesian_prod", "cdist", "atleast_2d"),
-    *("diff", "cholesky_inverse", "linalg.lu", "linalg.lu_solve", "linalg.slogdet"),
-    *("linalg.inv_ex", "linalg.solve_ex", "linalg.solve_triangular", "triangular_solve"),
-    *("geqrf", "ormqr", "linalg.qr", "linalg.svd", "linalg.eigh"),
-    *("linalg.pinv", "linalg.ldl_factor", "linalg.ldl_solve", "linalg.polar"),
-    "linalg.matrix_sqrth",
-    *("erfinv", "expm1", "log1p", "nn.functional.elu", "index_add", "index_copy", "atan2"),
-    *("cummax", "logcumsumexp", "kthvalue", "median", "nanmedian", "scatter_reduce"),
-    *(
-        "linalg.cholesky",
-        "linalg.inv",
-        "index_reduce",
-        "put",
-        "masked_scatter",
-        "searchsorted",
-        "mode",
-        "max",
-        "gather",
-        "histc",
-        "bincount",
-        "unique_consecutive",
-        "nonzero_static",
-        "histogram",
-        "histogramdd",
-        "hash_tensor",
-        "tensor_split",
-        "bucketize",
-        "_segment_reduce",
-        "_upsample_bilinear2d_aa",
-        "nn.functional.adaptive_max_pool2d",
-        "nn.functional.embedding_bag",
-        "nn.functional.conv_transpose2d",
-        "nn.functional.pad",
-        "nn.functional.instance_norm",
-        "nn.functional.fractional_max_pool2d",
-        "nn.functional.fractional_max_pool3d",
-        "nn.functional.feature_alpha_dropout",
-        "nn.functional.dropout3d",
-        "nn.functional.rrelu",
-    ),
-]
+SAMPLE = """
+    erfc lgamma digamma igamma special.zeta special.ndtri special.erfcx special.bessel_j0
+    special.bessel_y1 special.modified_bessel_k0 special.airy_ai special.hermite_polynomial_h
+    special.i1e polygamma gcd frexp nextafter copysign fmin hypot hsplit cartesian_prod cdist
+    atleast_2d diff cholesky_inverse linalg.lu linalg.lu_solve linalg.slogdet linalg.inv_ex
+    linalg.solve_ex linalg.solve_triangular triangular_solve geqrf ormqr linalg.qr linalg.svd
+    linalg.eigh linalg.pinv linalg.ldl_factor linalg.ldl_solve linalg.polar linalg.matrix_sqrth
+    erfinv expm1 log1p nn.functional.elu index_add index_copy atan2 cummax logcumsumexp kthvalue
+    median nanmedian scatter_reduce linalg.cholesky linalg.inv index_reduce put masked_scatter
+    searchsorted mode max gather histc bincount unique_consecutive nonzero_static histogram
+    histogramdd hash_tensor tensor_split bucketize _segment_reduce _upsample_bilinear2d_aa
+    nn.functional.adaptive_max_pool2d nn.functional.embedding_bag nn.functional.conv_transpose2d
+    nn.functional.pad nn.functional.instance_norm nn.functional.fractional_max_pool2d
+    nn.functional.fractional_max_pool3d nn.functional.feature_alpha_dropout nn.functional.dropout3d
+    nn.functional.rrelu
+"""
 #: Operators, one sample of each of which has complex numbers where it is drawn.
-COMPLEX = [
-    *("add", "addcdiv", "addmm", "addr", "angle", "any", "asin", "acosh", "atanh", "baddbmm"),
-    *("cat", "conj", "constant_pad_nd", "cumprod", "diff", "div", "einsum", "eq", "exp"),
-    *("expm1", "eye"),
-    *("fft.fft", "fft.hfft2", "fft.ihfftn", "fft.irfft", "fft.irfftn", "fft.rfft2", "full_like"),
-    *("gather", "index_put", "isclose", "istft", "linalg.inv", "linalg.pinv", "linalg.solve"),
-    *(
-        "linalg.vector_norm",
-        "log",
-        "log1p",
-        "logcumsumexp",
-        "masked_fill",
-        "masked_select",
-        "matmul",
-    ),
-    *(
-        "mean",
-        "nn.functional.conv2d",
-        "nonzero",
-        "nonzero_static",
-        "normal",
-        "pow",
-        "prod",
-        "ones_like",
-        "polar",
-        "randn_like",
-        "uniform",
-    ),
-    *(
-        "real",
-        "reciprocal",
-        "rsqrt",
-        "rsub",
-        "scatter_add",
-        "sgn",
-        "sigmoid",
-        "sqrt",
-        "stft",
-        "std",
-    ),
-    *("cholesky_inverse", "cholesky_solve", "geqrf", "linalg.cholesky_ex", "ormqr"),
-    *("linalg.det", "linalg.eig", "linalg.eigh", "linalg.eigvals", "linalg.householder_product"),
-    *("linalg.lu", "linalg.lu_factor", "linalg.lu_solve", "linalg.qr", "linalg.slogdet"),
-    *("linalg.ldl_factor", "linalg.ldl_solve", "linalg.matrix_sqrth", "linalg.polar"),
-    *("linalg.solve_triangular", "linalg.svd", "linalg.svdvals", "lu_unpack", "triangular_solve"),
-    *("sum", "tan", "tanh", "to", "unfold", "vdot", "view_as_complex", "view_as_real", "where"),
-]
+COMPLEX = """
+    add addcdiv addmm addr angle any asin acosh atanh baddbmm cat conj constant_pad_nd cumprod diff
+    div einsum eq exp expm1 eye fft.fft fft.hfft2 fft.ihfftn fft.irfft fft.irfftn fft.rfft2
+    full_like gather index_put isclose istft linalg.inv linalg.pinv linalg.solve linalg.vector_norm
+    log log1p logcumsumexp masked_fill masked_select matmul mean nn.functional.conv2d nonzero
+    nonzero_static normal pow prod ones_like polar randn_like uniform real reciprocal rsqrt rsub
+    scatter_add sgn sigmoid sqrt stft std cholesky_inverse cholesky_solve geqrf linalg.cholesky_ex
+    ormqr linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.householder_product linalg.lu
+    linalg.lu_factor linalg.lu_solve linalg.qr linalg.slogdet linalg.ldl_factor linalg.ldl_solve
+    linalg.matrix_sqrth linalg.polar linalg.solve_triangular linalg.svd linalg.svdvals lu_unpack
+    triangular_solve sum tan tanh to unfold vdot view_as_complex view_as_real where
+"""
 #: Operators whose results have signs that are not defined; what PyTorch's tests do with them is.
 SIGNS_FREE = {"linalg.eig", "linalg.eigh", "linalg.svd"}
 TOLERANCE = 2e-4
@@ -186,7 +122,7 @@ def compare(applied: Applied, target: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", third(SAMPLE))
+@pytest.mark.parametrize("name", third(SAMPLE.split()))
 def test_an_operator_computes_what_pytorch_does(name: str, request: Any) -> None:
     info = info_of(name)
     every = list(samples(info))
@@ -195,7 +131,7 @@ def test_an_operator_computes_what_pytorch_does(name: str, request: Any) -> None
         compare(applied, "native")
 
 
-@pytest.mark.parametrize("name", third(COMPLEX))
+@pytest.mark.parametrize("name", third(COMPLEX.split()))
 def test_an_operator_on_complex_numbers_computes_what_pytorch_does(name: str, request: Any) -> None:
     info = info_of(name)
     every = list(samples(info, torch.complex64))
@@ -341,8 +277,7 @@ def test_prims_are_what_they_are_in_operators_of_pytorch() -> None:
 #: Lengths of one matrix, of two factors, that hardly anything divides.
 @pytest.mark.parametrize(
     ("length", "dtype"),
-    [(n, torch.float32) for n in (1, 7, 300, 1018, 4096)]
-    + [(n, torch.float64) for n in (64, 2003)],
+    [*((n, torch.float32) for n in (1, 300, 1018, 4096)), (2003, torch.float64)],
 )
 def test_transforms_of_any_length(length: int, dtype: Any) -> None:
     def transforms(x: Any, z: Any) -> Any:

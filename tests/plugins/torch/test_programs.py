@@ -839,13 +839,12 @@ def test_operators_are_decomposed_where_they_are(
 @pytest.mark.parametrize(
     ("layer", "options", "kernels"),
     [
-        (torch.nn.LSTM, {"num_layers": 2, "bidirectional": True, "batch_first": True}, 4),
-        (torch.nn.LSTM, {"bias": False}, 1),
+        (torch.nn.LSTM, {"bias": False, "batch_first": True}, 1),
         (torch.nn.LSTM, {"proj_size": 2, "bidirectional": True}, 2),
         (torch.nn.GRU, {"bidirectional": True, "num_layers": 2, "dropout": 0.5}, 4),
         (torch.nn.GRU, {"bias": False}, 1),
-        (torch.nn.RNN, {"num_layers": 2}, 2),
-        (torch.nn.RNN, {"nonlinearity": "relu"}, 1),
+        (torch.nn.RNN, {}, 1),
+        (torch.nn.RNN, {"num_layers": 2, "nonlinearity": "relu"}, 2),
     ],
 )
 def test_recurrent_layers_are_one_kernel_in_each_direction(
@@ -937,6 +936,7 @@ COMPUTED: dict[str, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("is_trained", [False, True])
 @pytest.mark.parametrize("name", COMPUTED)
 def test_changes_after_a_graph_break_are_those_of_all_views(name: str, is_trained: bool) -> None:

@@ -162,6 +162,7 @@ SIZED: dict[int, Any] = {
 DTYPES = [*sum(SIZED.values(), ()), torch.complex64, torch.complex128]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native", "reference", "torch.compile"])
 @pytest.mark.parametrize("bits", SIZED)
 def test_bits_are_those_of_elements_of_any_size(bits: int, target: str) -> None:
@@ -381,6 +382,7 @@ def test_importing_the_frontend_loads_neither_torch_dynamo_nor_inductor() -> Non
     assert found.stdout.strip() == "0"
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
 @pytest.mark.parametrize("options", [{}, {"batch_first": True, "padding_value": 7}])
 def test_pieces_whose_lengths_are_data_are_padded(options: Any, target: str) -> None:

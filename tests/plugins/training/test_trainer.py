@@ -1,5 +1,6 @@
 """AppendLoss, SetupTrainer and Trainer."""
 
+import functools
 import sys
 from pathlib import Path
 from typing import Any
@@ -153,9 +154,15 @@ def prepared(loss: Any, optimizer: Any, **options: Any) -> IRModule:
     return SetupTrainer(loss, optimizer, [out, out], **options)(Regression)
 
 
-def trainer(*, zeros: bool = True) -> Trainer:
+@functools.cache
+def compiled() -> tuple[IRModule, relaxpy.Executable]:
     mod = prepared(MSELoss(), Adam(0.05))
-    return Trainer(mod, relax.VirtualMachine(relaxpy.compile(mod)), None, zeros)
+    return mod, relaxpy.compile(mod)
+
+
+def trainer(*, zeros: bool = True) -> Trainer:
+    mod, executable = compiled()
+    return Trainer(mod, relax.VirtualMachine(executable), None, zeros)
 
 
 def test_a_regression_finds_its_weights() -> None:

@@ -58,7 +58,8 @@ def test_nan_is_above_the_boundaries_of_narrow_floats(dtype: str) -> None:
 def test_buckets_of_known_boundaries(dtype: str, target: str) -> None:
     kind = DataType(dtype).numpy()
     rng = np.random.default_rng(0)
-    for count, shape in ((1, (3, 5)), (2, (0, 3)), (7, (67,)), (100, (129,)), (33, ())):
+    shapes = ((1, (3, 5)), (2, (0, 3)), (7, (67,)), (100, (129,)), (100, (129,)), (33, ()))
+    for number, (count, shape) in enumerate(shapes):
         boundaries = (rng.standard_normal(count) * 20 + 40).astype(kind)
         x = np.array(rng.standard_normal(shape) * 20 + 40, kind)
         if kind.kind != "i" and x.size > 20:
@@ -68,19 +69,13 @@ def test_buckets_of_known_boundaries(dtype: str, target: str) -> None:
             boundaries[-1] = np.nan
             x.flat[-1] = np.nan
         wide, bounds = x.astype("float64"), boundaries.astype("float64")
-        for right in (False, True):
-            case = Case(
-                "relax.bucketize",
-                "known",
-                (x, boundaries),
-                lambda v, b, r=right: op.bucketize(v, b, r, r),
-                np.searchsorted,
-            )
-            main = compile(program(case, symbolic=False), target)["main"]
-            found: Any = main(x, boundaries)
-            assert found.dtype == ("int32" if right else "int64")
-            expected = np.searchsorted(bounds, wide, "right" if right else "left")
-            np.testing.assert_array_equal(found, expected)
+        right = bool(number % 2)
+        make = partial(op.bucketize, out_int32=right, right=right)
+        case = Case("relax.bucketize", "known", (x, boundaries), make, np.searchsorted)
+        found: Any = compile(program(case, symbolic=False), target)["main"](x, boundaries)
+        assert found.dtype == ("int32" if right else "int64")
+        expected = np.searchsorted(bounds, wide, "right" if right else "left")
+        np.testing.assert_array_equal(found, expected)
 
 
 def _best(data: np.ndarray[Any, Any], k: int, *, largest: bool) -> list[list[int]]:
@@ -164,7 +159,7 @@ def test_loops_select_the_same_bits_as_a_sort(dtype: str, largest: bool, kind: A
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_few_elements_and_their_positions(axis: int, dtype: str, largest: bool) -> None:
-    for shape in ((4, 40, 70), (70, 40, 4), (5, 3, 6), (0, 9, 9)):
+    for shape in ((4, 9, 70), (70, 9, 4), (5, 3, 6), (0, 9, 9)):
         x = (np.random.default_rng(2).standard_normal(shape) * 30).astype(dtype)
         x.reshape(-1)[::13] = -np.inf if dtype == "float32" else np.iinfo(dtype).min
         rows = np.moveaxis(x, axis, -1)
@@ -173,7 +168,7 @@ def test_few_elements_and_their_positions(axis: int, dtype: str, largest: bool) 
         best = _best(lines, k, largest=largest)
         places = np.array(best, "int64").reshape(*rows.shape[:-1], k)
         values = np.take_along_axis(rows, places, -1)
-        one_of_both = [("values", values), ("indices", places)] if x.shape[0] in (4, 5) else []
+        one_of_both = [("values", values), ("indices", places)] if x.shape[0] == 5 else []
         for k_text, found in (("both", None), *one_of_both):
             make = partial(op.topk, k=3, axis=axis, ret_type=k_text, largest=largest, dtype="int64")
             module = program(Case("relax.topk", "axis", (x,), make, np.sort), symbolic=False)

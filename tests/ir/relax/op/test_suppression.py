@@ -88,6 +88,7 @@ def test_boxes_remain_as_the_definition_says(
     assert (rows[int(total[0]) :] == -1).all()
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("target", ["numpy", "native"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_one_program_selects_of_all_sizes(target: str, dtype: str) -> None:

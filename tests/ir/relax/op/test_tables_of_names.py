@@ -22,7 +22,8 @@ ALLOWED = {
 
 def tables(path: Path) -> Iterator[str]:
     """The names of module variables with several operators by name."""
-    for node in ast.parse(path.read_text("utf-8")).body:
+    text = path.read_text("utf-8")
+    for node in ast.parse(text).body if '"relax.' in text else ():
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
         constants = (c.value for c in ast.walk(node.value) if isinstance(c, ast.Constant))

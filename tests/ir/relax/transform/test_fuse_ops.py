@@ -102,7 +102,7 @@ def test_a_convolution_takes_the_elementwise_kernels_after_it_only() -> None:
         lv0 = b.te(topi.nn.conv2d, x, w, padding=0, primfunc_name_hint="conv2d1", **unit)
         return b.bb.call_te(topi.add, lv0, y, primfunc_name_hint="add2")
 
-    image, w, point = tensor(1, 4, 8, 8), tensor(4, 4, 3, 3), tensor(4, 4, 1, 1)
+    image, w, point = tensor(1, 2, 5, 4), tensor(2, 2, 3, 3), tensor(2, 2, 1, 1)
     build = Building()
     one = build.function("fused_conv2d_add1_add2", [image, w, tensor()], first, fused=True)
     two = build.function("fused_conv2d1_add2", [image, point, image], second, fused=True)
@@ -114,7 +114,7 @@ def test_a_convolution_takes_the_elementwise_kernels_after_it_only() -> None:
         return Call(two, [lv1, w2, lv2])
 
     build.function("main", [image, w, point, w], main)
-    arrays = [array(*shape) for shape in ((1, 4, 8, 8), (4, 4, 3, 3), (4, 4, 1, 1), (4, 4, 3, 3))]
+    arrays = [array(*shape) for shape in ((1, 2, 5, 4), (2, 2, 3, 3), (2, 2, 1, 1), (2, 2, 3, 3))]
     check(built([image, w, point, w], before), build.module(), *arrays)
 
 

@@ -26,14 +26,14 @@ def laid_out(x: Array, order: str, target: str) -> Array:
 
 
 LINE, TAPS = floats(2, 4, 7), floats(6, 4, 3)
-IMAGE, FILTER = floats(2, 4, 5, 6), floats(6, 4, 3, 2)
+IMAGE, FILTER = floats(3, 2, 4, 5), floats(4, 2, 3, 2)
 CUBE, BLOCK = floats(1, 2, 3, 4, 3), floats(3, 2, 2, 1, 2)
-TURNED_TAPS, TURNED_FILTER = floats(4, 3, 3), floats(4, 3, 3, 2)
+TURNED_TAPS, TURNED_FILTER = floats(4, 3, 3), floats(2, 3, 3, 2)
 TURNED_BLOCK = floats(2, 3, 2, 1, 2)
-DEPTHWISE = floats(4, 2, 3, 3)
+DEPTHWISE = floats(2, 2, 3, 3)
 SAME = convolve(np.pad(IMAGE, ((0, 0), (0, 0), (1, 1), (1, 0))), FILTER, 1, 0)
-GROUPED = convolve(IMAGE, FILTER[:, :2], 1, 0, groups=2)
-OWN_FILTERS = convolve(IMAGE, DEPTHWISE.reshape(8, 1, 3, 3), 2, 1, groups=4)
+GROUPED = convolve(IMAGE, FILTER[:, :1], 1, 0, groups=2)
+OWN_FILTERS = convolve(IMAGE, DEPTHWISE.reshape(4, 1, 3, 3), 2, 1, groups=2)
 
 #: What the table below calls.
 NAMES = {"convolve": convolve, "transpose_convolve": transpose_convolve}
@@ -51,7 +51,7 @@ ROWS = table("""
     <- laid_out(IMAGE, "NCHW", "NHWC"), laid_out(FILTER, "OIHW", "HWIO")
     => laid_out(SAME, "NCHW", "NHWC")
 2d groups : nn.group_conv2d_nhwc(v0, v1, 1, "VALID", 1, 2)
-    <- laid_out(IMAGE, "NCHW", "NHWC"), laid_out(FILTER[:, :2], "OIHW", "HWIO")
+    <- laid_out(IMAGE, "NCHW", "NHWC"), laid_out(FILTER[:, :1], "OIHW", "HWIO")
     => laid_out(GROUPED, "NCHW", "NHWC")
 3d ndhwc : nn.conv3d_ndhwc(v0, v1, 1, 0, 1, 1)
     <- laid_out(CUBE, "NCDHW", "NDHWC"), laid_out(BLOCK, "OIDHW", "DHWIO")

@@ -1,9 +1,9 @@
 """Every collective operator x datatype x shape x layout x group, compared with NumPy.
 
 Each worker draws the tensors of all from one seed, so that it knows what has to come out. The
-first argument is a step: 1 for each pair of a shape and a datatype, 4 for each fourth, which are
-others for the next operator; 4 does not divide the number of datatypes, of which none is left out.
-The other arguments are numbers of groups.
+first argument is a step: 1 for each pair of a shape and a datatype, 16 for each sixteenth, which
+are others for the next operator, in a group, and among another number of workers; as 16 is one more
+than the datatypes, those of an operator differ, too. The other arguments are numbers of groups.
 """
 
 import itertools
@@ -66,10 +66,10 @@ def combined(xs, how):
     return (total.astype("float32") if narrow_float else total).astype(dtype)
 
 
-def programs(make):
+def programs(make, dtypes):
     """A function for each datatype, under its name: compiling them together takes half the time."""
     builder = BlockBuilder()
-    for dtype in DTYPES:
+    for dtype in dtypes:
         x = Var("x", TensorStructInfo(dtype=dtype, ndim=-1))
         with builder.function(dtype, [x]):
             builder.emit_func_output(builder.emit(make(x)))
@@ -140,9 +140,10 @@ def run(groups, step):
         for in_group, members in ((True, own), (False, range(SIZE))):
             assert (current_workers().group if in_group else current_workers()).size == len(members)
             for number, (name, make, expected, need) in enumerate(cases(members, in_group)):
-                executable = programs(make)
-                rows = [*itertools.product(SHAPES, DTYPES)]
-                for shape, dtype_name in rows[number % step :: step]:
+                first = (number + (step // 2) * in_group + SIZE) % step
+                rows = [*itertools.product(SHAPES, DTYPES)][first::step]
+                executable = programs(make, {dtype for _, dtype in rows})
+                for shape, dtype_name in rows:
                     dtype, full = numpy_dtype(dtype_name), fitting(shape, need, len(members))
                     about = f"{name} in_group={in_group} of {dtype_name} {full} on worker {RANK}"
                     results = []
