@@ -30,6 +30,7 @@ PLUGINS = {
     "importing": LANGUAGE | {"exec"},
     "nn": LANGUAGE | {"exec"},
     "weights": LANGUAGE | {"exec", "plugins.importing", "plugins.nn"},
+    "llm": LANGUAGE | {"exec", "plugins.nn", "plugins.weights", "relax", "te", "tir"},
     "onnx": LANGUAGE | {"exec", "plugins.importing"},
     "torch": LANGUAGE | {"exec", "plugins.importing"},
     "training": LANGUAGE,
@@ -109,6 +110,10 @@ FLOORS = {
         frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py nearest.py
         lazy.py description.py screen.py diagnostics.py progress.py entry.py folding.py pysource.py
     """,
+    "relaxpy/plugins/llm": """
+        config.py decoders.py weight_names.py compiled.py sampling.py engine.py tokens.py
+        template.py gguf.py files.py continuation.py language_model.py
+    """,
     "relaxpy/plugins/onnx": """
         wire.py view.py sizes.py folding.py registry.py vocabulary.py context.py ops
         bodies.py importer.py api.py backend.py
@@ -151,7 +156,7 @@ FACES = {
     *("relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py", "relaxpy/ir/relax/__init__.py"),
     *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
     *("relaxpy/plugins/relay/__init__.py", "relaxpy/plugins/cli/__init__.py"),
-    "relaxpy/plugins/onnx/__init__.py",
+    *("relaxpy/plugins/onnx/__init__.py", "relaxpy/plugins/llm/__init__.py"),
     *("relaxpy/plugins/torch/__init__.py", "relaxpy/plugins/pictures/__init__.py"),
     *("relaxpy/plugins/testing/__init__.py", "relaxpy/support/__init__.py"),
 }
