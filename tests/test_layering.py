@@ -40,8 +40,8 @@ PLUGINS = {
     "pictures": LANGUAGE,
     "testing": LANGUAGE | {"exec", "script"},
     "cli": LANGUAGE
-    | {"__version__", "exec", "plugin", "plugins.onnx", "plugins.pictures", "relax", "rules"}
-    | {"script", "tir"},
+    | {"__version__", "exec", "llm", "plugin", "plugins.llm", "plugins.onnx", "plugins.pictures"}
+    | {"relax", "rules", "script", "tir"},
 }
 ROOMS["tvm"] = LANGUAGE | {"plugins.nn"}
 ROOMS |= {f"plugins.{name}": allowed for name, allowed in PLUGINS.items()}
@@ -112,7 +112,8 @@ FLOORS = {
     """,
     "relaxpy/plugins/llm": """
         config.py decoders.py weight_names.py compiled.py sampling.py engine.py tokens.py
-        template.py gguf.py files.py continuation.py language_model.py
+        template.py gguf.py files.py continuation.py language_model.py worker.py openai_api.py
+        server.py
     """,
     "relaxpy/plugins/onnx": """
         wire.py view.py sizes.py folding.py registry.py vocabulary.py context.py ops
@@ -140,7 +141,7 @@ FLOORS = {
     "relaxpy/plugins/cli": """
         usage.py show.py special_sizes.py imported.py sketch.py
         programs.py watch.py passes.py inputs.py
-        outputs.py lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
+        outputs.py language_models.py lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
         commands.py main.py
     """,
 }

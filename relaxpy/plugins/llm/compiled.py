@@ -80,7 +80,7 @@ class CompiledDecoder:
         self.config, self.sequences, self.chunk, self.page = config, sequences, chunk, page
         self.pages = -(-tokens // page) + sequences
         self._packed = {} if quantization is not None else dict(packed or {})
-        self._quantization, self._target = quantization, target
+        self.quantization, self._target = quantization, target
         decoder: Any = Decoder(config)
         weights = source if isinstance(source, Mapping) else open_weights(source)
         names = names_of(config, weights) if names is None else names
@@ -104,8 +104,8 @@ class CompiledDecoder:
         skipped = [names.get(name, name) for name in plain.keys() - own.keys()]
         ignored = [name for given in skipped for name in _listed(given)]
         values = load_weights(weights, own, names, ignore=[*UNUSED, *ignored], progress=progress)
-        if self._quantization is not None:
-            return quantize_state_dict(quantize_model(decoder, self._quantization), values)
+        if self.quantization is not None:
+            return quantize_state_dict(quantize_model(decoder, self.quantization), values)
         for layer, (_, read) in self._packed.items():
             values[f"{layer}.q_weight"], values[f"{layer}.q_scale"] = read()
         return values
@@ -113,13 +113,18 @@ class CompiledDecoder:
     def _compiled(self, *methods: str) -> tuple[Any, list[Any]]:
         """The program of methods of the model, and the values that these take."""
         decoder: Any = Decoder(self.config)
-        if self._quantization is not None:
-            decoder = quantize_model(decoder, self._quantization)
+        if self.quantization is not None:
+            decoder = quantize_model(decoder, self.quantization)
         elif self._packed:
             decoder = _WithPacked(self._packed).visit("", decoder)
         mod, params = decoder.export_tvm(decoder.specification(*methods))
         values = [self.values[name] for name, _ in params]
         return compile_module(mod, target=self._target), values
+
+    @property
+    def packed_layers(self) -> int:
+        """The number of matrices whose weights are in few bits."""
+        return sum(name.endswith(".q_weight") for name in self.values)
 
     @cached_property
     def _states(self) -> tuple[Any, list[Any]]:

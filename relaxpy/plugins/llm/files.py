@@ -40,16 +40,17 @@ def open_model(model: str | Path) -> ModelFiles:
     """The files of a model: a folder of Hugging Face, or a file of GGUF.
 
     Errors:
-        ModelError: there is no such model, or it is of an unknown architecture.
+        FileNotFoundError: there is no such file or folder.
+        ModelError: it is not a model, or of an unknown architecture.
         FrontendError (also ValueError): weights cannot be read.
     """
     path = Path(model)
     if path.is_dir():
         return _open_folder(path)
     if not path.exists():
-        raise ModelError(
-            f"there is no folder or file {str(model)!r}",
-            hint="`hf download OWNER/MODEL --local-dir FOLDER` fetches a model",
+        raise FileNotFoundError(
+            f"there is no folder or file {str(model)!r}; "
+            "`hf download OWNER/MODEL --local-dir FOLDER` fetches a model"
         )
     if path.suffix != ".gguf":
         raise ModelError(

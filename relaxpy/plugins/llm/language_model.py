@@ -48,7 +48,8 @@ def load(
     `cache_dtype` "float16" need half the memory.
 
     Errors:
-        ModelError (also ValueError): there is no such model, or it is of an unknown architecture.
+        FileNotFoundError: there is no such file or folder.
+        ModelError (also ValueError): it is not a model, or of an unknown architecture.
         FrontendError (also ValueError): weights cannot be read, or do not fit.
     """
     if not isinstance(model, (str, Path)):
@@ -69,7 +70,7 @@ def load(
         sequences=sequences,
         progress=progress,
     )
-    return LanguageModel(files, decoder, None if quantize else files.note)
+    return LanguageModel(files, decoder)
 
 
 class LanguageModel:
@@ -81,8 +82,8 @@ class LanguageModel:
     frequency_penalty and logit_bias. Without a temperature the most probable token is taken.
     """
 
-    def __init__(self, files: ModelFiles, decoder: CompiledDecoder, note: str | None) -> None:
-        self.name, self.decoder, self.note = files.name, decoder, note
+    def __init__(self, files: ModelFiles, decoder: CompiledDecoder) -> None:
+        self.name, self.decoder = files.name, decoder
         self.engine = Engine(decoder)
         self.turn = RLock()
         """Whoever uses the engine holds it."""
@@ -110,6 +111,21 @@ class LanguageModel:
             return ends_of_turns(self.decoder.config, self.tokenizer)
         except ModelError:  # without a tokenizer, prompts are tokens
             return self.decoder.config.stop
+
+    @property
+    def notes(self) -> list[str]:
+        """Warnings about the speed and the memory of this model here."""
+        found = []
+        packs = bool(self.decoder.packed_layers)
+        if self._files.note is not None and not self.decoder.quantization:
+            found.append(self._files.note)
+        if self.decoder.target == "numpy":
+            found.append(
+                "the model runs on NumPy, which takes "
+                f"some {100 if packs else 20} times as long as native code for a token: "
+                "python -m pip install 'relaxpy[native]'"
+            )
+        return found
 
     def tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt. Errors: ModelError if it is not one."""
@@ -151,8 +167,8 @@ class LanguageModel:
         if max_tokens is None:
             max_tokens = min(room, DEFAULT_MAX_TOKENS)
         chosen = Sampling(**sampling)
-        with self.turn:
-            request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs)
+        # It only enters a queue, which needs no turn.
+        request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs)
         return Continuation(request, self.tokenizer, texts)
 
     def step(self) -> None:
@@ -238,7 +254,7 @@ class LanguageModel:
         return states.mean(axis=0)
 
     def _read(self, tokens: Sequence[int], call: Any) -> Any:
-        """The results of calls for the tokens of a prompt, a chunk at a time, over its own cache."""
+        """The results of calls for the tokens of a prompt, a chunk at a time."""
         words, limit = self.decoder.config.vocabulary, self.decoder.context
         if not tokens or len(tokens) > limit:
             raise ModelError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")

@@ -23,12 +23,10 @@ class Tokenizer:
 
     def encode(self, text: str, *, is_rendered: bool = False) -> list[int]:
         """The tokens of a text; one that a chat template rendered has its first token already."""
-        if not isinstance(text, str):
-            raise ModelError(f"a text is expected, found {text!r:.60}")
         try:
             return list(self.own.encode(text, add_special_tokens=not is_rendered).ids)
-        except UnicodeEncodeError:
-            raise ModelError("the text has half of a character (a surrogate)") from None
+        except (UnicodeEncodeError, TypeError):  # the package takes no surrogates
+            raise ModelError(f"a text has half of a character: {text!r:.60}") from None
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without those that only control the model."""
