@@ -12,6 +12,8 @@ from typing import Any
 from relaxpy.errors import RelaxpyError
 from relaxpy.support.dataclass import dataclass
 
+_MOST = 4096
+"""The most layers, and the most experts of one."""
 _LARGEST = 16 * 1024 * 1024
 """The most bytes of a file in JSON, tokenizers apart."""
 
@@ -158,11 +160,12 @@ class _Entries:
             raise ModelError(f"{self.source} has no {name!r}")
         return value
 
-    def count(self, name: str, default: int | None = None) -> int:
+    def count(self, name: str, default: int | None = None, most: int = (1 << 31) - 1) -> int:
         """A positive integer. Errors: ModelError."""
         value = self.present(name, default)
-        if type(value) is not int or not 0 < value < 1 << 31:
-            raise self.wrong(name, "a positive integer of 31 bits")
+        if type(value) is not int or not 0 < value <= most:
+            expected = "a positive integer of 31 bits" if most >> 30 else f"a positive integer up to {most}"
+            raise self.wrong(name, expected)
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -221,7 +224,7 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
 
 def _llama_like(raw: _Entries) -> Config:
     family, width = raw.present("model_type", None), raw.count("hidden_size")
-    heads, layers = raw.count("num_attention_heads"), raw.count("num_hidden_layers")
+    heads, layers = raw.count("num_attention_heads"), raw.count("num_hidden_layers", most=_MOST)
     differences = dict(FAMILIES[family])
     equal_parts = width // heads if width % heads == 0 else None
     head_dim = raw.count("head_dim", differences.pop("head_dim", equal_parts))
@@ -243,6 +246,8 @@ def _llama_like(raw: _Entries) -> Config:
                 differences[ours] = raw.number(name, cap)
     if family == "phi3":
         share = raw.number("partial_rotary_factor", 1.0)
+        if share > 1:
+            raise raw.wrong("partial_rotary_factor", "a number up to 1")
         differences["rotated"] = int(head_dim * share)
     if family in {"mixtral", "qwen3_moe"}:
         differences |= _experts(raw, family)
@@ -275,7 +280,7 @@ def _experts(raw: _Entries, family: str) -> dict[str, Any]:
         raw.expect("decoder_sparse_step", 1)
         raw.expect("mlp_only_layers", [])
     return {
-        "experts": raw.count(name),
+        "experts": raw.count(name, most=_MOST),
         "chosen_experts": raw.count("num_experts_per_tok"),
         "chosen_sum_to_one": sums_to_one,
     }
@@ -297,11 +302,14 @@ def _windows(raw: _Entries, family: str, layers: int) -> tuple[int | None, tuple
         sliding = [(layer + 1) % period != 0 for layer in range(layers)]
     elif is_qwen:
         first = raw.present("max_window_layers", 28)
+        if type(first) is not int:
+            raise raw.wrong("max_window_layers", "an integer")
         sliding = [layer >= first for layer in range(layers)]
     else:
         sliding = [True] * layers
     if listed and (is_gemma or is_qwen):
-        if len(listed) != layers or not set(listed) <= set(_LAYERS):
+        is_right = isinstance(listed, list) and len(listed) == layers
+        if not is_right or not all(kind in _LAYERS for kind in listed):
             raise raw.wrong("layer_types", f"one of {' and '.join(_LAYERS)} for each layer")
         sliding = [kind == "sliding_attention" for kind in listed]
     return (window, tuple(sliding)) if any(sliding) else (None, ())
@@ -318,7 +326,7 @@ def _rotation(raw: _Entries, standard: float) -> dict[str, Any]:
     rope = _Entries(scaling, f"the scaling of positions of {raw.source}")
     theta = rope.number("rope_theta", raw.number("rope_theta", standard))
     kind = rope.present("rope_type", scaling.get("type", "default"))
-    if kind not in _SCALINGS:
+    if not isinstance(kind, str) or kind not in _SCALINGS:
         raise ModelError(
             f"positions of {raw.source} are scaled by {kind!r:.60}, expected one of "
             f"{', '.join(_SCALINGS)}"
@@ -373,7 +381,7 @@ def _gpt2(raw: _Entries) -> Config:
     return Config(
         "gpt2",
         width,
-        raw.count("n_layer"),
+        raw.count("n_layer", most=_MOST),
         heads,
         heads,
         width // heads,

@@ -46,7 +46,7 @@ def config_of_gguf(header: Header, source: str) -> Config:
         raise ModelError(f"{source} has no matrix token_embd.weight")
 
     def value(name: str) -> Any:
-        return header.metadata.get(f"{kind}.{name}")
+        return meta.scalar(f"{kind}.{name}")
 
     family = ARCHITECTURES[kind]
     if family == "llama" and value("expert_count"):
@@ -60,24 +60,17 @@ def config_of_gguf(header: Header, source: str) -> Config:
     if family == "gpt2":
         return config_of(common | {ours: value(name) for ours, name in _GPT2.items()}, source)
     raw: dict[str, Any] = common | {ours: value(name) for ours, name in _NAMES.items()}
-    for name, given in raw.items():
-        if isinstance(given, np.ndarray):  # one number for each layer
-            if len(set(given.tolist())) != 1:
-                raise ModelError(f"{source} has layers of different sizes, as {name} says")
-            raw[name] = given.tolist()[0]
     if family.startswith("gemma"):
         raw |= {"hidden_act": "gelu_new", "hidden_activation": "gelu_pytorch_tanh"}
         if kind == "gemma3":
             raw["rope_local_base_freq"] = value("rope.freq_base_swa")
-        wide = (kind, raw["num_hidden_layers"]) in _WIDE_SCALE and raw["num_attention_heads"]
-        raw["query_pre_attn_scalar"] = (
-            raw["hidden_size"] / raw["num_attention_heads"] if wide else raw["head_dim"]
-        )
+        is_wide = (kind, raw["num_hidden_layers"]) in _WIDE_SCALE
+        raw["query_pre_attn_scalar"] = _head_dim({**raw, "head_dim": None} if is_wide else raw)
     if family == "qwen3_moe":
         raw["norm_topk_prob"] = True
     rotated, head_dim = value("rope.dimension_count"), _head_dim(raw)
     if rotated is not None and rotated != head_dim:
-        if family != "phi3":
+        if family != "phi3" or type(rotated) is not int or type(head_dim) is not int:
             raise ModelError(f"{source} rotates {rotated} elements of heads of {head_dim}")
         raw["partial_rotary_factor"] = rotated / head_dim
     raw["rope_scaling"] = _scaling(value, header, raw)

@@ -48,7 +48,7 @@ def error_of(error: Exception) -> ApiError:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request asks for: prompts, the choices for each, and their options."""
+    """The contents of a request: prompts, the choices for each, and their options."""
 
     kind: Kind
     prompts: list[list[int]]
@@ -105,7 +105,7 @@ _OWN: Final = {"model", "stream", "stream_options", "n", "seed", "logit_bias", "
 
 
 def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> Asked:
-    """What the body of a request asks for.
+    """Read the body of a request.
 
     Errors:
         ApiError: it is not JSON, or asks for another model, or what is not supported.

@@ -127,6 +127,20 @@ class Metadata:
             raise ModelError(f"{self.source} has {found} as {name}, expected a {kind.__name__}")
         return value
 
+    def scalar(self, name: str) -> Any:
+        """A number, string or truth, or None; numbers of all layers are one if they are equal.
+
+        Errors:
+            ModelError: it is a list, or the numbers differ.
+        """
+        value = self.values.get(name)
+        if isinstance(value, (list, np.ndarray)):
+            listed = value.tolist() if isinstance(value, np.ndarray) else []
+            if len(set(listed)) != 1:
+                raise ModelError(f"{self.source} has different numbers, or none, as {name}")
+            return listed[0]
+        return value
+
     def texts(self, name: str) -> list[str]:
         """A list of strings. Errors: ModelError."""
         value = self.get(name, list)

@@ -244,7 +244,8 @@ TEMPLATES = {
         "{%- set ns = namespace(count=0, roles=[]) -%}\n    {%- for m in messages %}\n"
         "        {%- set ns.count = ns.count + m.content | length %}\n"
         "        {%- if loop.last %}{% break %}{% endif -%}\n{{ m.role | upper ~ ns.count }}\n"
-        "    {%- endfor %}\n{{- messages | tojson }}{{ messages | map(attribute='role') | join(',') }}"
+        "    {%- endfor %}\n{{- messages | tojson }}"
+        "{{ messages | map(attribute='role') | join(',') }}"
         "{%- if tools is not none %}tools{% endif %}{{ strftime_now('%Y') | length }}"
     ),
     "generation": (
@@ -288,9 +289,11 @@ def test_a_template_renders_messages() -> None:
     "text",
     [
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
-        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
-        "{% set n = namespace(x=[1]) %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+        "{% set n = namespace(x='a') %}{% for i in [1] * 99 %}"
+        "{% set n.x = n.x ~ n.x %}{% endfor %}",
+        "{% set n = namespace(x='a') %}{% for i in [1] * 99 %}"
+        "{% set n.x = n.x + n.x %}{% endfor %}",
+        "{% set n = namespace(x=[1]) %}{% for i in (1,) * 99 %}{% set n.x = n.x * 2 %}{% endfor %}",
         "{% set n = namespace(x='a') %}{% for i in range(99) %}"
         "{% set n.x = n.x | replace('a', 'aaaaaaaaa') %}{% endfor %}",
         "{{ 'a' * 10**12 }}",

@@ -644,6 +644,22 @@ def test_options_of_sampling_that_make_no_sense(options: dict[str, Any]) -> None
 # --- folders that are not models
 
 
+JUNK = [None, 0, -1, 2**63, 3.5, math.nan, math.inf, "x", True, [], ["a"], [1, [2]], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_entries_of_any_kind_are_values_or_errors(family: str) -> None:
+    rng = random.Random(family)
+    names = ["layer_types", "max_window_layers", "use_sliding_window", "rope_scaling", "mlp_bias"]
+    names += ["rope_parameters", "partial_rotary_factor", "eos_token_id", "norm_topk_prob"]
+    for _ in range(200):
+        raw = dict(CONFIGS[family])
+        for _ in range(rng.randint(1, 3)):
+            raw[rng.choice([*raw, *names])] = rng.choice(JUNK)
+        with suppress(ModelError):
+            assert config_of(raw).layers > 0
+
+
 def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     with pytest.raises(ModelError, match="there is no configuration"):
