@@ -164,8 +164,8 @@ class _Entries:
         """A positive integer. Errors: ModelError."""
         value = self.present(name, default)
         if type(value) is not int or not 0 < value <= most:
-            expected = "a positive integer of 31 bits" if most >> 30 else f"a positive integer up to {most}"
-            raise self.wrong(name, expected)
+            limit = "of 31 bits" if most >> 30 else f"up to {most}"
+            raise self.wrong(name, f"a positive integer {limit}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:

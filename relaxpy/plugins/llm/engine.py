@@ -227,11 +227,12 @@ class Engine:
             request = self.waiting[0]
             pages = self.model.pages_for(len(request.prompt) + request.max_tokens)
             while self.kept and not (self.free and self._has_room(pages)):
-                self._forget(self.kept[0])
+                # The oldest of those that have least in common with the prompt.
+                self._forget(min(self.kept, key=lambda p: _common(p.tokens, request.prompt)))
             if not (self.free and self._has_room(pages)):
                 return
-            self.waiting.popleft()
             self._start(request)
+            self.waiting.popleft()
 
     def _has_room(self, pages: int) -> bool:
         return pages + self._reserved(kept=True) <= self.model.pages
@@ -243,18 +244,21 @@ class Engine:
 
     def _start(self, request: Request) -> None:
         """Begin a sequence, with the pages of the longest prefix that a sequence has."""
-        request.sequence = self.free.pop()
+        sequence = self.free[-1]
         candidates = [(r.sequence, r.all_tokens[: r.read]) for r in self.running]
         candidates += [(prefix.sequence, [*prefix.tokens]) for prefix in self.kept]
         # The last token of the prompt is always read, as its scores are needed.
         shared = [(_common(tokens, request.prompt[:-1]), seq) for seq, tokens in candidates]
         length, parent = max(shared, default=(0, -1))
         if length:
-            self.model.state("fork_sequence", self.cache, parent, request.sequence, length)
+            self.model.state("fork_sequence", self.cache, parent, sequence, length)
         else:
-            self.model.state("add_sequence", self.cache, request.sequence)
-        request.read = length
+            self.model.state("add_sequence", self.cache, sequence)
+        request.sequence, request.read = self.free.pop(), length
         self.running.append(request)
+        for prefix in [p for p in self.kept if p.sequence == parent]:
+            if len(prefix.tokens) == length:  # the new sequence has all of it
+                self._forget(prefix)
 
 
 def _logprobs(scores: Any, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:

@@ -125,6 +125,6 @@ class Worker:
         try:
             engine.step()
         except Exception as error:  # the requests of the call end with it, the server goes on
-            for request in list(engine.running):
+            for request in list(engine.running) or list(engine.waiting)[:1]:
                 request.error = error
                 request.cancel()

@@ -43,13 +43,17 @@ class Running:
             self.thread.join(0.01)
         self.port = self.server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.clients: list[Any] = []
 
     def client(self, key: str = "none") -> Any:
         from openai import OpenAI
 
-        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
+        self.clients.append(OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0))
+        return self.clients[-1]
 
     def stop(self) -> None:
+        for client in self.clients:
+            client.close()
         self.server.should_exit = True
         self.thread.join()
 

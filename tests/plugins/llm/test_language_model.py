@@ -69,7 +69,10 @@ def test_a_conversation_reads_only_what_is_new(lm: Any, monkeypatch: pytest.Monk
     next_turn = [*first, {"role": "assistant", "content": "no"}, {"role": "user", "content": "so"}]
     lm.generate(next_turn, max_tokens=1)
     # What asks for an answer in the first turn begins the answer in the next one.
-    assert read == [len(lm.tokens(next_turn)) - len(lm.tokens(first))]
+    prompt = tuple(lm.tokens(first))
+    assert read == [len(lm.tokens(next_turn)) - len(prompt)]
+    kept = [p.tokens for p in lm.engine.kept if p.tokens[: len(prompt)] == prompt]
+    assert len(kept) == 1  # the sequence of the next turn has that of the first one
 
 
 def test_a_stop_text_ends_an_answer_before_it(lm: Any) -> None:
