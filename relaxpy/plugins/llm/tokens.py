@@ -45,12 +45,13 @@ class Tokenizer:
 class TextStream:
     """The text of tokens that come one by one: a character may consist of several."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, before: Sequence[int] = ()) -> None:
+        """`before` are the last tokens of the text that is continued."""
         self.tokenizer = tokenizer
-        self.tokens: list[int] = []
+        self.tokens = list(before)
         # The first tokens that are decoded again, as what a token means depends on those before it;
         # and the first whose text has not been returned.
-        self._first = self._next = 0
+        self._first, self._next = 0, len(before)
 
     def add(self, token: int) -> str:
         """The text that is complete with this token."""

@@ -15,7 +15,7 @@ from relaxpy.llm import CompiledDecoder, ModelError, config_of, load
 from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.gguf import ARCHITECTURES, config_of_gguf, names_in_gguf
-from relaxpy.plugins.llm.tokens import Metadata, tokenizer_of_metadata
+from relaxpy.plugins.llm.tokens import Metadata, TextStream, tokenizer_of_metadata
 from relaxpy.plugins.weights.gguf_file import read_header
 from relaxpy.relax.frontend.weights import load_weights
 from tests.plugins.llm import tiny
@@ -277,6 +277,9 @@ def test_sentence_pieces() -> None:
             assert tokens == by_best_scores(meta, text), text
         assert own.decode(tokens) == text
     assert own.special["bos_token"] == "<s>"
+    *before, cat = own.encode("the cat")
+    assert TextStream(own, before).add(cat) == " cat"
+    assert TextStream(own).add(cat) == "cat"
     plain = tokenizer_of_metadata(sentence_pieces(**{"tokenizer.ggml.add_bos_token": False}))
     assert plain.encode("the")[0] != 1
 
