@@ -13,6 +13,7 @@ from relaxpy.plugins.llm.tokens import Metadata, Tokenizer, tokenizer_of_file, t
 from relaxpy.plugins.llm.weight_names import names_of
 from relaxpy.plugins.weights.files import open_weights
 from relaxpy.plugins.weights.gguf_file import read_header
+from relaxpy.plugins.weights.tensors import Weights
 from relaxpy.support.dataclass import dataclass, replace
 
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>")
@@ -134,7 +135,7 @@ def _open_gguf(path: Path) -> ModelFiles:
     header = read_header(path)
     config = config_of_gguf(header, str(path))
     names, packed = names_in_gguf(config, header)
-    weights = open_weights(path)
+    weights = Weights(path, {name: tensor.entry() for name, tensor in header.tensors.items()})
     template = header.metadata.get("tokenizer.chat_template")
     return ModelFiles(
         path.stem,

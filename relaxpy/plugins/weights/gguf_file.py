@@ -43,7 +43,7 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.data: Array = np.memmap(path, np.uint8, "r")
+        self.data = np.memmap(path, np.uint8, "r").data
         self.position = 0
 
     def damaged(self, reason: str, hint: str | None = None) -> FrontendError:
@@ -55,8 +55,8 @@ class _Reader:
         Errors:
             FrontendError: there are fewer.
         """
-        if size > self.data.size - self.position:
-            raise self.damaged(f"it ends at byte {self.data.size}, before the end of its header")
+        if size > len(self.data) - self.position:
+            raise self.damaged(f"it ends at byte {len(self.data)}, before the end of its header")
         self.position += size
         return self.data[self.position - size : self.position].tobytes()
 
@@ -66,7 +66,7 @@ class _Reader:
     def count(self, smallest: int) -> int:
         """A number of things, each of which takes at least so many bytes of the rest."""
         number = self.number()
-        if number * smallest > self.data.size - self.position:
+        if number * smallest > len(self.data) - self.position:
             raise self.damaged(f"{number} entries do not fit in it")
         return number
 
@@ -150,7 +150,7 @@ def read_header(path: Path) -> Header:
     except ValueError:  # an empty file cannot be mapped
         raise FrontendError(f"{str(path)!r} is no file of GGUF: it is empty") from None
     if reader.taken(4) != b"GGUF":
-        hint = pointer_hint(reader.data[:64].tobytes())
+        hint = pointer_hint(bytes(reader.data[:64]))
         raise reader.damaged("it does not begin with GGUF", hint)
     version = reader.number(4)
     if version not in {2, 3}:
@@ -182,7 +182,7 @@ def read_header(path: Path) -> Header:
         block, size = GGML_QUANT_SIZES[kind]
         row = shape[-1] if shape else 1
         total = math.prod(shape) // block * size
-        if row % block or data_start + place + total > reader.data.size:
+        if row % block or data_start + place + total > len(reader.data):
             raise reader.damaged(
                 f"tensor {name!r:.80} of shape {shape} and format {kind.name} does not fit"
             )
