@@ -178,14 +178,17 @@ def _load(options: Namespace, **limits: Any) -> LanguageModel:
         target_kind(options.target)
     except RelaxpyError as error:
         raise UsageError(error.diagnostics) from None
-    lm = load(
-        options.model,
-        quantize=options.quantize,
-        target=options.target,
-        context=options.context,
-        cache_dtype=options.cache_dtype,
-        **limits,
-    )
+    try:
+        lm = load(
+            options.model,
+            quantize=options.quantize,
+            target=options.target,
+            context=options.context,
+            cache_dtype=options.cache_dtype,
+            **limits,
+        )
+    except ModuleNotFoundError as error:  # of an extra that reads these files
+        raise UsageError(str(error)) from None
     for note in lm.notes:
         _note(note)
     return lm

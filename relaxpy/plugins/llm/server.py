@@ -6,14 +6,13 @@ import asyncio
 import hmac
 import json
 import os
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-from typing_extensions import override
 
 from relaxpy.plugins.llm.config import ModelError
 from relaxpy.plugins.llm.language_model import LanguageModel
@@ -39,31 +38,25 @@ def serve(
     queue: int = 64,
     ready: Callable[[str], object] = lambda url: None,
 ) -> None:
-    """Serve a model until a signal ends it; `ready` gets the address once it listens.
+    """Serve a model until a signal ends it; `ready` gets the address that it listens at.
 
     Answers have at most `max_tokens`; requests beyond `queue` that wait are refused.
 
     Errors:
         ModelError: the packages of the extra `serve` are not installed.
-        OSError: the port is taken.
+        OSError: the port is taken, or the address is not one of this machine.
     """
     try:
         import uvicorn
     except ModuleNotFoundError as error:
         raise _missing(error) from None
-    shown = f"[{host}]" if ":" in host else host
-
-    class Server(uvicorn.Server):
-        @override
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                [listening, *_] = self.servers[0].sockets
-                ready(f"http://{shown}:{listening.getsockname()[1]}")
-
     app = application(model, host=host, max_tokens=max_tokens, queue=queue)
-    options = {"log_level": "warning", "ws": "none", "timeout_graceful_shutdown": 3}
-    Server(uvicorn.Config(app, host, port, **options)).run()  # type: ignore[arg-type]
+    config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=3)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{listening.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _missing(error: ModuleNotFoundError) -> ModelError:

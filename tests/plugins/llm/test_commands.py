@@ -4,6 +4,7 @@ import io
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,34 @@ def test_what_is_wrong(
     found, out, err = run(capsys, *(word.format(folder=folder) for word in words))
     assert (found, out) == (code, "")
     assert message in err
+
+
+def test_serve_refuses_a_port_that_is_taken(
+    capsys: pytest.CaptureFixture[str], folder: Path, as_loaded: list[dict[str, Any]]
+) -> None:
+    pytest.importorskip("uvicorn")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, out, err = run(capsys, "serve", folder, "--port", taken.getsockname()[1])
+    assert (code, out) == (2, "")
+    assert "in use" in err
+
+
+@pytest.mark.parametrize("package", ["safetensors", "tokenizers", "uvicorn"])
+def test_packages_that_are_not_installed(
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    package: str,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    if package != "safetensors":
+        request.getfixturevalue("as_loaded")
+    lm = request.getfixturevalue("lm")
+    monkeypatch.delitem(lm.__dict__, "tokenizer", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    code, out, err = run(capsys, "serve", folder)
+    assert (code != 0, out) == (True, "")
+    assert re.search(r"pip install 'relaxpy\[\w+\]'", err)
 
 
 def test_serve_says_where_and_ends_by_a_signal(folder: Path, lm: Any) -> None:
