@@ -119,7 +119,9 @@ def config_of(raw: Any, source: str = "the configuration") -> Config:
     family = raw.get("model_type")
     if family == "gemma3" and isinstance(raw.get("text_config"), Mapping):
         # A model of images and texts, of which this is the part for texts.
-        raw, family = {**raw["text_config"], "model_type": "gemma3_text"}, "gemma3_text"
+        outer = {"eos_token_id": raw.get("eos_token_id")}
+        raw = {**_GEMMA3_TEXT, **outer, **raw["text_config"], "model_type": "gemma3_text"}
+        family = "gemma3_text"
     if not isinstance(family, str) or family not in FAMILIES:
         raise unknown_architecture(family, FAMILIES, source)
     entries = _Entries(raw, source)
@@ -205,6 +207,13 @@ class _Entries:
         return tuple(tokens)
 
 
+_GEMMA3_TEXT: Mapping[str, Any] = {
+    "vocab_size": 262208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 131072,
+}
+"""Entries that configurations for images and texts leave out, as transformers has them."""
 _GEMMA: Mapping[str, Any] = {"activation": "gelu_tanh", "norm_offset": 1.0, "head_dim": 256}
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "llama": {},

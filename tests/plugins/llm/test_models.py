@@ -14,9 +14,13 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.llm.compiled import CompiledDecoder
 from relaxpy.plugins.llm.config import ModelError, config_of
+from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.engine import Engine, generate
+from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.sampling import Sampling
+from relaxpy.plugins.llm.weight_names import UNUSED
 from relaxpy.relax.frontend.nn.quantization import QUANTIZATIONS
+from relaxpy.relax.frontend.weights import load_weights
 from tests.fuzz.seed import COUNT, SEED
 
 VOCABULARY = 41
@@ -642,6 +646,27 @@ def test_options_of_sampling_that_make_no_sense(options: dict[str, Any]) -> None
 
 
 # --- folders that are not models
+
+
+def test_the_part_for_texts_of_a_gemma_for_images(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    from safetensors.numpy import save_file
+
+    text = {k: v for k, v in CONFIGS["gemma3_text"].items() if k != "max_position_embeddings"}
+    raw = {"model_type": "gemma3", "text_config": text, "eos_token_id": [1, 7]}
+    config = config_of(raw)
+    assert (config.family, config.positions, config.stop) == ("gemma3_text", 131072, (1, 7))
+    short = {"model_type": "gemma3", "text_config": {"hidden_size": 2560, **dict.fromkeys(
+        ("num_hidden_layers", "intermediate_size"), 34)}}  # fmt: skip
+    known = config_of(short)
+    assert (known.heads, known.kv_heads, known.head_dim, known.tied) == (8, 4, 256, True)
+    weights = weights_of(CONFIGS["gemma3_text"], 0)
+    outer = {f"language_model.{name}": value for name, value in weights.items()}
+    save_file(outer | {"vision_tower.x": np.ones(2)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    files = open_model(tmp_path)
+    values = load_weights(files.weights, Decoder(files.config), files.names, ignore=UNUSED)
+    np.testing.assert_array_equal(values["norm.weight"], weights["model.norm.weight"] + 1)
 
 
 JUNK = [None, 0, -1, 2**63, 3.5, math.nan, math.inf, "x", True, [], ["a"], [1, [2]], {}, {"a": 1}]
