@@ -110,14 +110,14 @@ def _add_sampling(command: ArgumentParser, most: int | None) -> None:
 def generate(options: Namespace) -> int:
     """Print the text that continues a text, as its tokens come."""
     text = sys.stdin.read() if options.text == "-" else options.text
-    lm = _load(options)
+    lm = _load(options, sequences=1)
     _print_stream(lm, text, _sampling(options))
     return 0
 
 
 def chat(options: Namespace) -> int:
     """Read messages and print the answers, until the input ends."""
-    lm = _load(options)
+    lm = _load(options, sequences=2)  # a turn, and the one before, with which it shares pages
     chosen = _sampling(options)
     first = [] if options.system is None else [{"role": "system", "content": options.system}]
     messages = list(first)

@@ -58,6 +58,7 @@ def test_generate_prints_what_the_interface_returns(
         "context": 99,
         "target": "numpy",
         "cache_dtype": "float16",
+        "sequences": 1,
     }
 
 
@@ -110,6 +111,19 @@ def test_what_is_wrong(
     found, out, err = run(capsys, *(word.format(folder=folder) for word in words))
     assert (found, out) == (code, "")
     assert message in err
+
+
+def test_chat_of_a_model_of_its_own(
+    capsys: pytest.CaptureFixture[str], folder: Path, lm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [{"role": "user", "content": "hello"}]
+    for text in ("so?", "and?"):
+        answer = lm.generate(turns, max_tokens=60)
+        turns += [{"role": "assistant", "content": answer}, {"role": "user", "content": text}]
+    wanted = [turn["content"] for turn in turns if turn["role"] == "assistant"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\nso?\n"))
+    code, out, err = run(capsys, "chat", folder, "--max-tokens", 60)
+    assert (code, out, err) == (0, "".join(f"{text}\n" for text in wanted), "")
 
 
 def test_serve_refuses_a_port_that_is_taken(
