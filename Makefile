@@ -130,7 +130,7 @@ types: types-of-package types-of-models
 types-of-package: $(READY)
 	$(PY) -m mypy --strict relaxpy
 	MYPYPATH=examples/digits $(PY) -m mypy --strict --disable-error-code valid-type examples/digits
-	MYPYPATH=examples/llm $(PY) -m mypy --strict --no-warn-return-any examples/llm
+	$(PY) -m mypy --strict examples/llm
 
 types-of-models: $(READY)
 	$(PY) -m basedpyright --level error examples/digits

@@ -20,11 +20,10 @@ from typing import Any
 
 THREADS = os.environ.setdefault("RELAXPY_NUM_THREADS", "2")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", THREADS)
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "llm"))
 
 import numpy as np  # noqa: E402
-from config import Config, config_of  # noqa: E402
-from model import LanguageModel  # noqa: E402
+
+from relaxpy.llm import CompiledDecoder, Config, config_of  # noqa: E402
 
 SIZES: Mapping[str, Mapping[str, int]] = {
     "125m": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
@@ -73,10 +72,10 @@ def weights_of(config: Config) -> dict[str, np.ndarray[Any, np.dtype[np.float32]
 
 
 class Ours:
-    """A model of `examples/llm`, with keys and values in float16 as llama.cpp has them."""
+    """A decoder of `relaxpy.llm`, with keys and values in float16 as llama.cpp has them."""
 
     def __init__(self, config: Config, weights: Mapping[str, Any], width: str) -> None:
-        self.model = LanguageModel(
+        self.model = CompiledDecoder(
             config, weights, quantization=WIDTHS[width], cache_dtype="float16",
             sequences=BATCH + 1, tokens=8192,
         )  # fmt: skip

@@ -33,6 +33,7 @@ PLUGINS = {
     "importing": LANGUAGE | {"exec"},
     "nn": LANGUAGE | {"exec"},
     "weights": LANGUAGE | {"exec", "plugins.importing", "plugins.nn"},
+    "llm": LANGUAGE | {"exec", "plugins.nn", "plugins.weights", "relax", "te", "tir"},
     "onnx": LANGUAGE | {"exec", "plugins.importing"},
     "torch": LANGUAGE | {"exec", "plugins.importing"},
     "training": LANGUAGE,
@@ -42,8 +43,8 @@ PLUGINS = {
     "pictures": LANGUAGE,
     "testing": LANGUAGE | {"exec", "script"},
     "cli": LANGUAGE
-    | {"__version__", "exec", "plugins.onnx", "plugins.pictures", "relax", "rules"}
-    | {"script", "tir"},
+    | {"__version__", "exec", "llm", "plugins.llm", "plugins.onnx", "plugins.pictures"}
+    | {"relax", "rules", "script", "tir"},
 }
 ROOMS["tvm"] = LANGUAGE | {"plugins.nn"}
 ROOMS |= {f"plugins.{name}": allowed for name, allowed in PLUGINS.items()}
@@ -116,6 +117,11 @@ FLOORS = {
         frames.py dataclass.py scopes.py gc_pause.py launched.py absent.py missing.py nearest.py
         lazy.py screen.py diagnostics.py progress.py entry.py pysource.py
     """,
+    "relaxpy/plugins/llm": """
+        config.py decoders.py weight_names.py compiled.py sampling.py engine.py tokens.py
+        template.py gguf.py files.py continuation.py language_model.py worker.py openai_api.py
+        server.py
+    """,
     "relaxpy/plugins/onnx": """
         view.py sizes.py folding.py registry.py vocabulary.py context.py ops
         bodies.py importer.py api.py backend.py
@@ -141,7 +147,7 @@ FLOORS = {
     """,
     "relaxpy/plugins/cli": """
         show.py special_sizes.py
-        programs.py passes.py inputs.py
+        programs.py passes.py inputs.py language_models.py
         lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
         commands.py main.py
     """,
@@ -158,7 +164,7 @@ FACES = {
     *("relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py", "relaxpy/ir/relax/__init__.py"),
     *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
     *("relaxpy/plugins/relay/__init__.py", "relaxpy/plugins/cli/__init__.py"),
-    "relaxpy/plugins/onnx/__init__.py",
+    *("relaxpy/plugins/onnx/__init__.py", "relaxpy/plugins/llm/__init__.py"),
     *("relaxpy/plugins/torch/__init__.py", "relaxpy/plugins/pictures/__init__.py"),
     *("relaxpy/plugins/testing/__init__.py", "relaxpy/support/__init__.py"),
 }

@@ -12,7 +12,7 @@ from typing import Final
 
 from relaxpy import __version__
 from relaxpy.errors import RelaxpyError, UnknownNameError, close_names
-from relaxpy.plugins.cli import commands
+from relaxpy.plugins.cli import commands, language_models
 from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error, shown_warnings
 
 _HELP: Final = """Check, transform, compile and run Relax programs.
@@ -235,6 +235,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     add("doctor", commands.doctor, "print what decides how fast programs run here")
     command = add("explain", commands.explain_rule, "explain rules that errors cite")
     command.add_argument("rules", nargs="+", metavar="RULE", help="such as DER-36")
+    language_models.add_commands(add)
     return parser, listed.choices
 
 

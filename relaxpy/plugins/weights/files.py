@@ -197,10 +197,16 @@ _PLAIN = {
     **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
 }
 _STRING, _ARRAY, _ALIGNMENT = 8, 9, "general.alignment"
-_SIZES: Final[Mapping[int, int]] = dict(
-    zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), (1, 1, 2, 2, 4, 4, 4, 1, 8, 8, 8), strict=True)
-)
-"""The bytes of a value of metadata by the number of its type."""
+_GGUF_DTYPES: Final[Mapping[int, np.dtype[Any]]] = {
+    number: np.dtype(f"<{code}")
+    for number, code in zip(
+        (0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12),
+        ("u1", "i1", "u2", "i2", "u4", "i4", "f4", "u1", "u8", "i8", "f8"),
+        strict=True,
+    )
+}
+"""The datatypes of values of metadata by the numbers of their types."""
+_TRUTH = 7
 _DEEPEST, _MOST_AXES = 8, 4
 
 
@@ -209,11 +215,11 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.data: Array = np.memmap(path, np.uint8, "r")
+        self.data = np.memmap(path, np.uint8, "r").data
         self.position = 0
 
-    def damaged(self, reason: str) -> FrontendError:
-        return FrontendError(f"{str(self.path)!r} is no file of GGUF: {reason}")
+    def damaged(self, reason: str, hint: str | None = None) -> FrontendError:
+        return FrontendError(f"{str(self.path)!r} is no file of GGUF: {reason}", hint=hint)
 
     def taken(self, size: int) -> bytes:
         """The next bytes.
@@ -221,8 +227,8 @@ class _Reader:
         Errors:
             FrontendError: there are fewer.
         """
-        if size > self.data.size - self.position:
-            raise self.damaged(f"it ends at byte {self.data.size}, before the end of its header")
+        if size > len(self.data) - self.position:
+            raise self.damaged(f"it ends at byte {len(self.data)}, before the end of its header")
         self.position += size
         return self.data[self.position - size : self.position].tobytes()
 
@@ -232,34 +238,74 @@ class _Reader:
     def count(self, smallest: int) -> int:
         """A number of things, each of which takes at least so many bytes of the rest."""
         number = self.number()
-        if number * smallest > self.data.size - self.position:
+        if number * smallest > len(self.data) - self.position:
             raise self.damaged(f"{number} entries do not fit in it")
         return number
 
     def text(self) -> str:
         return self.taken(self.count(1)).decode("utf-8", "replace")
 
-    def skip_value(self, kind: int, depth: int = 0) -> None:
-        """Skip a value of metadata."""
+    def value(self, kind: int, depth: int = 0) -> Any:
+        """A value of metadata: arrays of numbers are arrays of NumPy, others are lists."""
         if kind == _STRING:
-            self.taken(self.count(1))
-        elif kind == _ARRAY and depth < _DEEPEST:
+            return self.text()
+        if kind == _ARRAY and depth < _DEEPEST:
             inner = self.number(4)
-            size = _SIZES.get(inner)
-            if size is not None:
-                count = self.count(size)
-                self.position += count * size
-                return
-            for _ in range(self.count(8)):
-                self.skip_value(inner, depth + 1)
-        elif kind in _SIZES:
-            self.taken(_SIZES[kind])
-        else:
+            dtype = _GGUF_DTYPES.get(inner)
+            if dtype is not None:
+                return np.frombuffer(self.taken(self.count(dtype.itemsize) * dtype.itemsize), dtype)
+            return [self.value(inner, depth + 1) for _ in range(self.count(8))]
+        if kind not in _GGUF_DTYPES:
             raise self.damaged(f"there is no type {kind} of metadata")
+        found = np.frombuffer(self.taken(_GGUF_DTYPES[kind].itemsize), _GGUF_DTYPES[kind])[0].item()
+        return bool(found) if kind == _TRUTH else found
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor of a file: its format, and where its blocks are."""
+
+    shape: tuple[int, ...]
+    kind: Any
+    """The format, a `GGMLQuantizationType` of the package."""
+    path: Path
+    offset: int
+    row_bytes: int
+
+    def blocks(self) -> Array:
+        """The bytes of each row, as the file has them."""
+        return mapped(
+            self.path, self.offset, np.dtype(np.uint8), (*self.shape[:-1], self.row_bytes)
+        )
+
+    def entry(self) -> Entry:
+        """The tensor as an array of numbers."""
+        known = _PLAIN.get(self.kind.name)
+        if known is not None:
+            dtype = DataType(known).numpy()
+            read = partial(mapped, self.path, self.offset, dtype, self.shape)
+            return Entry(self.shape, dtype, self.path, read)
+        float32 = np.dtype(np.float32)
+        if math.prod(self.shape) == 0:
+            return Entry(self.shape, float32, self.path, partial(np.empty, self.shape, float32))
+        return Entry(self.shape, float32, self.path, partial(_dequantized, self))
+
+
+@dataclass(frozen=True)
+class Header:
+    """The metadata of a file, and its tensors by name."""
+
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, StoredTensor]
 
 
 def read_gguf(path: Path) -> dict[str, Entry]:
-    """The tensors of a file.
+    """The tensors of a file. Errors: as of `read_header`."""
+    return {name: tensor.entry() for name, tensor in read_header(path).tensors.items()}
+
+
+def read_header(path: Path) -> Header:
+    """The metadata of a file, and its tensors.
 
     Errors:
         FrontendError: it is damaged, or has a format that the package does not know.
@@ -276,21 +322,19 @@ def read_gguf(path: Path) -> dict[str, Entry]:
     except ValueError:  # an empty file cannot be mapped
         raise FrontendError(f"{str(path)!r} is no file of GGUF: it is empty") from None
     if reader.taken(4) != b"GGUF":
-        raise reader.damaged("it does not begin with GGUF")
+        hint = pointer_hint(bytes(reader.data[:64]))
+        raise reader.damaged("it does not begin with GGUF", hint)
     version = reader.number(4)
     if version not in {2, 3}:
         raise reader.damaged(f"it has version {version}, expected 2 or 3")
     tensor_count, value_count = reader.count(24), reader.count(13)
-    alignment = 32
+    metadata: dict[str, Any] = {}
     for _ in range(value_count):
-        key, kind = reader.text(), reader.number(4)
-        start = reader.position
-        reader.skip_value(kind)
-        if key == _ALIGNMENT and kind in _SIZES:
-            found = reader.data[start : reader.position].tobytes()
-            alignment = int.from_bytes(found, "little")
-    if not alignment or alignment & (alignment - 1):
-        raise reader.damaged(f"its alignment is {alignment}")
+        key = reader.text()
+        metadata[key] = reader.value(reader.number(4))
+    alignment = metadata.get(_ALIGNMENT, 32)
+    if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+        raise reader.damaged(f"its alignment is {alignment!r:.60}")
     described = []
     for _ in range(tensor_count):
         name, rank = reader.text(), reader.number(4)
@@ -299,9 +343,9 @@ def read_gguf(path: Path) -> dict[str, Entry]:
         shape = tuple(reader.number() for _ in range(rank))[::-1]
         described.append((name, shape, reader.number(4), reader.number()))
     data_start = -(-reader.position // alignment) * alignment
-    entries: dict[str, Entry] = {}
+    tensors: dict[str, StoredTensor] = {}
     for name, shape, code, place in described:
-        if name in entries:
+        if name in tensors:
             raise reader.damaged(f"it has two tensors {name!r:.80}")
         try:
             kind = GGMLQuantizationType(code)
@@ -310,25 +354,16 @@ def read_gguf(path: Path) -> dict[str, Entry]:
         block, size = GGML_QUANT_SIZES[kind]
         row = shape[-1] if shape else 1
         total = math.prod(shape) // block * size
-        if row % block or data_start + place + total > reader.data.size:
+        if row % block or data_start + place + total > len(reader.data):
             raise reader.damaged(
                 f"tensor {name!r:.80} of shape {shape} and format {kind.name} does not fit"
             )
-        offset = data_start + place
-        known = _PLAIN.get(kind.name)
-        if known is None and total == 0:
-            read: Callable[[], Array] = partial(np.empty, shape, np.float32)
-            entries[name] = Entry(shape, np.dtype(np.float32), path, read)
-        elif known is not None:
-            dtype = DataType(known).numpy()
-            entries[name] = Entry(shape, dtype, path, partial(mapped, path, offset, dtype, shape))
-        else:
-            read = partial(_dequantized, path, offset, (*shape[:-1], row // block * size), kind)
-            entries[name] = Entry(shape, np.dtype(np.float32), path, read)
-    return entries
+        row_bytes = row // block * size
+        tensors[name] = StoredTensor(shape, kind, path, data_start + place, row_bytes)
+    return Header(metadata, tensors)
 
 
-def _dequantized(path: Path, offset: int, shape: tuple[int, ...], kind: Any) -> Array:
+def _dequantized(tensor: StoredTensor) -> Array:
     """A quantised tensor as float32.
 
     Errors:
@@ -336,12 +371,11 @@ def _dequantized(path: Path, offset: int, shape: tuple[int, ...], kind: Any) -> 
     """
     from gguf.quants import dequantize
 
-    stored = mapped(path, offset, np.dtype(np.uint8), shape)
     try:
-        values: Array = dequantize(stored, kind)
+        values: Array = dequantize(tensor.blocks(), tensor.kind)
     except NotImplementedError:
         raise FrontendError(
-            f"{str(path)!r}: the package gguf cannot read the format {kind.name}",
+            f"{str(tensor.path)!r}: the package gguf cannot read the format {tensor.kind.name}",
             hint="convert the model to Q8_0, Q4_K or a format without quantisation",
         ) from None
     return values

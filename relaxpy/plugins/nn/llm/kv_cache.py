@@ -217,7 +217,7 @@ class PagedKVCache(Object):
         mla_original_v_head_dim: int = 0,
         rotary_dim: int | None = None,
         rope_scaling: Mapping[str, Any] | None = None,
-        rope_ext_factors: Sequence[int] | None = None,
+        rope_ext_factors: Sequence[float] | None = None,
         layer_partition: Sequence[int] | None = None,
         enable_disaggregation: bool = False,
         name: str = "paged_kv_cache",
@@ -225,6 +225,7 @@ class PagedKVCache(Object):
         sliding_window_size: int = -1,
         *,
         layer_sliding_window_size: int = 1024,
+        score_cap: float = 0.0,
     ) -> PagedKVCache:
         """A new cache, whose kinds of kernels are chosen where the module is compiled.
 
@@ -265,6 +266,7 @@ class PagedKVCache(Object):
             is_sinks=is_sinks,
             sliding_window_size=sliding_window_size,
             layer_sliding_window_size=layer_sliding_window_size,
+            score_cap=score_cap,
         )
 
 
@@ -273,7 +275,8 @@ class TIRPagedKVCache(PagedKVCache):
 
     A layer of kind mha_sliding sees as many tokens as its window has, or those that
     `attention_kv_cache_enable_sliding_window_for_seq` lets a sequence keep. A positive
-    `sliding_window_size` is its window; otherwise `layer_sliding_window_size` is.
+    `sliding_window_size` is its window; otherwise `layer_sliding_window_size` is. A positive
+    `score_cap` replaces a score x of heads by score_cap * tanh(x / score_cap), as Gemma 2 does.
 
     The module gets the kernel that splits and rotates fused heads, and the one of attention.
     Appending is a function of the runtime, so `target` has no effect; neither has `is_sinks`, as
@@ -314,6 +317,7 @@ class TIRPagedKVCache(PagedKVCache):
         is_sinks: bool = False,
         sliding_window_size: int = -1,
         layer_sliding_window_size: int = 1024,
+        score_cap: float = 0.0,
     ) -> None:
         group = heads_of_each(num_attention_heads, num_key_value_heads)
         if not DataType(dtype).is_float:
@@ -347,15 +351,16 @@ class TIRPagedKVCache(PagedKVCache):
                 rotary_dim - rotary_dim % 2 if rope_mode == RopeMode.NONE else rotary_dim,
             )
             split_rotary = current_builder().add_func(rotate, "tir_split_rotary")
-            func = attention_of_rows(num_key_value_heads, group, qk_head_dim, v_head_dim, dtype)
+            sizes = num_key_value_heads, group, qk_head_dim, v_head_dim
+            func = attention_of_rows(*sizes, dtype, score_cap=score_cap)
             attention = kernel("attention_of_rows", func)
         else:
-            sizes = num_attention_heads, qk_head_dim, v_head_dim
-            func = attention_of_rows(1, *sizes, dtype, pitch=qk_head_dim)
+            sizes = 1, num_attention_heads, qk_head_dim, v_head_dim
+            func = attention_of_rows(*sizes, dtype, pitch=qk_head_dim)
             latent_attention = kernel("attention_of_latent_rows", func)
             if mla_original_qk_head_dim and set(kinds) == {AttnKind.MLA}:
-                sizes = 1, mla_original_qk_head_dim, mla_original_v_head_dim
-                func = attention_of_rows(num_attention_heads, *sizes, dtype)
+                originals = mla_original_qk_head_dim, mla_original_v_head_dim
+                func = attention_of_rows(num_attention_heads, 1, *originals, dtype)
                 attention = kernel("attention_of_rows", func)
         window = sliding_window_size if sliding_window_size > 0 else layer_sliding_window_size
         if window < 1:

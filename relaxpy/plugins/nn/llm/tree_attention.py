@@ -89,14 +89,21 @@ def _attention_sequence_prefill(
 
 
 def attention_of_rows(
-    heads: int, group: int, d: int, dv: int, dtype: str, *, pitch: int | None = None
+    heads: int,
+    group: int,
+    d: int,
+    dv: int,
+    dtype: str,
+    *,
+    pitch: int | None = None,
+    score_cap: float = 0.0,
 ) -> PrimFunc:
     """The kernel (queries, keys, values, seen, scale, result, log2 of the sums) of caches.
 
     Each head of keys has a group of heads of queries. Keys, values, and what is seen are read where
     they are: there may be gaps between heads, and between rows of what is seen. Rows of values are
     `pitch` elements apart, by default `dv`; those of latent attention are the first elements of
-    keys.
+    keys. A positive `score_cap` replaces a score x by score_cap * tanh(x / score_cap).
 
     Shapes:
         queries       (rows, heads, group, d)
@@ -121,9 +128,17 @@ def attention_of_rows(
         lambda h, i, s: reduce.sum(scaled[h, i, e] * _float32(k[h, s, e]), e),
         name="products",
     )
+    capped = products
+    if score_cap:
+        cap = ops.const(score_cap * _LOG2_E, "float32")
+        capped = te.compute(
+            products.shape,
+            lambda h, i, s: intrin.tanh(products(h, i, s) / cap) * cap,
+            name="capped",
+        )
     scores = te.compute(
         products.shape,
-        lambda h, i, s: tir.Select(seen(i, s), products(h, i, s), _LEAST),
+        lambda h, i, s: tir.Select(seen(i, s), capped(h, i, s), _LEAST),
         name="scores",
     )
     weights, logs = _weights(scores)

@@ -9,14 +9,15 @@ from operator import index
 from typing import Any
 
 import numpy as np
-from config import ModelError
-from model import LanguageModel
-from sampling import Sampling
+
+from relaxpy.plugins.llm.compiled import CompiledDecoder
+from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.sampling import Sampling, log_probabilities
 
 
 @dataclass(eq=False)
 class Request:
-    """A prompt that is continued. Iterating over it gives its tokens as they are chosen."""
+    """A prompt that is continued. Iterating over it gives its tokens one by one."""
 
     engine: Engine = field(repr=False)
     prompt: tuple[int, ...]
@@ -24,14 +25,18 @@ class Request:
     max_tokens: int
     stop: frozenset[int]
     tokens: list[int] = field(default_factory=list)
-    """What was chosen so far, a stop token included."""
+    """The tokens chosen so far, a stop token included."""
     done: bool = False
     sequence: int = -1
     """The number of its sequence in the cache, once it has one."""
     read: int = 0
     """How many of its tokens are in the cache."""
     scores: Any = field(default=None, repr=False)
-    """What the next token is chosen from, once all tokens are in the cache."""
+    """The scores of the next token, once all tokens are in the cache."""
+    top: int | None = None
+    """Of how many of the most probable tokens `logprobs` are kept; None for no logprobs at all."""
+    logprobs: list[tuple[float, list[tuple[int, float]]]] = field(default_factory=list)
+    """For each token that of it, and the most probable ones with theirs."""
     error: Exception | None = None
     """Why it ended, if no token could be chosen."""
 
@@ -40,6 +45,7 @@ class Request:
 
     @property
     def all_tokens(self) -> list[int]:
+        """The prompt, and what was chosen."""
         return [*self.prompt, *self.tokens]
 
     def __iter__(self) -> Iterator[int]:
@@ -81,7 +87,7 @@ class Engine:
     sequence of the cache shares the pages of the common prefix.
     """
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: CompiledDecoder) -> None:
         self.model = model
         self.cache = model.new_cache()
         self.waiting: deque[Request] = deque()
@@ -95,8 +101,11 @@ class Engine:
         sampling: Sampling | None = None,
         max_tokens: int = 100,
         stop: Collection[int] = (),
+        logprobs: int | None = None,
     ) -> Request:
         """A new request, which ends after `max_tokens` or a token of `stop`.
+
+        `logprobs` asks for those of the chosen tokens, and of so many of the most probable ones.
 
         Errors:
             ModelError: the prompt is empty, has tokens that the model does not know, or is too
@@ -120,7 +129,9 @@ class Engine:
                 f"{len(tokens)} tokens and {max_tokens} more are too many: "
                 f"a sequence has at most {limit}"
             )
-        request = Request(self, tokens, sampling or Sampling(), max_tokens, ends)
+        if logprobs is not None and not (type(logprobs) is int and 0 <= logprobs <= words):
+            raise ParameterError.of("logprobs", logprobs, f"an integer from 0 to {words}")
+        request = Request(self, tokens, sampling or Sampling(), max_tokens, ends, top=logprobs)
         self.waiting.append(request)
         return request
 
@@ -138,7 +149,11 @@ class Engine:
         # Those of a step that was interrupted come first, as their scores are here.
         for request in [r for r in self.running if r.scores is not None]:
             try:
-                token = request.sampling.choose(request.scores, request.all_tokens, request.random)
+                token = request.sampling.choose(
+                    request.scores, request.all_tokens, request.random, request.tokens
+                )
+                if request.top is not None:
+                    request.logprobs.append(_logprobs(request.scores, token, request.top))
             except Exception as error:  # the request ends with it, the others go on
                 request.error = error
                 self.remove(request)
@@ -196,22 +211,31 @@ class Engine:
                 left -= count
         return parts
 
+    @property
+    def free_pages(self) -> int:
+        """The pages that no sequence needs: those of sequences that ended are free when needed."""
+        return self.model.pages - self._reserved(kept=False)
+
+    def _reserved(self, *, kept: bool) -> int:
+        lengths = [len(r.prompt) + r.max_tokens for r in self.running]
+        lengths += [len(prefix.tokens) for prefix in self.kept if kept]
+        return sum(map(self.model.pages_for, lengths))
+
     def _admit(self) -> None:
         """Give waiting requests sequences, in their order, as long as there is room."""
         while self.waiting:
             request = self.waiting[0]
             pages = self.model.pages_for(len(request.prompt) + request.max_tokens)
             while self.kept and not (self.free and self._has_room(pages)):
-                self._forget(self.kept[0])
+                # The oldest of those that have least in common with the prompt.
+                self._forget(min(self.kept, key=lambda p: _common(p.tokens, request.prompt)))
             if not (self.free and self._has_room(pages)):
                 return
-            self.waiting.popleft()
             self._start(request)
+            self.waiting.popleft()
 
     def _has_room(self, pages: int) -> bool:
-        running = [len(r.prompt) + r.max_tokens for r in self.running]
-        lengths = running + [len(prefix.tokens) for prefix in self.kept]
-        return pages + sum(map(self.model.pages_for, lengths)) <= self.model.pages
+        return pages + self._reserved(kept=True) <= self.model.pages
 
     def _forget(self, prefix: _Prefix) -> None:
         self.model.state("remove_sequence", self.cache, prefix.sequence)
@@ -220,18 +244,27 @@ class Engine:
 
     def _start(self, request: Request) -> None:
         """Begin a sequence, with the pages of the longest prefix that a sequence has."""
-        request.sequence = self.free.pop()
+        sequence = self.free[-1]
         candidates = [(r.sequence, r.all_tokens[: r.read]) for r in self.running]
         candidates += [(prefix.sequence, [*prefix.tokens]) for prefix in self.kept]
         # The last token of the prompt is always read, as its scores are needed.
         shared = [(_common(tokens, request.prompt[:-1]), seq) for seq, tokens in candidates]
         length, parent = max(shared, default=(0, -1))
         if length:
-            self.model.state("fork_sequence", self.cache, parent, request.sequence, length)
+            self.model.state("fork_sequence", self.cache, parent, sequence, length)
         else:
-            self.model.state("add_sequence", self.cache, request.sequence)
-        request.read = length
+            self.model.state("add_sequence", self.cache, sequence)
+        request.sequence, request.read = self.free.pop(), length
         self.running.append(request)
+        for prefix in [p for p in self.kept if p.sequence == parent]:
+            if len(prefix.tokens) == length:  # the new sequence has all of it
+                self._forget(prefix)
+
+
+def _logprobs(scores: Any, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
+    found = log_probabilities(scores)
+    best = np.argsort(-found, kind="stable")[:top].tolist() if top else []
+    return float(found[token]), [(other, float(found[other])) for other in best]
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:
@@ -245,7 +278,7 @@ def _common(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def generate(
-    model: LanguageModel, prompts: Sequence[Sequence[int]], **options: Any
+    model: CompiledDecoder, prompts: Sequence[Sequence[int]], **options: Any
 ) -> list[list[int]]:
     """The continuations of several prompts; options are those of `Engine.add`.
 

@@ -1,4 +1,4 @@
-"""Decoders over a paged cache: Llama and its kin, a mixture of experts, GPT-2.
+"""Decoders over a paged cache: Llama and its kin, mixtures of experts, GPT-2.
 
 Rows of tokens come one after another in an axis, those of several sequences too: the cache knows
 which rows belong to which sequence.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from config import Config
-
 from relaxpy import te, tir
+from relaxpy.plugins.llm.config import Config
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import op, spec
 from relaxpy.relax.frontend.nn.llm.kv_cache import PagedKVCache, RopeMode
+from relaxpy.relax.frontend.nn.llm.position_embedding import llama_rope_with_position_map
 
 
 def activate(x: nn.Tensor, name: str) -> nn.Tensor:
@@ -33,15 +33,32 @@ class Attention(nn.Module):
             self.k_norm = nn.RMSNorm(d, -1, config.eps, bias=False)
 
     def forward(self, x: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
-        heads, kv_heads, d = self.config.heads, self.config.kv_heads, self.config.head_dim
-        rows = x.shape[1]
+        config, rows = self.config, x.shape[1]
+        heads, kv_heads, d = config.heads, config.kv_heads, config.head_dim
         qkv = self.qkv(x).reshape(1, rows, heads + 2 * kv_heads, d)
-        if self.config.qk_norm:
+        if config.qk_norm:
             q, k, v = op.split(qkv, [heads, heads + kv_heads], axis=2)
             qkv = op.concat([self.q_norm(q), self.k_norm(k), v], dim=2)
-        qkv = op.astype(qkv, self.config.cache_dtype or x.dtype)
-        mixed = cache.attention_with_fused_qkv(self.layer, qkv, heads, d**-0.5)
+        if config.local_theta is not None:
+            qkv = self.rotated(qkv, cache)
+        qkv = op.astype(qkv, config.cache_dtype or x.dtype)
+        scale = d**-0.5 if config.score_scale is None else config.score_scale
+        mixed = cache.attention_with_fused_qkv(self.layer, qkv, heads, scale)
         return self.out(op.astype(mixed, x.dtype).reshape(1, rows, heads * d))
+
+    def rotated(self, qkv: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        """Queries and keys rotated here, as the cache rotates those of all layers alike."""
+        config, (_, rows, count, _) = self.config, qkv.shape
+        d = config.head_dim
+        is_local = config.sliding[self.layer] if config.sliding else False
+        theta = (is_local and config.local_theta) or config.theta
+        heads = (config.heads, config.kv_heads, config.kv_heads)
+        scaling = {} if is_local else config.rope_scaling
+        kernel = llama_rope_with_position_map(theta, 1.0, d, *heads[:2], qkv.dtype, scaling)
+        operands: list[Any] = [qkv.reshape(rows, count, d), cache.get_query_positions(rows), 1]
+        outs = [nn.Tensor.placeholder((rows, n, d), qkv.dtype) for n in heads]
+        parts = op.tensor_ir_op(kernel, "rotate", operands, outs)
+        return op.concat(list(parts), dim=1).reshape(1, rows, count, d)
 
 
 class GatedMLP(nn.Module):
@@ -66,6 +83,7 @@ class Experts(nn.Module):
             config.chosen_experts,
             config.activation,
         )
+        self.sums_to_one = config.chosen_sum_to_one
         self.gate = nn.Linear(config.width, self.count, bias=False)
         self.gate_up = nn.Parameter((self.count, 2 * config.hidden, config.width))
         self.down = nn.Parameter((self.count, config.width, config.hidden))
@@ -73,8 +91,12 @@ class Experts(nn.Module):
     def forward(self, x: nn.Tensor) -> nn.Tensor:
         _, rows, width = x.shape
         x = x.reshape(rows, width)
-        scores, experts = op.topk(self.gate(x), k=self.chosen)
-        shares = op.softmax(scores, axis=-1)
+        scores = self.gate(x)
+        if not self.sums_to_one:
+            scores = op.softmax(scores, axis=-1)
+        shares, experts = op.topk(scores, k=self.chosen)
+        if self.sums_to_one:
+            shares = op.softmax(shares, axis=-1)
         mix = self.one_row if rows == 1 else self.many_rows
         return mix(x, shares, experts).reshape(1, rows, width)
 
@@ -127,10 +149,16 @@ class Block(nn.Module):
         self.attention = Attention(config, layer)
         self.mlp_norm = nn.RMSNorm(config.width, -1, config.eps, bias=False)
         self.mlp = Experts(config) if config.experts else GatedMLP(config)
+        if config.post_norms:
+            self.attention_post_norm = nn.RMSNorm(config.width, -1, config.eps, bias=False)
+            self.mlp_post_norm = nn.RMSNorm(config.width, -1, config.eps, bias=False)
+        self.post_norms = config.post_norms
 
     def forward(self, x: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
-        x = x + self.attention(self.attention_norm(x), cache)
-        return x + self.mlp(self.mlp_norm(x))
+        added = self.attention(self.attention_norm(x), cache)
+        x = x + (self.attention_post_norm(added) if self.post_norms else added)
+        added = self.mlp(self.mlp_norm(x))
+        return x + (self.mlp_post_norm(added) if self.post_norms else added)
 
 
 class GPT2Block(nn.Module):
@@ -173,8 +201,8 @@ class Decoder(nn.Module):
 
     def hidden(self, ids: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
         x = self.embedding(ids)
-        if self.config.is_gemma:
-            x = x * self.config.width**0.5
+        if self.config.embedding_scale != 1:
+            x = x * self.config.embedding_scale
         if self.config.family == "gpt2":
             rows = ids.shape[1]
             x = x + self.places(cache.get_query_positions(rows).reshape(1, rows))
@@ -185,7 +213,9 @@ class Decoder(nn.Module):
     def scores(self, x: nn.Tensor) -> nn.Tensor:
         found = self.embedding.lm_head_forward(x) if self.config.tied else self.head(x)
         rows = op.reshape(found, [x.shape[1], self.config.vocabulary])
-        return rows if rows.dtype == "float32" else op.astype(rows, "float32")
+        rows = rows if rows.dtype == "float32" else op.astype(rows, "float32")
+        cap = self.config.logit_cap
+        return op.tanh(rows * (1 / cap)) * cap if cap else rows
 
     def decode(self, ids: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
         """The scores after one token of one sequence: ids (1, 1), result (1, vocabulary)."""
@@ -195,10 +225,17 @@ class Decoder(nn.Module):
         """The scores after some rows: ids (1, n), rows (m,), result (m, vocabulary)."""
         return self.scores(op.take(self.hidden(ids, cache), rows, axis=1))
 
+    def states(self, ids: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        """The states of rows before the last layer: ids (1, n), result (n, width)."""
+        found = op.reshape(self.hidden(ids, cache), [ids.shape[1], self.config.width])
+        return op.astype(found, "float32")
+
     def create_cache(self, sequences, tokens, chunk, page, sliding):  # type: ignore[no-untyped-def]
         config = self.config
+        kinds: Any = [("mha", "mha_sliding")[slides] for slides in config.sliding]
+        by_cache = config.family != "gpt2" and config.local_theta is None
         return PagedKVCache.create_generic(
-            "mha",
+            kinds or "mha",
             sequences,
             tokens,
             chunk,
@@ -209,19 +246,23 @@ class Decoder(nn.Module):
             config.kv_heads,
             config.head_dim,
             config.head_dim,
-            RopeMode.NONE if config.family == "gpt2" else RopeMode.NORMAL,
+            RopeMode.NORMAL if by_cache else RopeMode.NONE,
             1,
             config.theta,
             config.cache_dtype or self.norm.weight.dtype,
-            rope_scaling=config.rope_scaling,
+            rotary_dim=config.rotated,
+            rope_scaling=config.rope_scaling if by_cache else {},
+            rope_ext_factors=config.rope_factors or None,
+            layer_sliding_window_size=config.window or 1,
+            score_cap=config.score_cap,
         )
 
-    def specification(self) -> dict[str, Any]:
-        """What `export_tvm` has to know of the methods."""
+    def specification(self, *methods: str) -> dict[str, Any]:
+        """The specification of these methods for `export_tvm`, or of those that generate."""
         cache = spec.Object(object_type=PagedKVCache)
         plain = {"param_mode": "packed", "effect_mode": "none"}
         limits = ("sequences", "tokens", "chunk", "page", "sliding")
-        return {
+        known = {
             "decode": {"ids": spec.Tensor([1, 1], "int32"), "cache": cache, "$": plain},
             "forward": {
                 "ids": spec.Tensor([1, "n"], "int32"),
@@ -230,4 +271,6 @@ class Decoder(nn.Module):
                 "$": plain,
             },
             "create_cache": {**dict.fromkeys(limits, int), "$": {**plain, "param_mode": "none"}},
+            "states": {"ids": spec.Tensor([1, "n"], "int32"), "cache": cache, "$": plain},
         }
+        return {name: known[name] for name in methods or ("decode", "forward", "create_cache")}

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from config import Config
+
+from relaxpy.plugins.llm.config import Config
 
 
 def names_of(config: Config, weights: Collection[str]) -> Mapping[str, Any]:
@@ -14,41 +15,63 @@ def names_of(config: Config, weights: Collection[str]) -> Mapping[str, Any]:
     head = {} if config.tied else {"head.weight": "lm_head.weight"}
     if config.family == "gpt2":
         return head | _gpt2(config, "" if "wte.weight" in weights else "transformer.")
-    return head | _llama_like(config)
+    # Models of images and texts have the names of those of texts below another one.
+    last = "embed_tokens.weight"
+    prefix = next((name[: -len(last)] for name in weights if name.endswith(last)), "model.")
+    return head | _llama_like(config, prefix)
 
 
-def _llama_like(config: Config) -> dict[str, Any]:
-    names: dict[str, Any] = {"embedding.weight": "model.embed_tokens.weight"}
-    norm = {"norm.weight": "model.norm.weight"}
+def _llama_like(config: Config, prefix: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"embedding.weight": f"{prefix}embed_tokens.weight"}
+    norm = {"norm.weight": f"{prefix}norm.weight"}
     for layer in range(config.layers):
-        ours, theirs = f"blocks.{layer}", f"model.layers.{layer}"
-        norm[f"{ours}.attention_norm.weight"] = f"{theirs}.input_layernorm.weight"
-        norm[f"{ours}.mlp_norm.weight"] = f"{theirs}.post_attention_layernorm.weight"
+        ours, theirs = f"blocks.{layer}", f"{prefix}layers.{layer}"
+        for own, name in (_FOUR_NORMS if config.post_norms else _TWO_NORMS).items():
+            norm[f"{ours}.{own}.weight"] = f"{theirs}.{name}_layernorm.weight"
         for kind in ("weight", "bias") if config.qkv_bias else ("weight",):
-            names[f"{ours}.attention.qkv.{kind}"] = [
-                f"{theirs}.self_attn.{part}_proj.{kind}" for part in "qkv"
-            ]
+            names[f"{ours}.attention.qkv.{kind}"] = (
+                f"{theirs}.self_attn.qkv_proj.{kind}"
+                if config.family == "phi3"
+                else [f"{theirs}.self_attn.{part}_proj.{kind}" for part in "qkv"]
+            )
         names[f"{ours}.attention.out.weight"] = f"{theirs}.self_attn.o_proj.weight"
         if config.qk_norm:
             for part in "qk":
                 name = f"{part}_norm.weight"
-                names[f"{ours}.attention.{name}"] = f"{theirs}.self_attn.{name}"
-        names |= _experts(config, ours, theirs) if config.experts else _mlp(ours, theirs)
-    if config.is_gemma:
-        return names | {ours: ([theirs], lambda w: w + 1) for ours, theirs in norm.items()}
+                norm[f"{ours}.attention.{name}"] = f"{theirs}.self_attn.{name}"
+        names |= _experts(config, ours, theirs) if config.experts else _mlp(config, ours, theirs)
+    offset = config.norm_offset
+    if offset:
+        return names | {
+            ours: ([theirs], lambda w: w.astype("float32") + offset)
+            for ours, theirs in norm.items()
+        }
     return names | norm
 
 
-def _mlp(ours: str, theirs: str) -> dict[str, Any]:
+_TWO_NORMS = {"attention_norm": "input", "mlp_norm": "post_attention"}
+_FOUR_NORMS = {
+    "attention_norm": "input",
+    "attention_post_norm": "post_attention",
+    "mlp_norm": "pre_feedforward",
+    "mlp_post_norm": "post_feedforward",
+}
+
+
+def _mlp(config: Config, ours: str, theirs: str) -> dict[str, Any]:
     parts = [f"{theirs}.mlp.{part}_proj.weight" for part in ("gate", "up")]
     return {
-        f"{ours}.mlp.gate_up.weight": parts,
+        f"{ours}.mlp.gate_up.weight": f"{theirs}.mlp.gate_up_proj.weight"
+        if config.family == "phi3"
+        else parts,
         f"{ours}.mlp.down.weight": f"{theirs}.mlp.down_proj.weight",
     }
 
 
 def _experts(config: Config, ours: str, theirs: str) -> dict[str, Any]:
-    moe = f"{theirs}.block_sparse_moe"
+    moe, (gate, down, up) = f"{theirs}.block_sparse_moe", ("w1", "w2", "w3")
+    if config.family != "mixtral":
+        moe, (gate, down, up) = f"{theirs}.mlp", ("gate_proj", "down_proj", "up_proj")
     each = [f"{moe}.experts.{k}" for k in range(config.experts)]
 
     def stacked(*parts: Any) -> Any:
@@ -61,8 +84,8 @@ def _experts(config: Config, ours: str, theirs: str) -> dict[str, Any]:
 
     return {
         f"{ours}.mlp.gate.weight": f"{moe}.gate.weight",
-        f"{ours}.mlp.gate_up": ([f"{e}.{w}.weight" for e in each for w in ("w1", "w3")], pairs),
-        f"{ours}.mlp.down": ([f"{e}.w2.weight" for e in each], stacked),
+        f"{ours}.mlp.gate_up": ([f"{e}.{w}.weight" for e in each for w in (gate, up)], pairs),
+        f"{ours}.mlp.down": ([f"{e}.{down}.weight" for e in each], stacked),
     }
 
 
@@ -97,5 +120,9 @@ def _gpt2(config: Config, prefix: str) -> dict[str, Any]:
     return names
 
 
-UNUSED = ["*.rotary_emb.inv_freq", "*.attn.bias", "*.attn.masked_bias", "lm_head.weight"]
-"""What files have besides; the last layer only where it is the embedding."""
+UNUSED = [
+    *("*.rotary_emb.inv_freq", "*.attn.bias", "*.attn.masked_bias", "lm_head.weight"),
+    *("vision_tower.*", "multi_modal_projector.*", "model.vision_tower.*"),
+    *("model.multi_modal_projector.*", "rope_factors_*.weight", "rope_freqs.weight"),
+]
+"""Other tensors of files; the last layer only where it is the embedding."""

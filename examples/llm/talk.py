@@ -1,0 +1,28 @@
+"""Continue a text, several texts at once, and a conversation.
+
+    python examples/llm/talk.py MODEL
+
+MODEL is a folder of Hugging Face or a file of GGUF.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import relaxpy
+
+
+def main(path: str) -> None:
+    lm = relaxpy.llm.load(path)
+    for piece in lm.stream("Once upon a time", max_tokens=40):
+        print(piece, end="", flush=True)
+    print()
+    # Several prompts run together; a temperature above 0 draws tokens at random.
+    for text in lm.generate(["The sun", "The moon"], max_tokens=20, temperature=0.8, seed=0):
+        print(text)
+    messages = [{"role": "user", "content": "Say hello."}]
+    print(lm.generate(messages, max_tokens=40))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

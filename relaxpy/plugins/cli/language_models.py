@@ -1,0 +1,248 @@
+"""The commands of language models: generate, chat and serve."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.plugins.cli.show import UsageError, show_error
+
+if TYPE_CHECKING:
+    from relaxpy.llm import LanguageModel
+
+_SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty", "seed", "stop")
+Add = Callable[..., ArgumentParser]
+
+
+def add_commands(add: Add) -> None:
+    """Add the commands; `add` takes a name, a function and a help text, and returns a parser."""
+    command = add("generate", generate, "continue a text by a language model")
+    _add_model(command)
+    command.add_argument("text", metavar="TEXT", help="a text, or - for standard input")
+    _add_sampling(command, 256)
+
+    command = add(
+        "chat",
+        chat,
+        "talk to a language model",
+        "/clear begins anew, /exit or the end of the input ends; Ctrl-C interrupts an answer.",
+    )
+    _add_model(command)
+    command.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    _add_sampling(command, None)
+
+    command = add(
+        "serve",
+        serve,
+        "serve a language model by OpenAI's HTTP API, with a page to chat",
+        "It needs the extra serve. RELAXPY_API_KEY is the key that requests have to name.",
+    )
+    _add_model(command)
+    command.add_argument("--host", default="127.0.0.1", help="the address (default: 127.0.0.1)")
+    command.add_argument("--port", type=_number, default=8000, metavar="N", help="default: 8000")
+    command.add_argument(
+        "--parallel", type=_positive, default=8, metavar="N", help="answers at a time (default: 8)"
+    )
+    command.add_argument(
+        "--queue", type=_number, default=64, metavar="N", help="requests that wait (default: 64)"
+    )
+    command.add_argument(
+        "--max-tokens",
+        type=_positive,
+        default=2048,
+        metavar="N",
+        help="the most tokens of an answer (default: 2048)",
+    )
+
+
+def _add_model(command: ArgumentParser) -> None:
+    command.add_argument(
+        "model", metavar="MODEL", help="a folder of Hugging Face, or a file of GGUF"
+    )
+    command.add_argument(
+        "--quantize", metavar="NAME", help="weights in few bits, such as q4f32_1 or w4a8f32"
+    )
+    command.add_argument(
+        "--target", metavar="NAME", help="one of `relaxpy targets`, which names the default"
+    )
+    command.add_argument(
+        "--context",
+        type=_positive,
+        metavar="N",
+        help="the most tokens of a prompt and its answer (default: 4096)",
+    )
+    command.add_argument(
+        "--threads", type=_positive, metavar="N", help="the threads of kernels (default: all)"
+    )
+    command.add_argument(
+        "--cache-dtype", metavar="DTYPE", help="of keys and values, such as float16"
+    )
+
+
+def _add_sampling(command: ArgumentParser, most: int | None) -> None:
+    command.add_argument(
+        "--max-tokens",
+        type=_positive,
+        default=most,
+        metavar="N",
+        help=f"the most tokens of an answer (default: {most or 'what the context has room for'})",
+    )
+    numbers: dict[str, tuple[Callable[[str], Any], str]] = {
+        "temperature": (_float, "0 takes the most probable token (default: 0)"),
+        "top-p": (_float, "only the fewest tokens whose probabilities sum to this"),
+        "top-k": (_positive, "only so many of the most probable tokens"),
+        "repetition-penalty": (_float, "divides the scores of tokens that were there before"),
+        "seed": (_number, "the same seed draws the same tokens"),
+    }
+    for name, (kind, text) in numbers.items():
+        command.add_argument(f"--{name}", type=kind, metavar="N", help=text)
+    command.add_argument(
+        "--stop", action="append", metavar="TEXT", help="ends an answer; may be repeated"
+    )
+
+
+def generate(options: Namespace) -> int:
+    """Print the text that continues a text, as its tokens come."""
+    text = sys.stdin.read() if options.text == "-" else options.text
+    lm = _load(options, sequences=1)
+    _print_stream(lm, text, _sampling(options))
+    return 0
+
+
+def chat(options: Namespace) -> int:
+    """Read messages and print the answers, until the input ends."""
+    lm = _load(options, sequences=2)  # a turn, and the one before, with which it shares pages
+    chosen = _sampling(options)
+    first = [] if options.system is None else [{"role": "system", "content": options.system}]
+    messages = list(first)
+    is_terminal = sys.stdin.isatty()
+    lm.template  # noqa: B018  # a model without one is not for conversations
+    while True:
+        try:
+            line = input("> " if is_terminal else "").strip()
+        except EOFError:
+            return 0
+        if line == "/exit":
+            return 0
+        if line == "/clear":
+            messages = list(first)
+        elif line:
+            asked = [*messages, {"role": "user", "content": line}]
+            try:
+                answer = _print_stream(lm, asked, chosen | _rest(lm, asked, chosen))
+            except RelaxpyError as error:
+                show_error(error, sys.stderr, "relaxpy")
+                continue
+            messages = [*asked, {"role": "assistant", "content": answer}]
+
+
+def serve(options: Namespace) -> int:
+    """Serve a model until a signal ends it."""
+    from relaxpy.plugins.llm.server import KEY, serve as run
+
+    lm = _load(options, sequences=options.parallel)
+    lm.tokenizer  # noqa: B018  # a server without one has no texts
+    if options.host not in {"127.0.0.1", "localhost", "::1"} and not os.environ.get(KEY):
+        _note(f"{options.host} may be reached by others: {KEY} is the key that they need")
+
+    def ready(url: str) -> None:
+        print(f"{lm.name} is served at {url} (OpenAI's API at {url}/v1)", flush=True)
+
+    run(
+        lm,
+        options.host,
+        options.port,
+        max_tokens=options.max_tokens,
+        queue=options.queue,
+        ready=ready,
+    )
+    return 0
+
+
+def _load(options: Namespace, **limits: Any) -> LanguageModel:
+    """The model, and what the user should know of it."""
+    from relaxpy.exec.runtime.threads import THREADS
+
+    if options.threads is not None:
+        os.environ[THREADS] = str(options.threads)
+    from relaxpy.ir.core.target import target_kind
+    from relaxpy.llm import load
+
+    try:
+        target_kind(options.target)
+    except RelaxpyError as error:
+        raise UsageError(error.diagnostics) from None
+    try:
+        lm = load(
+            options.model,
+            quantize=options.quantize,
+            target=options.target,
+            context=options.context,
+            cache_dtype=options.cache_dtype,
+            **limits,
+        )
+    except ModuleNotFoundError as error:  # of an extra that reads these files
+        raise UsageError(str(error)) from None
+    for note in lm.notes:
+        _note(note)
+    return lm
+
+
+def _note(text: str) -> None:
+    print(f"relaxpy: {text}", file=sys.stderr)
+
+
+def _sampling(options: Namespace) -> dict[str, Any]:
+    chosen = {name: getattr(options, name) for name in _SAMPLING}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return {"max_tokens": options.max_tokens, **given}
+
+
+def _rest(lm: LanguageModel, messages: Any, chosen: dict[str, Any]) -> dict[str, int]:
+    """The number of tokens for which the context has room, where none is chosen."""
+    if chosen["max_tokens"] is not None:
+        return {}
+    return {"max_tokens": max(1, lm.decoder.context - len(lm.tokens(messages)))}
+
+
+def _print_stream(lm: LanguageModel, prompt: Any, options: dict[str, Any]) -> str:
+    """Print an answer as it comes; the text that was printed, which Ctrl-C may have ended."""
+    begin, pieces = time.perf_counter(), []
+    try:
+        for piece in lm.stream(prompt, **options):
+            pieces.append(piece)
+            print(piece, end="", flush=True)
+    except KeyboardInterrupt:
+        if isinstance(prompt, str):
+            raise
+    finally:
+        if pieces:
+            print()
+    text = "".join(pieces)
+    if sys.stderr.isatty():
+        rate = len(lm.tokenizer.encode(text)) / (time.perf_counter() - begin)
+        print(f"{rate:.1f} tokens per second", file=sys.stderr)
+    return text
+
+
+def _positive(text: str) -> int:
+    """The positive integer that `text` writes."""
+    return _number(text, least=1)
+
+
+def _number(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or len(text) > 18 or int(text) < least:
+        raise ArgumentTypeError(f"expected an integer from {least}, found {text!r:.60}")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"expected a number, found {text!r:.60}") from None

@@ -1,0 +1,220 @@
+"""A compiled decoder with its weights, which runs tokens over caches of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.exec.compile import compile as compile_module
+from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.ir.relax.quantization import Quantization
+from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
+from relaxpy.plugins.llm.decoders import Decoder
+from relaxpy.plugins.llm.weight_names import UNUSED, names_of
+from relaxpy.plugins.nn.modules import Embedding, Linear
+from relaxpy.plugins.nn.quantization import (
+    Mutator,
+    QuantizedEmbedding,
+    QuantizedLinear,
+    quantize_model,
+    quantize_state_dict,
+)
+from relaxpy.plugins.weights.files import open_weights
+from relaxpy.plugins.weights.load import load_weights
+from relaxpy.support.dataclass import replace
+
+Packed: TypeAlias = Mapping[str, tuple[Quantization, Callable[[], tuple[Any, Any]]]]
+"""Layers by their paths whose weights a file has in a form of ours, and what reads these."""
+
+
+class CompiledDecoder:
+    """A decoder, compiled, that runs sequences of tokens over caches of pages.
+
+    `sequences` are how many a cache has at a time, `tokens` how many all of them have together,
+    `chunk` how many a call takes, `context` how many one sequence has. `quantization` is the name
+    of one, such as "q4f32_1"; of those of float16 all else is float16, too. Keys and values of
+    `cache_dtype` "float16" need half the memory, and attention half the time. Without a `target`,
+    it is that of `relaxpy.compile`: "native" where its packages are installed, or RELAXPY_TARGET.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        source: str | Path | Mapping[str, Any],
+        *,
+        names: Mapping[str, Any] | None = None,
+        packed: Packed | None = None,
+        quantization: str | None = None,
+        cache_dtype: str | None = None,
+        target: str | None = None,
+        context: int | None = None,
+        sequences: int = 8,
+        tokens: int | None = None,
+        chunk: int = 512,
+        page: int = 16,
+        progress: bool | None = None,
+    ) -> None:
+        context = config.positions if context is None else context
+        tokens = context if tokens is None else tokens
+        limits = {
+            "context": context,
+            "sequences": sequences,
+            "tokens": tokens,
+            "chunk": chunk,
+            "page": page,
+        }
+        for name, limit in limits.items():
+            if type(limit) is not int or limit < 1:
+                raise ModelError(f"{name} is a positive integer, found {limit!r:.60}")
+        if context > config.positions:
+            raise ModelError(f"the model reads {config.positions} tokens, not {context}")
+        self.context = min(context, tokens)
+        factors = config.factors_within(context)
+        config = replace(config, cache_dtype=cache_dtype, rope_factors=factors)
+        self.config, self.sequences, self.chunk, self.page = config, sequences, chunk, page
+        self.pages = -(-tokens // page) + sequences
+        self._packed = {} if quantization is not None else dict(packed or {})
+        self.quantization, self._target = quantization, target
+        decoder: Any = Decoder(config)
+        weights = source if isinstance(source, Mapping) else open_weights(source)
+        names = names_of(config, weights) if names is None else names
+        self.values = self._loaded(decoder, weights, names, progress)
+        self.program, self.params = self._compiled("decode", "forward", "create_cache")
+        self.target: str = self.program.target
+        self.limits = [ShapeTuple([n]) for n in (sequences, tokens, chunk, page, 0)]
+
+    @classmethod
+    def from_folder(cls, folder: str | Path, **options: Any) -> CompiledDecoder:
+        """The model of a Hugging Face folder. Errors: ModelError, or those of `load_weights`."""
+        path = Path(folder) / "config.json"
+        return cls(config_of(read_json(path), str(path)), folder, **options)
+
+    def _loaded(
+        self, decoder: Any, weights: Any, names: Mapping[str, Any], progress: bool | None
+    ) -> Mapping[str, Any]:
+        """The values of all parameters of the model that is compiled."""
+        plain = decoder.state_dict()
+        own = {name: p for name, p in plain.items() if _layer(name) not in self._packed}
+        skipped = [names.get(name, name) for name in plain.keys() - own.keys()]
+        ignored = [name for given in skipped for name in _listed(given)]
+        values = load_weights(weights, own, names, ignore=[*UNUSED, *ignored], progress=progress)
+        if self.quantization is not None:
+            return quantize_state_dict(quantize_model(decoder, self.quantization), values)
+        for layer, (_, read) in self._packed.items():
+            values[f"{layer}.q_weight"], values[f"{layer}.q_scale"] = read()
+        return values
+
+    def _compiled(self, *methods: str) -> tuple[Any, list[Any]]:
+        """The program of methods of the model, and the values that these take."""
+        decoder: Any = Decoder(self.config)
+        if self.quantization is not None:
+            decoder = quantize_model(decoder, self.quantization)
+        elif self._packed:
+            decoder = _WithPacked(self._packed).visit("", decoder)
+        mod, params = decoder.export_tvm(decoder.specification(*methods))
+        values = [self.values[name] for name, _ in params]
+        return compile_module(mod, target=self._target), values
+
+    @property
+    def packed_layers(self) -> int:
+        """The number of matrices whose weights are in few bits."""
+        return sum(name.endswith(".q_weight") for name in self.values)
+
+    @cached_property
+    def _states(self) -> tuple[Any, list[Any]]:
+        return self._compiled("states")
+
+    def new_cache(self) -> Any:
+        """A cache of keys and values without sequences."""
+        return self.program["create_cache"](*self.limits)
+
+    def pages_for(self, tokens: int) -> int:
+        """The most pages that a sequence of so many tokens needs; the first may be a copy."""
+        return -(-tokens // self.page) + 1
+
+    def state(self, name: str, cache: Any, *args: Any) -> None:
+        """Change the sequences of a cache: add_sequence, fork_sequence, popn, and so on."""
+        get_global_func(f"vm.builtin.kv_state_{name}")(cache, *args)
+
+    def run(
+        self,
+        cache: Any,
+        sequences: Sequence[int],
+        ids: Sequence[Sequence[int]],
+        rows: Sequence[int],
+    ) -> Any:
+        """Append tokens to sequences; the scores, (len(rows), vocabulary), after some of them.
+
+        `rows` count through the tokens of all sequences. After an error these are as before.
+        """
+        flat = np.array([token for own in ids for token in own], np.int32)[np.newaxis]
+        if flat.shape[1] == 1 and len(rows) == 1:
+            return self._append(
+                cache, sequences, ids, lambda: self.program["decode"](flat, cache, self.params)
+            )
+        last = np.array(rows, np.int32)
+        return self._append(
+            cache, sequences, ids, lambda: self.program["forward"](flat, last, cache, self.params)
+        )
+
+    def states(self, cache: Any, sequence: int, ids: Sequence[int]) -> Any:
+        """Append tokens to a sequence; what the last layer sees of each, (len(ids), width)."""
+        program, params = self._states
+        flat = np.array([ids], np.int32)
+        return self._append(
+            cache, [sequence], [ids], lambda: program["states"](flat, cache, params)
+        )
+
+    def _append(
+        self,
+        cache: Any,
+        sequences: Sequence[int],
+        ids: Sequence[Sequence[int]],
+        call: Callable[[], Any],
+    ) -> Any:
+        lengths = tuple(map(len, ids))
+        self.state("begin_forward", cache, tuple(sequences), lengths)
+        try:
+            found = call()
+        except BaseException:  # some layers may have no keys of these tokens
+            self.state("end_forward", cache)
+            for sequence, count in zip(sequences, lengths, strict=True):
+                self.state("popn", cache, sequence, count)
+            raise
+        self.state("end_forward", cache)
+        return found
+
+
+def _layer(name: str) -> str:
+    """The layer of a parameter that may be packed; other parameters are not in one."""
+    return name.removesuffix(".weight") if name.endswith(".weight") else name
+
+
+def _listed(origin: Any) -> list[str]:
+    """The tensors that an entry of a table of names consists of."""
+    if isinstance(origin, tuple):
+        origin = origin[0]
+    return [origin] if isinstance(origin, str) else list(origin)
+
+
+class _WithPacked(Mutator):
+    """Replaces the layers whose weights are packed."""
+
+    def __init__(self, packed: Packed) -> None:
+        self.packed = packed
+
+    @override
+    def visit_module(self, name: str, node: Any) -> Any:
+        if name not in self.packed:
+            return self.visit(name, node)
+        quantization, _ = self.packed[name]
+        if isinstance(node, Embedding):
+            return QuantizedEmbedding(node, quantization)
+        assert isinstance(node, Linear)
+        return QuantizedLinear(node, quantization)

@@ -1,0 +1,405 @@
+"""Configurations of models, read from the entries of a `config.json` of Hugging Face."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.support.dataclass import dataclass
+
+_MOST = 4096
+"""The most layers, and the most experts of one."""
+_LARGEST = 16 * 1024 * 1024
+"""The most bytes of a file in JSON, tokenizers apart."""
+
+
+class ModelError(RelaxpyError, ValueError):
+    """A model, its files or a request that cannot be taken."""
+
+
+class ParameterError(ModelError):
+    """An option of a request that has no such value; `param` is its name."""
+
+    param: str
+
+    @classmethod
+    def of(cls, param: str, value: object, expected: str) -> ParameterError:
+        """The error that an option has this value."""
+        error = cls(f"{param} cannot be {value!r:.60}, expected {expected}")
+        error.param = param
+        return error
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes of a decoder, and what its family does differently from Llama."""
+
+    family: str
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    vocabulary: int
+    positions: int
+    eps: float
+    theta: float = 10000.0
+    rope_scaling: Mapping[str, Any] = field(default_factory=dict)
+    rope_factors: tuple[float, ...] = ()
+    """Multiply the divisors of positions; there may be others for short texts."""
+    short_factors: tuple[float, ...] = ()
+    rotated: int | None = None
+    """How many elements of a head positions rotate; None for all of them."""
+    local_theta: float | None = None
+    """The base of rotations in layers that see a window, if it is another one (Gemma 3)."""
+    tied: bool = False
+    """True if the embedding is the last layer, too."""
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    """True if the heads of queries and keys are normalised (Qwen 3, Gemma 3)."""
+    activation: str = "silu"
+    norm_offset: float = 0.0
+    """Added to the weights of norms, which Gemma stores without 1."""
+    embedding_scale: float = 1.0
+    post_norms: bool = False
+    """True if the results of attention and of the MLP are normalised, too (Gemma 2 and 3)."""
+    score_scale: float | None = None
+    """The factor of products of queries and keys; None for head_dim**-0.5."""
+    score_cap: float = 0.0
+    """Scores of attention are capped smoothly by cap * tanh(score / cap), where it is not 0."""
+    logit_cap: float = 0.0
+    """The cap of the scores of tokens."""
+    window: int | None = None
+    """How many tokens the layers of `sliding` see."""
+    sliding: tuple[bool, ...] = ()
+    """For each layer whether it sees a window; empty if none does."""
+    experts: int = 0
+    chosen_experts: int = 0
+    chosen_sum_to_one: bool = True
+    """True if the shares of the chosen experts are divided by their sum."""
+    stop: tuple[int, ...] = ()
+    """The tokens that end a text."""
+    cache_dtype: str | None = None
+    """The datatype of keys and values in caches; None for that of the model."""
+
+    def factors_within(self, context: int) -> tuple[float, ...]:
+        """The factors for texts of at most so many tokens: the keys of a cache have the same."""
+        is_short = context <= self.rope_scaling.get(_ORIGINAL, 0)
+        return self.short_factors if self.short_factors and is_short else self.rope_factors
+
+
+def read_json(path: Path, what: str = "configuration") -> Any:
+    """The value in a file. Errors: ModelError if there is none, or it is not JSON."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ModelError(f"{path} has more than {_LARGEST >> 20} MB, which no {what} has")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"there is no {what}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"{path} is not JSON: {error}") from None
+
+
+def config_of(raw: Any, source: str = "the configuration") -> Config:
+    """The configuration that the entries of a `config.json` describe.
+
+    Errors:
+        ModelError: entries are missing or wrong, or the architecture is not one of `FAMILIES`.
+    """
+    if not isinstance(raw, Mapping):
+        raise ModelError(f"{source} is not a table of names and values")
+    family = raw.get("model_type")
+    if family == "gemma3" and isinstance(raw.get("text_config"), Mapping):
+        # A model of images and texts, of which this is the part for texts.
+        outer = {"eos_token_id": raw.get("eos_token_id")}
+        raw = {**_GEMMA3_TEXT, **outer, **raw["text_config"], "model_type": "gemma3_text"}
+        family = "gemma3_text"
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise unknown_architecture(family, FAMILIES, source)
+    entries = _Entries(raw, source)
+    config = _gpt2(entries) if family == "gpt2" else _llama_like(entries)
+    if config.heads % config.kv_heads:
+        raise ModelError(
+            f"{source} has {config.kv_heads} heads of keys, which do not divide {config.heads}"
+        )
+    if config.chosen_experts > config.experts:
+        raise ModelError(f"{source} chooses {config.chosen_experts} of {config.experts} experts")
+    return config
+
+
+def unknown_architecture(name: object, known: Iterable[str], source: str) -> ModelError:
+    """The error of an architecture without a definition."""
+    return ModelError(
+        f"{source} is of the architecture {name!r:.60}, expected one of {', '.join(known)}",
+        hint="docs/how-to/talk-to-a-language-model.md shows how to add an architecture",
+    )
+
+
+class _Entries:
+    """The entries of a `config.json`, each of which is checked when it is read."""
+
+    def __init__(self, raw: Mapping[str, Any], source: str) -> None:
+        self.raw, self.source = raw, source
+
+    def wrong(self, name: str, expected: str) -> ModelError:
+        found = self.raw.get(name)
+        return ModelError(f"{self.source} has {name!r}: {found!r:.60}, expected {expected}")
+
+    def present(self, name: str, default: Any) -> Any:
+        """An entry; null counts as absent. Errors: ModelError if there is no default, too."""
+        value = self.raw.get(name)
+        if value is None:
+            value = default
+        if value is None:
+            raise ModelError(f"{self.source} has no {name!r}")
+        return value
+
+    def count(self, name: str, default: int | None = None, most: int = (1 << 31) - 1) -> int:
+        """A positive integer. Errors: ModelError."""
+        value = self.present(name, default)
+        if type(value) is not int or not 0 < value <= most:
+            limit = "of 31 bits" if most >> 30 else f"up to {most}"
+            raise self.wrong(name, f"a positive integer {limit}")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A positive number. Errors: ModelError."""
+        value = self.present(name, default)
+        if type(value) not in {int, float} or not 0 < value < math.inf:
+            raise self.wrong(name, "a positive number")
+        return float(value)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """A truth. Errors: ModelError."""
+        value = self.present(name, default)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
+
+    def table(self, *names: str) -> dict[str, Any]:
+        """The first entry of several that is not empty. Errors: ModelError if it is not a table."""
+        for name in names:
+            if value := self.raw.get(name):
+                if not isinstance(value, dict):
+                    raise self.wrong(name, "a table of names and values")
+                return dict(value)
+        return {}
+
+    def expect(self, name: str, *values: object) -> None:
+        """Refuse any other value of an entry that may be absent. Errors: ModelError."""
+        if self.present(name, values[0]) not in values:
+            raise self.wrong(name, " or ".join(map(repr, values)))
+
+    def stop(self) -> tuple[int, ...]:
+        """The tokens that end a text. Errors: ModelError."""
+        value = self.raw.get("eos_token_id")
+        tokens = [] if value is None else value if isinstance(value, list) else [value]
+        if not all(type(token) is int for token in tokens):
+            raise self.wrong("eos_token_id", "a token or a list of them")
+        return tuple(tokens)
+
+
+_GEMMA3_TEXT: Mapping[str, Any] = {
+    "vocab_size": 262208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 131072,
+}
+"""Entries that configurations for images and texts leave out, as transformers has them."""
+_GEMMA: Mapping[str, Any] = {"activation": "gelu_tanh", "norm_offset": 1.0, "head_dim": 256}
+FAMILIES: Mapping[str, Mapping[str, Any]] = {
+    "llama": {},
+    "mistral": {},
+    "qwen2": {"qkv_bias": True},
+    "qwen3": {"qk_norm": True, "head_dim": 128},
+    "qwen3_moe": {"qk_norm": True, "head_dim": 128},
+    "gemma": _GEMMA,
+    "gemma2": {**_GEMMA, "post_norms": True},
+    "gemma3_text": {**_GEMMA, "post_norms": True, "qk_norm": True, "theta": 1e6},
+    "phi3": {},
+    "mixtral": {"theta": 1e6},
+    "gpt2": {},
+}
+"""The differences of an architecture from Llama, and the values of entries that are absent."""
+
+
+def _llama_like(raw: _Entries) -> Config:
+    family, width = raw.present("model_type", None), raw.count("hidden_size")
+    heads, layers = raw.count("num_attention_heads"), raw.count("num_hidden_layers", most=_MOST)
+    differences = dict(FAMILIES[family])
+    equal_parts = width // heads if width % heads == 0 else None
+    head_dim = raw.count("head_dim", differences.pop("head_dim", equal_parts))
+    is_gemma = family.startswith("gemma")
+    raw.expect("attention_bias", False)
+    raw.expect("mlp_bias", False)
+    if family.startswith("gemma") and family != "gemma":
+        raw.expect("hidden_activation", *_GELU)
+    else:
+        raw.expect("hidden_act", *(("gelu", *_GELU) if is_gemma else ("silu", "swish")))
+    if is_gemma:
+        differences["embedding_scale"] = width**0.5
+    if family in {"gemma2", "gemma3_text"}:
+        differences["score_scale"] = raw.number("query_pre_attn_scalar", 256) ** -0.5
+        standard = (50.0, 30.0) if family == "gemma2" else (None, None)
+        caps = ("attn_logit_softcapping", "final_logit_softcapping")
+        for name, ours, cap in zip(caps, ("score_cap", "logit_cap"), standard, strict=True):
+            if raw.raw.get(name, cap) is not None:
+                differences[ours] = raw.number(name, cap)
+    if family == "phi3":
+        share = raw.number("partial_rotary_factor", 1.0)
+        if share > 1:
+            raise raw.wrong("partial_rotary_factor", "a number up to 1")
+        differences["rotated"] = int(head_dim * share)
+    if family in {"mixtral", "qwen3_moe"}:
+        differences |= _experts(raw, family)
+    window, sliding = _windows(raw, family, layers)
+    return Config(
+        family,
+        width,
+        layers,
+        heads,
+        raw.count("num_key_value_heads", heads),
+        head_dim,
+        raw.count("moe_intermediate_size" if family == "qwen3_moe" else "intermediate_size"),
+        raw.count("vocab_size"),
+        raw.count("max_position_embeddings"),
+        raw.number("rms_norm_eps", 1e-6 if is_gemma else None),
+        **_rotation(raw, differences.pop("theta", 10000.0)),
+        tied=raw.flag("tie_word_embeddings", default=is_gemma),
+        window=window,
+        sliding=sliding,
+        stop=raw.stop(),
+        **differences,
+    )
+
+
+def _experts(raw: _Entries, family: str) -> dict[str, Any]:
+    if family == "mixtral":
+        name, sums_to_one = "num_local_experts", True
+    else:
+        name, sums_to_one = "num_experts", raw.flag("norm_topk_prob", default=False)
+        raw.expect("decoder_sparse_step", 1)
+        raw.expect("mlp_only_layers", [])
+    return {
+        "experts": raw.count(name, most=_MOST),
+        "chosen_experts": raw.count("num_experts_per_tok"),
+        "chosen_sum_to_one": sums_to_one,
+    }
+
+
+def _windows(raw: _Entries, family: str, layers: int) -> tuple[int | None, tuple[bool, ...]]:
+    """The window, and which layers see no more than it."""
+    if family in {"llama", "gemma"}:
+        return None, ()
+    is_qwen, is_gemma = family.startswith("qwen"), family.startswith("gemma")
+    # Qwen says whether it slides.
+    slides = raw.flag("use_sliding_window", default=not is_qwen)
+    if not slides or (raw.raw.get("sliding_window") is None and not is_gemma):
+        return None, ()
+    window = raw.count("sliding_window", 4096 if is_gemma else None)
+    listed = raw.present("layer_types", [])
+    if is_gemma:
+        period = 2 if family == "gemma2" else raw.count("sliding_window_pattern", 6)
+        sliding = [(layer + 1) % period != 0 for layer in range(layers)]
+    elif is_qwen:
+        first = raw.present("max_window_layers", 28)
+        if type(first) is not int:
+            raise raw.wrong("max_window_layers", "an integer")
+        sliding = [layer >= first for layer in range(layers)]
+    else:
+        sliding = [True] * layers
+    if listed and (is_gemma or is_qwen):
+        is_right = isinstance(listed, list) and len(listed) == layers
+        if not is_right or not all(kind in _LAYERS for kind in listed):
+            raise raw.wrong("layer_types", f"one of {' and '.join(_LAYERS)} for each layer")
+        sliding = [kind == "sliding_attention" for kind in listed]
+    return (window, tuple(sliding)) if any(sliding) else (None, ())
+
+
+def _rotation(raw: _Entries, standard: float) -> dict[str, Any]:
+    """The base of rotations, and how positions are scaled."""
+    scaling = raw.table("rope_parameters", "rope_scaling")
+    local = raw.raw.get("rope_local_base_freq")
+    if isinstance(scaling.get("full_attention"), dict):  # one table for each kind of layer
+        local_table = scaling.get("sliding_attention")
+        local = local_table.get("rope_theta") if isinstance(local_table, dict) else local
+        scaling = dict(scaling["full_attention"])
+    rope = _Entries(scaling, f"the scaling of positions of {raw.source}")
+    theta = rope.number("rope_theta", raw.number("rope_theta", standard))
+    kind = rope.present("rope_type", scaling.get("type", "default"))
+    if not isinstance(kind, str) or kind not in _SCALINGS:
+        raise ModelError(
+            f"positions of {raw.source} are scaled by {kind!r:.60}, expected one of "
+            f"{', '.join(_SCALINGS)}"
+        )
+    factors: dict[str, list[float]] = {}
+    if kind == "longrope":
+        original = raw.raw.get(_ORIGINAL, scaling.get(_ORIGINAL))
+        rope.raw = {**scaling, _ORIGINAL: original, _LONGEST: raw.count(_LONGEST)}
+        for name in ("long_factor", "short_factor"):
+            given = rope.present(name, None)
+            if not isinstance(given, list) or not all(type(n) in {int, float} for n in given):
+                raise rope.wrong(name, "a list of numbers")
+            factors[name] = given
+    numbers: dict[str, Any] = {name: rope.number(name) for name in _SCALINGS[kind]}
+    if kind == "yarn":
+        numbers |= {name: rope.number(name) for name in _YARN if scaling.get(name) is not None}
+        numbers["truncate"] = rope.flag("truncate", default=True)
+    is_gemma3 = raw.raw["model_type"] == "gemma3_text"
+    return {
+        "theta": theta,
+        "rope_scaling": {"rope_type": kind, **numbers} if numbers else {},
+        "rope_factors": tuple(map(float, factors.get("long_factor", ()))),
+        "short_factors": tuple(map(float, factors.get("short_factor", ()))),
+        "local_theta": _Entries({"base": local}, raw.source).number("base", 1e4)
+        if is_gemma3
+        else None,
+    }
+
+
+_LAYERS = ("full_attention", "sliding_attention")
+_GELU = ("gelu_pytorch_tanh", "gelu_new")
+_ORIGINAL, _LONGEST = "original_max_position_embeddings", "max_position_embeddings"
+_SCALINGS = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", _ORIGINAL),
+    "longrope": (_ORIGINAL, _LONGEST),
+    "yarn": ("factor", _ORIGINAL),
+}
+"""The numbers that each scaling of positions needs."""
+_YARN = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+"""Those that YaRN may have besides."""
+
+
+def _gpt2(raw: _Entries) -> Config:
+    width, heads = raw.count("n_embd"), raw.count("n_head")
+    if width % heads:
+        raise raw.wrong("n_head", f"a divisor of {width}")
+    raw.expect("activation_function", *_GELU)
+    raw.expect("scale_attn_weights", True)
+    raw.expect("scale_attn_by_inverse_layer_idx", False)
+    return Config(
+        "gpt2",
+        width,
+        raw.count("n_layer", most=_MOST),
+        heads,
+        heads,
+        width // heads,
+        raw.count("n_inner", 4 * width),
+        raw.count("vocab_size"),
+        raw.count("n_positions"),
+        raw.number("layer_norm_epsilon", 1e-5),
+        tied=raw.flag("tie_word_embeddings", default=True),
+        qkv_bias=True,
+        activation="gelu_tanh",
+        stop=raw.stop(),
+    )

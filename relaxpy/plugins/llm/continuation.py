@@ -1,0 +1,80 @@
+"""The text of a request, as its tokens come: ends at stop texts, and why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from relaxpy.plugins.llm.config import ParameterError
+from relaxpy.plugins.llm.engine import Request
+from relaxpy.plugins.llm.tokens import TextStream, Tokenizer
+
+Reason: TypeAlias = Literal["stop", "length"]
+_MOST_STOPS = 16
+_TOKENS_BEFORE = 6
+"""Tokens of the prompt that decide whether the text begins with a space."""
+
+
+class Continuation:
+    """The text of a request, which ends where one of the texts of `stop` would begin."""
+
+    def __init__(self, request: Request, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
+        self.request, self.stop = request, stop
+        self.reason: Reason | None = None
+        """Why the text ended; None as long as it goes on, and after an error or `cancel`."""
+        self._stream = TextStream(tokenizer, request.prompt[-_TOKENS_BEFORE:])
+        self._held = ""
+        self.read = 0
+        """How many tokens of the request are in the text, or end it."""
+
+    def take(self) -> str:
+        """The text of the tokens that came since the last call.
+
+        A text that may become a stop text is held back. The request is cancelled at a stop text.
+        """
+        request, text = self.request, self._held
+        for token in request.tokens[self.read :]:
+            self.read += 1
+            if token in request.stop:
+                break
+            text += self._stream.add(token)
+            if (end := self._stop_in(text)) is not None:
+                request.cancel()
+                self._held, self.reason = "", "stop"
+                return text[:end]
+        if not request.done:
+            kept = len(text) - self._beginning(text)
+            self._held = text[kept:]
+            return text[:kept]
+        text += self._stream.end()
+        self._held = ""
+        end = self._stop_in(text)
+        if request.error is None:
+            ended = end is not None or (request.tokens and request.tokens[-1] in request.stop)
+            full = len(request.tokens) == request.max_tokens
+            self.reason = "stop" if ended else "length" if full else None
+        return text[:end]
+
+    def _stop_in(self, text: str) -> int | None:
+        found = [place for stop in self.stop if (place := text.find(stop)) >= 0]
+        return min(found, default=None)
+
+    def _beginning(self, text: str) -> int:
+        """The length of the longest end of a text that a stop text begins with."""
+        lengths = [
+            n
+            for stop in self.stop
+            for n in range(min(len(stop) - 1, len(text)), 0, -1)
+            if text.endswith(stop[:n])
+        ]
+        return max(lengths, default=0)
+
+
+def stop_texts(stop: object) -> tuple[str, ...]:
+    """The texts that end an answer: one, or several, or None. Errors: ParameterError."""
+    listed: Any = [] if stop is None else [stop] if isinstance(stop, str) else stop
+    is_right = isinstance(listed, (list, tuple)) and len(listed) <= _MOST_STOPS
+    if not is_right or not all(isinstance(text, str) and text for text in listed):
+        expected = f"a text that is not empty, or at most {_MOST_STOPS} of them"
+        raise ParameterError.of("stop", stop, expected)
+    return tuple(listed)

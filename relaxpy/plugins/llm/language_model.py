@@ -1,0 +1,281 @@
+"""A language model that one talks to: texts and messages in, texts out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import unexpected
+from relaxpy.plugins.llm.compiled import CompiledDecoder
+from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.continuation import Continuation, stop_texts
+from relaxpy.plugins.llm.engine import Engine, Request
+from relaxpy.plugins.llm.files import ModelFiles, ends_of_turns, open_model
+from relaxpy.plugins.llm.sampling import Sampling
+from relaxpy.plugins.llm.template import ChatTemplate
+from relaxpy.plugins.llm.tokens import Tokenizer
+from relaxpy.support.entry import user_facing
+
+Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
+"""A text to continue, the messages of a conversation, or tokens."""
+DEFAULT_MAX_TOKENS = 256
+DEFAULT_CONTEXT = 4096
+
+
+@user_facing
+def load(
+    model: str | Path,
+    *,
+    quantize: str | None = None,
+    target: str | None = None,
+    context: int | None = None,
+    sequences: int = 8,
+    cache_dtype: str | None = None,
+    progress: bool | None = None,
+) -> LanguageModel:
+    """The language model of a Hugging Face folder or a file of GGUF, compiled.
+
+    `quantize` rounds weights to few bits ("q4f32_1", "q8f32_1", "w4a8f32", and others of
+    docs/weights.md); without it, packed weights of GGUF stay packed where products can read them.
+    `target` is "native" or "numpy". A prompt and its answer have at most `context` tokens, by
+    default 4,096 or what the model was trained for; `sequences` run at a time. Keys and values of
+    `cache_dtype` "float16" need half the memory.
+
+    Errors:
+        FileNotFoundError: there is no such file or folder.
+        ModelError (also ValueError): it is not a model, or of an unknown architecture.
+        FrontendError (also ValueError): weights cannot be read, or do not fit.
+    """
+    if not isinstance(model, (str, Path)):
+        raise unexpected(model, "expected the path of a model")
+    files = open_model(model)
+    if context is None:
+        context = min(files.config.positions, DEFAULT_CONTEXT)
+    decoder = CompiledDecoder(
+        files.config,
+        files.weights,
+        names=files.names,
+        packed=files.packed,
+        quantization=quantize,
+        cache_dtype=cache_dtype,
+        target=target,
+        context=context,
+        tokens=context * min(sequences, 4) if type(sequences) is int else context,
+        sequences=sequences,
+        progress=progress,
+    )
+    return LanguageModel(files, decoder)
+
+
+class LanguageModel:
+    """A language model, which several threads may use; `load` creates it.
+
+    A prompt is a text, the messages of a conversation (`[{"role": "user", "content": "..."}]`), or
+    tokens. The options of `generate` and `stream` are `max_tokens` and `stop`, one text or several,
+    and those of `Sampling`: temperature, top_p, top_k, seed, repetition_penalty, presence_penalty,
+    frequency_penalty and logit_bias. Without a temperature the most probable token is taken.
+    """
+
+    def __init__(self, files: ModelFiles, decoder: CompiledDecoder) -> None:
+        self.name, self.decoder = files.name, decoder
+        self.engine = Engine(decoder)
+        self.turn = RLock()
+        """Whoever uses the engine holds it."""
+        self._files = files
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer. Errors: ModelError if the model has none, or its package is missing."""
+        return self._files.tokenizer()
+
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """The chat template. Errors: ModelError if the model has none."""
+        if self._files.template is None:
+            raise ModelError(
+                f"{self.name} has no chat template, so it cannot read messages",
+                hint="pass a text, or use a model that was trained for conversations",
+            )
+        return ChatTemplate(self._files.template, self.tokenizer.special)
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end a text."""
+        try:
+            return ends_of_turns(self.decoder.config, self.tokenizer)
+        except ModelError:  # without a tokenizer, prompts are tokens
+            return self.decoder.config.stop
+
+    @property
+    def notes(self) -> list[str]:
+        """Warnings about the speed and the memory of this model here."""
+        found = []
+        packs = bool(self.decoder.packed_layers)
+        if self._files.note is not None and not self.decoder.quantization:
+            found.append(self._files.note)
+        if self.decoder.target == "numpy":
+            found.append(
+                "the model runs on NumPy, which takes "
+                f"some {100 if packs else 20} times as long as native code for a token: "
+                "python -m pip install 'relaxpy[native]'"
+            )
+        return found
+
+    def tokens(self, prompt: Prompt) -> list[int]:
+        """The tokens of a prompt. Errors: ModelError if it is not one."""
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        if isinstance(prompt, Sequence) and prompt and isinstance(prompt[0], Mapping):
+            text = self.template.render(prompt)  # type: ignore[arg-type]
+            return self.tokenizer.encode(text, is_rendered=True)
+        if isinstance(prompt, (Sequence, np.ndarray)):
+            return list(prompt)  # type: ignore[arg-type]
+        raise ModelError(f"a prompt is a text, messages or tokens, found {prompt!r:.60}")
+
+    def start(
+        self,
+        tokens: Sequence[int],
+        *,
+        max_tokens: int | None = None,
+        stop: object = None,
+        logprobs: int | None = None,
+        **sampling: Any,
+    ) -> Continuation:
+        """A new request, whose text the continuation has; `step` brings it on.
+
+        Errors:
+            ModelError: the prompt or an option is not such, or there is no room for them.
+        """
+        unknown = sampling.keys() - Sampling.__dataclass_fields__.keys()
+        if unknown:
+            known = ("max_tokens", "stop", "logprobs", *Sampling.__dataclass_fields__)
+            name = min(unknown)
+            raise ParameterError.of(name, sampling[name], f"one of the options {', '.join(known)}")
+        texts = stop_texts(stop)
+        room = self.decoder.context - len(tokens)
+        if room < 1:
+            raise ModelError(
+                f"the prompt has {len(tokens)} tokens, which leaves no room for an answer: "
+                f"a sequence has at most {self.decoder.context}"
+            )
+        if max_tokens is None:
+            max_tokens = min(room, DEFAULT_MAX_TOKENS)
+        chosen = Sampling(**sampling)
+        # It only enters a queue, which needs no turn.
+        request = self.engine.add(tokens, chosen, max_tokens, self.ends, logprobs)
+        return Continuation(request, self.tokenizer, texts)
+
+    def step(self) -> None:
+        """Bring all requests on by one call of the model."""
+        with self.turn:
+            self.engine.step()
+
+    def cancel(self, request: Request) -> None:
+        """End a request, whose pages are free then."""
+        with self.turn:
+            request.cancel()
+
+    @overload
+    def generate(self, prompts: Prompt, **options: Any) -> str: ...
+    @overload
+    def generate(self, prompts: Sequence[Prompt], **options: Any) -> list[str]: ...
+    @user_facing
+    def generate(self, prompts: Any, **options: Any) -> str | list[str]:
+        """The text that continues a prompt, or answers messages; a list of them for several.
+
+        Errors:
+            ModelError (also ValueError): a prompt or an option is not such, or no token could be
+                chosen.
+        """
+        several = _is_list_of_prompts(prompts)
+        listed = [self.tokens(prompt) for prompt in (prompts if several else [prompts])]
+        started: list[Continuation] = []
+        try:
+            started.extend(self.start(tokens, **options) for tokens in listed)
+            texts = ["".join(self._pieces(continuation)) for continuation in started]
+        finally:
+            for continuation in started:
+                self.cancel(continuation.request)
+        return texts if several else texts[0]
+
+    @user_facing
+    def stream(self, prompt: Prompt, **options: Any) -> Iterator[str]:
+        """The same text as that of `generate`, in pieces as they come."""
+        continuation = self.start(self.tokens(prompt), **options)
+
+        def pieces() -> Iterator[str]:
+            try:
+                yield from self._pieces(continuation)
+            finally:
+                self.cancel(continuation.request)
+
+        return pieces()
+
+    def _pieces(self, continuation: Continuation) -> Iterator[str]:
+        request = continuation.request
+        while True:
+            with self.turn:
+                piece = continuation.take()
+                is_over = request.done
+            if piece:
+                yield piece
+            if is_over:
+                if request.error is not None:
+                    raise request.error
+                return
+            self.step()
+
+    @user_facing
+    def logits(self, prompt: Prompt) -> Any:
+        """The scores of the next token after each token of a prompt, (tokens, vocabulary)."""
+        return self._read(
+            self.tokens(prompt),
+            lambda cache, part: self.decoder.run(cache, [0], [part], range(len(part))),
+        )
+
+    @user_facing
+    def embed(self, prompts: Any) -> Any:
+        """The mean of the last layer's states over the tokens of a prompt, float32.
+
+        Shapes:
+            result  (width,), or (prompts, width) for a list of them
+        """
+        if _is_list_of_prompts(prompts):
+            return np.stack([self.embed(prompt) for prompt in prompts])
+        states = self._read(
+            self.tokens(prompts), lambda cache, part: self.decoder.states(cache, 0, part)
+        )
+        return states.mean(axis=0)
+
+    def _read(self, tokens: Sequence[int], call: Any) -> Any:
+        """The results of calls for the tokens of a prompt, a chunk at a time."""
+        words, limit = self.decoder.config.vocabulary, self.decoder.context
+        if not tokens or len(tokens) > limit:
+            raise ModelError(f"a prompt has 1 to {limit} tokens, found {len(tokens)}")
+        if not all(isinstance(t, (int, np.integer)) and 0 <= t < words for t in tokens):
+            raise ModelError(f"tokens are the integers from 0 to {words - 1}")
+        cache, chunk = self.decoder.new_cache(), self.decoder.chunk
+        self.decoder.state("add_sequence", cache, 0)
+        parts = [tokens[start : start + chunk] for start in range(0, len(tokens), chunk)]
+        with self.turn:
+            return np.concatenate([call(cache, part) for part in parts])
+
+    @override
+    def __repr__(self) -> str:
+        config = self.decoder.config
+        return (
+            f"<language model {self.name}: {config.family}, {config.layers} layers of "
+            f"{config.width}, context {self.decoder.context}, {self.decoder.target}>"
+        )
+
+
+def _is_list_of_prompts(prompts: Any) -> bool:
+    if isinstance(prompts, str) or not isinstance(prompts, (list, tuple)) or not prompts:
+        return False
+    return isinstance(prompts[0], (str, list, tuple))

@@ -1,0 +1,356 @@
+"""OpenAI's HTTP API as data: what a request asks for, and the bodies of answers and errors."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+from uuid import uuid4
+
+from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.plugins.llm.continuation import Continuation
+from relaxpy.plugins.llm.language_model import LanguageModel
+from relaxpy.plugins.llm.worker import Piece
+from relaxpy.support.dataclass import dataclass
+
+Kind: TypeAlias = Literal["chat", "text"]
+_MOST_CHOICES, _MOST_LOGPROBS = 16, 20
+
+
+class ApiError(Exception):
+    """An answer that is an error, with its status of HTTP."""
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.param, self.code = status, param, code
+
+    def body(self) -> dict[str, Any]:
+        """The body, as OpenAI's API has it."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        return {
+            "error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+        }
+
+
+def error_of(error: Exception) -> ApiError:
+    """The answer for an error of a request."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ParameterError):
+        return ApiError(400, str(error), param=error.param)
+    if isinstance(error, ModelError):
+        return ApiError(400, str(error))
+    return ApiError(500, f"the request failed: {type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The contents of a request: prompts, the choices for each, and their options."""
+
+    kind: Kind
+    prompts: list[list[int]]
+    choices: int
+    options: Mapping[str, Any]
+    """The options of `LanguageModel.start`."""
+    stream: bool
+    with_usage: bool
+    with_logprobs: bool
+    seed: int | None
+
+    def begin(self, model: LanguageModel) -> list[Continuation]:
+        """Start all choices. Errors: ModelError; then none is started."""
+        started: list[Continuation] = []
+        try:
+            for prompt in self.prompts:
+                for choice in range(self.choices):
+                    seed = None if self.seed is None else self.seed + choice
+                    started.append(model.start(prompt, seed=seed, **self.options))
+        except BaseException:
+            for continuation in started:
+                model.cancel(continuation.request)
+            raise
+        return started
+
+
+_SAMPLING: Final[Mapping[str, str]] = {
+    name: name
+    for name in (
+        *("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty"),
+        *("repetition_penalty", "stop"),
+    )
+}
+_IGNORED: Final = {"user", "metadata", "store", "service_tier", "safety_identifier"} | {
+    "prompt_cache_key"
+}
+"""Fields that have no effect on an answer."""
+_ONLY: Final[Mapping[str, tuple[object, ...]]] = {
+    "response_format": ({"type": "text"},),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "modalities": (["text"],),
+    "echo": (False,),
+    "suffix": ("",),
+    "best_of": (1,),
+}
+"""Fields of which only these values are supported."""
+_OWN: Final = {"model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs"} | {
+    *("max_tokens", "max_completion_tokens", "top_logprobs")
+}
+
+
+def asked(kind: Kind, body: bytes, model: LanguageModel, most_tokens: int) -> Asked:
+    """Read the body of a request.
+
+    Errors:
+        ApiError: it is not JSON, or asks for another model, or what is not supported.
+        ModelError: the prompt or an option is not such.
+    """
+    fields = _fields(body)
+    prompt_name = "messages" if kind == "chat" else "prompt"
+    known = {prompt_name, *_SAMPLING, *_IGNORED, *_ONLY, *_OWN}
+    for name, value in fields.items():
+        if name not in known:
+            raise ApiError(400, f"there is no parameter {name!r:.60}", param=name[:60])
+        if name in _ONLY and value not in _ONLY[name]:
+            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_value")
+    if (name := fields.get("model", model.name)) != model.name:
+        raise ApiError(
+            404,
+            f"there is no model {name!r:.80}, this server has {model.name!r}",
+            param="model",
+            code="model_not_found",
+        )
+    if prompt_name not in fields:
+        raise ApiError(400, f"{prompt_name} is missing", param=prompt_name)
+    prompts = (_conversation if kind == "chat" else _prompts)(fields[prompt_name], model)
+    choices = _taken(fields, "n", int, 1, _MOST_CHOICES)
+    if choices * len(prompts) > _MOST_CHOICES:
+        raise ApiError(400, f"a request has at most {_MOST_CHOICES} choices", param="n")
+    options: dict[str, Any] = {name: fields[name] for name in _SAMPLING if name in fields}
+    options.setdefault("temperature", 1.0)
+    if (seed := fields.get("seed")) is not None and (type(seed) is not int or seed < 0):
+        raise ParameterError.of("seed", seed, "an integer that is not negative")
+    options["logit_bias"] = _bias(fields)
+    options["logprobs"] = top = _logprobs(kind, fields)
+    options["max_tokens"] = _room(kind, fields, prompts, model.decoder.context, most_tokens)
+    stream_options = _taken(fields, "stream_options", dict, {})
+    return Asked(
+        kind,
+        prompts,
+        choices,
+        options,
+        _taken(fields, "stream", bool, False),
+        stream_options.get("include_usage") is True,
+        top is not None,
+        seed,
+    )
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    """The fields of a body that are not null. Errors: ApiError."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not a number of JSON")
+
+    try:
+        found = json.loads(body, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"the body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ApiError(400, "the body is not a JSON object")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _taken(
+    fields: Mapping[str, Any], name: str, kind: type, default: Any, most: int | None = None
+) -> Any:
+    """A field. Errors: ParameterError if it is of another type, or not a number up to `most`."""
+    value: Any = fields.get(name, default)
+    is_right = type(value) is kind
+    if not is_right or (most is not None and not default <= value <= most):
+        expected = _TYPES[kind] if most is None else f"an integer from {default} to {most}"
+        raise ParameterError.of(name, value, expected)
+    return value
+
+
+_TYPES: Final = {bool: "true or false", dict: "an object"}
+
+
+def _conversation(messages: Any, model: LanguageModel) -> list[list[int]]:
+    if not isinstance(messages, list) or not messages:
+        raise ParameterError.of("messages", messages, "a list of messages")
+    try:
+        return [model.tokens([_message(message) for message in messages])]
+    except ParameterError:
+        raise
+    except ModelError as error:
+        raise ApiError(400, str(error), param="messages") from None
+
+
+def _message(message: Any) -> dict[str, Any]:
+    """A message whose content is a text; it may have come as a list of texts."""
+    if not isinstance(message, dict):
+        raise ParameterError.of("messages", message, "messages with a role and a content")
+    content = message.get("content")
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        if len(texts) != len(content) or not all(isinstance(text, str) for text in texts):
+            raise ParameterError.of("messages", content, "parts that are texts")
+        content = "".join(map(str, texts))
+    return {**message, "content": content}
+
+
+def _prompts(prompt: Any, model: LanguageModel) -> list[list[int]]:
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
+        listed = prompt
+    else:
+        listed = [prompt]
+    for one in listed:
+        is_tokens = isinstance(one, list) and one and all(type(token) is int for token in one)
+        if not isinstance(one, str) and not is_tokens:
+            raise ParameterError.of("prompt", one, "texts, or lists of tokens")
+    return [model.tokens(one) for one in listed]
+
+
+def _bias(fields: Mapping[str, Any]) -> dict[int, Any]:
+    given = _taken(fields, "logit_bias", dict, {})
+    if len(given) > 1024 or not all(token.isdecimal() and len(token) < 10 for token in given):
+        raise ParameterError.of("logit_bias", given, "a table of tokens and numbers")
+    return {int(token): bias for token, bias in given.items()}
+
+
+def _logprobs(kind: Kind, fields: Mapping[str, Any]) -> int | None:
+    """Of how many tokens logprobs are returned; None for no logprobs."""
+    if kind == "text":
+        return _taken(fields, "logprobs", int, 0, _MOST_LOGPROBS) if "logprobs" in fields else None
+    top: int = _taken(fields, "top_logprobs", int, 0, _MOST_LOGPROBS)
+    return top if _taken(fields, "logprobs", bool, False) else None
+
+
+def _room(
+    kind: Kind, fields: Mapping[str, Any], prompts: Sequence[Sequence[int]], context: int, most: int
+) -> int:
+    """The most tokens of an answer. Errors: ApiError if they do not fit the context."""
+    longest = max(map(len, prompts))
+    name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
+    default = 16 if kind == "text" else most
+    wanted = fields.get(name)
+    if wanted is not None and (type(wanted) is not int or wanted < 1):
+        raise ParameterError.of(name, wanted, "a positive integer")
+    if longest + (wanted or 1) > context:
+        raise ApiError(
+            400,
+            f"this model's maximum context length is {context} tokens; the request has {longest} "
+            f"in the prompt and {wanted or 1} for the answer",
+            param="messages" if kind == "chat" else "prompt",
+            code="context_length_exceeded",
+        )
+    if wanted is not None and wanted > most:
+        raise ApiError(400, f"this server's answers have at most {most} tokens", param=name)
+    return wanted or min(default, most, context - longest)
+
+
+# --- answers
+
+
+class Answer:
+    """The bodies of an answer: one in the end, or one for each piece."""
+
+    def __init__(self, what: Asked, model: LanguageModel, started: Sequence[Continuation]) -> None:
+        self.what, self.model, self.started = what, model, started
+        prefix = "chatcmpl" if what.kind == "chat" else "cmpl"
+        self._id, self._created = f"{prefix}-{uuid4().hex}", int(time.time())
+        self._lengths = [0] * len(started)
+        """How many characters of each choice earlier pieces have."""
+
+    def usage(self) -> dict[str, int]:
+        """How many tokens were read and chosen."""
+        read = sum(map(len, self.what.prompts))
+        chosen = sum(continuation.read for continuation in self.started)
+        return {"prompt_tokens": read, "completion_tokens": chosen, "total_tokens": read + chosen}
+
+    def whole(self, texts: Sequence[str], reasons: Sequence[str | None]) -> dict[str, Any]:
+        """The body of an answer that is not streamed."""
+        choices = []
+        for index, (text, reason) in enumerate(zip(texts, reasons, strict=True)):
+            choice: dict[str, Any] = {"index": index, "finish_reason": reason}
+            tokens = range(self.started[index].read)
+            if self.what.kind == "chat":
+                choice["message"] = {"role": "assistant", "content": text, "refusal": None}
+            else:
+                choice["text"] = text
+            choice["logprobs"] = self._logprobs(index, tokens)
+            choices.append(choice)
+        return self._body("", choices) | {"usage": self.usage()}
+
+    def first(self) -> list[dict[str, Any]]:
+        """The chunks before the text, which name the role."""
+        if self.what.kind == "text":
+            return []
+        delta = {"role": "assistant", "content": ""}
+        return [self._chunk(index, {"delta": delta}) for index in range(len(self.started))]
+
+    def chunk(self, index: int, piece: Piece) -> dict[str, Any]:
+        """The chunk of a piece of a choice."""
+        logprobs = self._logprobs(index, piece.tokens)
+        self._lengths[index] += len(piece.text)
+        text = {"content": piece.text} if piece.text else {}
+        own = {"delta": text} if self.what.kind == "chat" else {"text": piece.text}
+        return self._chunk(index, own | {"logprobs": logprobs}, piece.reason)
+
+    def last(self) -> dict[str, Any]:
+        """The chunk with the usage."""
+        return self._body(".chunk", []) | {"usage": self.usage()}
+
+    def _chunk(
+        self, index: int, own: Mapping[str, Any], reason: str | None = None
+    ) -> dict[str, Any]:
+        body = self._body(".chunk", [{"index": index, "finish_reason": reason, **own}])
+        return body | {"usage": None} if self.what.with_usage else body
+
+    def _body(self, chunk: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        kind = f"chat.completion{chunk}" if self.what.kind == "chat" else "text_completion"
+        return {
+            "id": self._id,
+            "object": kind,
+            "created": self._created,
+            "model": self.model.name,
+            "choices": choices,
+        }
+
+    def _logprobs(self, index: int, tokens: range) -> dict[str, Any] | None:
+        if not self.what.with_logprobs:
+            return None
+        request, piece = self.started[index].request, self.model.tokenizer.piece
+        rows = [(request.tokens[k], *request.logprobs[k]) for k in tokens]
+        if self.what.kind == "text":
+            offset, offsets = self._lengths[index], []
+            for token, _, _ in rows:
+                offsets.append(offset)
+                offset += len(piece(token))
+            return {
+                "tokens": [piece(token) for token, _, _ in rows],
+                "token_logprobs": [logprob for _, logprob, _ in rows],
+                "top_logprobs": [{piece(t): p for t, p in top} for _, _, top in rows],
+                "text_offset": offsets,
+            }
+
+        def entry(token: int, logprob: float) -> dict[str, Any]:
+            text = piece(token)
+            # A token may be a part of a character, whose bytes the tokenizer does not tell.
+            own = None if "\N{REPLACEMENT CHARACTER}" in text else list(text.encode())
+            return {"token": text, "logprob": logprob, "bytes": own}
+
+        return {
+            "content": [
+                entry(token, logprob) | {"top_logprobs": [entry(*other) for other in top]}
+                for token, logprob, top in rows
+            ],
+            "refusal": None,
+        }

@@ -1,0 +1,135 @@
+"""The choice of the next token from its scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from numbers import Integral, Real
+from typing import Any, Final
+
+import numpy as np
+
+from relaxpy.plugins.llm.config import ModelError, ParameterError
+from relaxpy.support.dataclass import dataclass
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+_CHECKS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "temperature": (lambda v: _is_number(v) and v >= 0, "a number that is not negative"),
+    "top_k": (lambda v: v is None or (_is_count(v) and v >= 1), "a positive integer"),
+    "top_p": (lambda v: _is_number(v) and 0 < v <= 1, "a number above 0, and at most 1"),
+    "repetition_penalty": (lambda v: _is_number(v) and v > 0, "a positive number"),
+    "presence_penalty": (lambda v: _is_number(v) and abs(v) <= 2, "a number from -2 to 2"),
+    "frequency_penalty": (lambda v: _is_number(v) and abs(v) <= 2, "a number from -2 to 2"),
+    "seed": (lambda v: v is None or (_is_count(v) and 0 <= v < 1 << 64), "an integer of 64 bits"),
+    "logit_bias": (
+        lambda v: (
+            isinstance(v, Mapping)
+            and all(_is_count(t) and t >= 0 and _is_number(b) for t, b in v.items())
+        ),
+        "a table of tokens and numbers",
+    ),
+}
+"""The values that each option may have."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen; a temperature of 0 takes the token with the best score."""
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    """Only the tokens with the k best scores."""
+    top_p: float = 1.0
+    """Only the fewest tokens whose probabilities sum to p."""
+    repetition_penalty: float = 1.0
+    """Divides the scores of tokens that were there before."""
+    seed: int | None = None
+    presence_penalty: float = 0.0
+    """Subtracted from the scores of tokens that were chosen before."""
+    frequency_penalty: float = 0.0
+    """Subtracted from them for each time that they were chosen."""
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    """Added to the scores of tokens."""
+
+    def __post_init__(self) -> None:
+        for name, (is_right, expected) in _CHECKS.items():
+            value = getattr(self, name)
+            if not is_right(value):
+                raise ParameterError.of(name, value, expected)
+
+    def adjusted(self, scores: Any, before: Sequence[int], chosen: Sequence[int]) -> Any:
+        """The scores, float64, after penalties for tokens of the text, the last ones `chosen`.
+
+        Errors:
+            ModelError: a score is NaN, or the best one is infinite.
+        """
+        scores = np.array(scores, np.float64)
+        best = scores.max(initial=-np.inf)
+        if not np.isfinite(best):
+            raise ModelError(f"no token can be chosen: the best score is {best}")
+        for token, bias in self.logit_bias.items():
+            if token < len(scores):
+                scores[token] += bias
+        if self.repetition_penalty != 1.0 and len(before):
+            seen = np.unique(before)
+            old = scores[seen]
+            factor = np.where(old > 0, 1 / self.repetition_penalty, self.repetition_penalty)
+            scores[seen] = old * factor
+        if (self.presence_penalty or self.frequency_penalty) and len(chosen):
+            seen, counts = np.unique(chosen, return_counts=True)
+            scores[seen] -= self.presence_penalty + self.frequency_penalty * counts
+        return scores
+
+    def probabilities(
+        self, scores: Any, before: Sequence[int] = (), chosen: Sequence[int] = ()
+    ) -> Any:
+        """The probabilities of all tokens, float64, by their scores; those left out have 0.
+
+        Errors:
+            ModelError: as of `adjusted`.
+        """
+        scores = self.adjusted(scores, before, chosen)
+        if self.temperature == 0:
+            return np.eye(1, len(scores), int(scores.argmax()))[0]
+        with np.errstate(over="ignore"):
+            scores = (scores - scores.max()) / self.temperature
+        if self.top_k is not None and self.top_k < len(scores):
+            least = np.partition(scores, -self.top_k)[-self.top_k]
+            scores[scores < least] = -np.inf
+        shares = np.exp(scores)
+        shares /= shares.sum()
+        if self.top_p < 1:
+            order = np.argsort(-shares, kind="stable")
+            before_each = np.cumsum(shares[order]) - shares[order]
+            shares[order[before_each >= self.top_p]] = 0
+            shares /= shares.sum()
+        return shares
+
+    def choose(
+        self,
+        scores: Any,
+        before: Sequence[int],
+        random: np.random.Generator,
+        chosen: Sequence[int] = (),
+    ) -> int:
+        """A token. Errors: ModelError, as of `adjusted`."""
+        if self.temperature == 0:
+            return int(self.adjusted(scores, before, chosen).argmax())
+        shares = self.probabilities(scores, before, chosen)
+        return int(random.choice(len(shares), p=shares))
+
+
+def log_probabilities(scores: Any) -> Any:
+    """The logarithms of the probabilities of all tokens, as the model gives them, float64."""
+    scores = np.array(scores, np.float64)
+    scores -= scores.max()
+    return scores - np.log(np.exp(scores).sum())

@@ -1,0 +1,314 @@
+"""A server of OpenAI's HTTP API for one model, with a page to chat in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from relaxpy.plugins.llm.config import ModelError
+from relaxpy.plugins.llm.language_model import LanguageModel
+from relaxpy.plugins.llm.openai_api import Answer, ApiError, Asked, Kind, asked, error_of
+from relaxpy.plugins.llm.worker import Job, Piece, Worker
+
+KEY: Final = "RELAXPY_API_KEY"
+"""The environment variable with the key that requests have to name, if it is not empty."""
+_PAGE: Final = Path(__file__).with_name("page.html")
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
+_POLICY: Final = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def serve(
+    model: LanguageModel,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    max_tokens: int = 2048,
+    queue: int = 64,
+    ready: Callable[[str], object] = lambda url: None,
+) -> None:
+    """Serve a model until a signal ends it; `ready` gets the address that it listens at.
+
+    Answers have at most `max_tokens`; requests beyond `queue` that wait are refused.
+
+    Errors:
+        ModelError: the packages of the extra `serve` are not installed.
+        OSError: the port is taken, or the address is not one of this machine.
+    """
+    try:
+        import uvicorn
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    app = application(model, host=host, max_tokens=max_tokens, queue=queue)
+    config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=3)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=config.backlog) as listening:
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{listening.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _missing(error: ModuleNotFoundError) -> ModelError:
+    return ModelError(
+        f"the server needs the package {error.name}", hint="python -m pip install 'relaxpy[serve]'"
+    )
+
+
+def application(
+    model: LanguageModel,
+    *,
+    host: str = "127.0.0.1",
+    max_tokens: int = 2048,
+    queue: int = 64,
+    max_body: int = 4 * 1024 * 1024,
+) -> Any:
+    """The application, for servers of ASGI. Errors: ModelError if starlette is not installed."""
+    try:
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.middleware import Middleware
+        from starlette.middleware.trustedhost import TrustedHostMiddleware
+        from starlette.responses import JSONResponse
+        from starlette.routing import Route
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    server = _Server(model, max_tokens, queue, max_body)
+
+    async def not_there(_: Any, error: HTTPException) -> JSONResponse:
+        body = ApiError(error.status_code, f"{error.detail}").body()
+        return JSONResponse(body, error.status_code)
+
+    routes = [
+        Route("/", server.page),
+        Route("/health", server.health),
+        Route("/metrics", server.metrics),
+        Route("/v1/models", server.guarded(server.models)),
+        Route("/v1/models/{name:path}", server.guarded(server.models)),
+        Route("/v1/completions", server.guarded(partial(server.answer, "text")), methods=["POST"]),
+        Route(
+            "/v1/chat/completions", server.guarded(partial(server.answer, "chat")), methods=["POST"]
+        ),
+    ]
+    # A page of another name that leads to this address is not let in by the browser's user.
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK))
+    return Starlette(
+        routes=routes,
+        lifespan=server.lifespan,
+        middleware=[trusted] if host in _LOOPBACK else [],
+        exception_handlers={HTTPException: not_there},  # type: ignore[dict-item]
+    )
+
+
+class _Server:
+    """The handlers of requests."""
+
+    def __init__(self, model: LanguageModel, max_tokens: int, queue: int, max_body: int) -> None:
+        self.model, self.worker = model, Worker(model)
+        self.max_tokens, self.queue, self.max_body = max_tokens, queue, max_body
+        self.key = os.environ.get(KEY, "")
+        self.answered: Counter[int] = Counter()
+        self.tokens: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def lifespan(self, _: Any) -> AsyncIterator[None]:
+        """The worker's life."""
+        self.worker.start()
+        try:
+            yield
+        finally:
+            self.worker.stop()
+
+    def guarded(
+        self, handle: Callable[[Any], Coroutine[Any, Any, Any]]
+    ) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+        """A handler that needs the key, and whose errors are answers."""
+        from starlette.responses import JSONResponse
+
+        async def handler(request: Any) -> Any:
+            try:
+                self._check_key(request)
+                response = await handle(request)
+            except (ApiError, ModelError) as error:
+                api = error_of(error)
+                response = JSONResponse(api.body(), api.status)
+            self.answered[response.status_code] += 1
+            return response
+
+        return handler
+
+    def _check_key(self, request: Any) -> None:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self.key and not hmac.compare_digest(given.encode(), self.key.encode()):
+            raise ApiError(401, "the API key is missing or wrong", code="invalid_api_key")
+
+    async def page(self, _: Any) -> Any:
+        """The page to chat."""
+        from starlette.responses import HTMLResponse
+
+        headers = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
+        return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=headers)
+
+    async def health(self, _: Any) -> Any:
+        """Tells whether answers can be computed."""
+        from starlette.responses import JSONResponse
+
+        is_well = self.worker.is_alive
+        return JSONResponse({"status": "ok" if is_well else "stopped"}, 200 if is_well else 503)
+
+    async def models(self, request: Any) -> Any:
+        """The model."""
+        from starlette.responses import JSONResponse
+
+        own = {"id": self.model.name, "object": "model", "created": 0, "owned_by": "relaxpy"}
+        name = request.path_params.get("name")
+        if name is None:
+            return JSONResponse({"object": "list", "data": [own]})
+        if name != self.model.name:
+            raise ApiError(404, f"there is no model {name!r:.80}", code="model_not_found")
+        return JSONResponse(own)
+
+    async def metrics(self, _: Any) -> Any:
+        """Counters, as Prometheus reads them."""
+        from starlette.responses import PlainTextResponse
+
+        engine = self.model.engine
+        gauges = {
+            "requests_running": len(engine.running),
+            "requests_waiting": len(engine.waiting),
+            "pages": self.model.decoder.pages,
+            "pages_free": engine.free_pages,
+        }
+        lines = [f"# TYPE relaxpy_{name} gauge\nrelaxpy_{name} {n}" for name, n in gauges.items()]
+        lines.append("# TYPE relaxpy_requests_total counter")
+        lines += [
+            f'relaxpy_requests_total{{status="{status}"}} {count}'
+            for status, count in sorted(self.answered.items())
+        ]
+        lines.append("# TYPE relaxpy_tokens_total counter")
+        lines += [
+            f'relaxpy_tokens_total{{kind="{kind}"}} {self.tokens[kind]}'
+            for kind in ("prompt", "completion")
+        ]
+        text = "\n".join(lines) + "\n"
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def answer(self, kind: Kind, request: Any) -> Any:
+        """The answer to a prompt or a conversation."""
+        from starlette.responses import JSONResponse, StreamingResponse
+
+        body = await self._body(request)
+        # Templates and tokenizers take their time, in which others are served.
+        what = await asyncio.to_thread(asked, kind, body, self.model, self.max_tokens)
+        if self.worker.unfinished + len(what.prompts) * what.choices > self._room():
+            raise ApiError(429, "the queue is full, try again later", code="rate_limit_exceeded")
+        started = what.begin(self.model)
+        jobs = [self.worker.submit(continuation) for continuation in started]
+        answer = Answer(what, self.model, started)
+        if what.stream:
+            stream = self._stream(what, answer, jobs)
+            headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+            return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+        whole = asyncio.ensure_future(_whole(jobs))
+        left = asyncio.ensure_future(_left(request))
+        try:
+            await asyncio.wait({whole, left}, return_when=asyncio.FIRST_COMPLETED)
+            if not whole.done():
+                raise ApiError(499, "the client has left")
+            texts, last = whole.result()
+        finally:
+            whole.cancel()
+            left.cancel()
+            self._end(answer, jobs)
+        for piece in last:
+            if piece.error is not None:
+                raise ApiError(500, f"no answer can be computed: {piece.error}")
+        return JSONResponse(answer.whole(texts, [piece.reason for piece in last]))
+
+    def _room(self) -> int:
+        return self.queue + self.model.decoder.sequences
+
+    async def _body(self, request: Any) -> bytes:
+        """The body. Errors: ApiError if it is too large, or not JSON by its type."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":  # others may come from any page that a browser shows
+            raise ApiError(415, "the content type of a request is application/json")
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > self.max_body:
+                raise ApiError(413, f"a request has at most {self.max_body} bytes")
+        return bytes(body)
+
+    async def _stream(self, what: Asked, answer: Answer, jobs: list[Job]) -> AsyncIterator[str]:
+        """The events of a streamed answer; its requests end with the client's connection."""
+        try:
+            for chunk in answer.first():
+                yield _event(chunk)
+            async for index, piece in _merged(jobs):
+                if piece.error is not None:
+                    failure = ApiError(500, f"no answer can be computed: {piece.error}")
+                    yield _event(failure.body())
+                    return
+                yield _event(answer.chunk(index, piece))
+            if what.with_usage:
+                yield _event(answer.last())
+            yield "data: [DONE]\n\n"
+        finally:
+            self._end(answer, jobs)
+
+    def _end(self, answer: Answer, jobs: list[Job]) -> None:
+        for job in jobs:
+            job.cancel()
+        usage = answer.usage()
+        for kind in ("prompt", "completion"):
+            self.tokens[kind] += usage[f"{kind}_tokens"]
+
+
+async def _whole(jobs: list[Job]) -> tuple[list[str], list[Piece]]:
+    """The texts of all choices, and their last pieces."""
+    texts, last = [""] * len(jobs), {}
+    async for index, piece in _merged(jobs):
+        texts[index] += piece.text
+        if piece.is_last:
+            last[index] = piece
+    return texts, [last[index] for index in range(len(jobs))]
+
+
+async def _merged(jobs: list[Job]) -> AsyncIterator[tuple[int, Piece]]:
+    """The pieces of all jobs as they come, with the numbers of the jobs."""
+    streams = [job.pieces() for job in jobs]
+    waiting = {asyncio.ensure_future(anext(stream)): k for k, stream in enumerate(streams)}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=waiting.__getitem__):
+                index, piece = waiting.pop(task), task.result()
+                if not piece.is_last:
+                    waiting[asyncio.ensure_future(anext(streams[index]))] = index
+                yield index, piece
+    finally:
+        for task in waiting:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _left(request: Any) -> None:
+    """Returns when the client closes the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(body: object) -> str:
+    return f"data: {json.dumps(body)}\n\n"

@@ -1,0 +1,211 @@
+"""Chat templates: the text of a conversation, as the model was trained to read it.
+
+A template is a program of the model's author. It runs in Jinja's sandbox, and with bounds on its
+steps and on the sizes of its values, so that a hostile one takes little time and memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence, Sized
+from datetime import datetime
+from functools import cache, wraps
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.plugins.llm.config import ModelError
+
+_MOST_STEPS = 100_000
+_LARGEST = 4_000_000
+"""The most elements or characters of a value."""
+_WIDE = re.compile(r"[%:.<>=^]\d*\d{7}")
+"""A width in a format, which makes a text of so many characters."""
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+Messages = Sequence[Mapping[str, Any]]
+
+
+class ChatTemplate:
+    """A template, compiled."""
+
+    def __init__(self, text: str, special: Mapping[str, str]) -> None:
+        """`special` are the texts of tokens that the template may name.
+
+        Errors:
+            ModelError: the template is not one, or the package jinja2 is not installed.
+        """
+        try:
+            import jinja2
+        except ModuleNotFoundError:
+            raise ModelError(
+                "chat templates need the package jinja2",
+                hint="python -m pip install 'relaxpy[llm]'",
+            ) from None
+        self._special = dict(special)
+        try:
+            self._environment = _environment()()
+            self._template = self._environment.from_string(text)
+        except (jinja2.TemplateError, RecursionError) as error:
+            raise ModelError(f"the chat template cannot be read: {error}") from None
+
+    def render(self, messages: Messages, *, continues: bool = True) -> str:
+        """The text of messages; the answer of the assistant comes next, if it `continues`.
+
+        Errors:
+            ModelError: the messages are not such, or the template does not take them.
+        """
+        _check(messages)
+        import jinja2
+
+        self._environment.steps_left = _MOST_STEPS
+        try:
+            return "".join(
+                self._template.generate(
+                    messages=[dict(message) for message in messages],
+                    add_generation_prompt=continues,
+                    tools=None,
+                    documents=None,
+                    **self._special,
+                )
+            )
+        except jinja2.TemplateError as error:
+            raise ModelError(f"the chat template refuses the messages: {error}") from None
+        except (ArithmeticError, LookupError, MemoryError, RecursionError, AttributeError) as error:
+            raise ModelError(f"the chat template fails: {error!r:.200}") from None
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ModelError):
+                raise
+            raise ModelError(f"the chat template fails: {error!r:.200}") from None
+
+
+def _check(messages: Any) -> None:
+    """Errors: ModelError if these are not messages."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
+        raise ModelError(f"a conversation has at least one message, found {messages!r:.60}")
+    for message in messages:
+        if not isinstance(message, Mapping) or message.get("role") not in _ROLES:
+            raise ModelError(
+                f"a message has a role ({', '.join(_ROLES)}) and a content, found {message!r:.80}"
+            )
+        if not isinstance(message.get("content"), str):
+            raise ModelError(
+                f"the content of a message is a text, found {message.get('content')!r:.60}"
+            )
+
+
+@cache
+def _environment() -> Callable[[], Any]:
+    """The class of environments of templates, as transformers has them, with bounds."""
+    import jinja2
+    from jinja2 import nodes
+    from jinja2.exceptions import SecurityError
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.filters import do_format
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def bounded(value: Any) -> Any:
+        if isinstance(value, Sized) and len(value) > _LARGEST:
+            raise SecurityError(f"it has a value of more than {_LARGEST} elements")
+        if isinstance(value, int) and abs(value) > 1 << 64:
+            raise SecurityError("it has an integer of more than 64 bits")
+        return value
+
+    def few(args: Sequence[Any], options: Mapping[str, Any]) -> None:
+        for arg in (*args, *options.values()):
+            if isinstance(arg, int) and abs(arg) > _LARGEST:
+                raise SecurityError(f"it calls a function with {arg}")
+
+    def narrow(form: object) -> None:
+        if isinstance(form, str) and _WIDE.search(form):
+            raise SecurityError("it writes a value with a large width")
+
+    def filtered(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            few(args, options)
+            if function is do_format:
+                narrow(args[0])
+            return bounded(function(*args, **options))
+
+        return call
+
+    class Generation(Extension):
+        """The block `generation`, which marks answers for training, is its content."""
+
+        tags = {"generation"}  # noqa: RUF012  # as Jinja declares it
+
+        @override
+        def parse(self, parser: Any) -> Any:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    class Environment(ImmutableSandboxedEnvironment):  # type: ignore[misc,unused-ignore]
+        intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+        def __init__(self) -> None:
+            super().__init__(
+                trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+            )
+            self.steps_left = 0
+            del self.globals["lipsum"]
+            self.globals |= {"raise_exception": refuse, "strftime_now": now}
+            self.filters = {name: filtered(f) for name, f in self.filters.items()}
+            self.filters["tojson"] = to_json
+
+        def step(self) -> None:
+            self.steps_left -= 1
+            if self.steps_left < 0:
+                raise SecurityError(f"it takes more than {_MOST_STEPS} steps")
+
+        @override
+        def _parse(self, *args: Any) -> Any:
+            """The tree, in which each iteration and each call of a macro counts as a step."""
+            tree: Any = super()._parse(*args)
+            step = nodes.ExprStmt(
+                nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
+            )
+            for node in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
+                node.body.insert(0, step)
+            for concat in list(tree.find_all(nodes.Concat)):
+                first, *rest = concat.nodes
+                concat.nodes = [_added(nodes, first, rest)]
+            tree.set_lineno(1)
+            tree.set_environment(self)
+            return tree
+
+        @override
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            sizes = [len(value) if isinstance(value, Sized) else value for value in (left, right)]
+            if operator == "*" and all(isinstance(size, int) for size in sizes):
+                bounded(range(min(abs(sizes[0] * sizes[1]), 1 << 62)))
+            if operator == "%":
+                narrow(left)
+            if operator == "**" and not (isinstance(right, int) and abs(right) <= 64):
+                raise SecurityError("it computes a large power")
+            return bounded(super().call_binop(context, operator, left, right))
+
+        @override
+        def call(self, context: Any, function: Any, *args: Any, **options: Any) -> Any:
+            few(args, options)
+            narrow(getattr(getattr(function, "__wrapped__", function), "__self__", None))
+            return bounded(super().call(context, function, *args, **options))
+
+    def refuse(message: object) -> None:
+        raise jinja2.TemplateError(str(message)[:1000])
+
+    def now(form: str) -> str:
+        return datetime.now().strftime(form)
+
+    def to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, **options)
+
+    return Environment
+
+
+def _added(nodes: Any, first: Any, rest: Sequence[Any]) -> Any:
+    """`a ~ b` as `string(a) + string(b)`, whose size is bounded."""
+    text = nodes.Filter(first, "string", [], [], None, None)
+    for other in rest:
+        text = nodes.Add(text, nodes.Filter(other, "string", [], [], None, None))
+    return text

@@ -1,0 +1,276 @@
+"""Texts as tokens: the tokenizer of a model, and the text of tokens that come one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relaxpy.plugins.llm.config import ModelError
+
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+"""The text of the first tokens of a character."""
+
+
+class Tokenizer:
+    """A tokenizer of the package tokenizers, and the tokens that begin and end texts."""
+
+    def __init__(self, own: Any, special: Mapping[str, str] | None = None) -> None:
+        """`special` has the texts of tokens by their roles, such as bos_token."""
+        self.own, self.special = own, dict(special or {})
+
+    def encode(self, text: str, *, is_rendered: bool = False) -> list[int]:
+        """The tokens of a text; one that a chat template rendered has its first token already."""
+        try:
+            return list(self.own.encode(text, add_special_tokens=not is_rendered).ids)
+        except (UnicodeEncodeError, TypeError):  # the package takes no surrogates
+            raise ModelError(f"a text has half of a character: {text!r:.60}") from None
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without those that only control the model."""
+        return str(self.own.decode(list(tokens)))
+
+    def piece(self, token: int) -> str:
+        """The text of one token, also of one that controls the model."""
+        return str(self.own.decode([token], skip_special_tokens=False))
+
+    def ids_of(self, texts: Iterable[str]) -> set[int]:
+        """The tokens with these names, as far as there are such."""
+        found = (self.own.token_to_id(text) for text in texts)
+        return {token for token in found if token is not None}
+
+
+class TextStream:
+    """The text of tokens that come one by one: a character may consist of several."""
+
+    def __init__(self, tokenizer: Tokenizer, before: Sequence[int] = ()) -> None:
+        """`before` are the last tokens of the text that is continued."""
+        self.tokenizer = tokenizer
+        self.tokens = list(before)
+        # The first tokens that are decoded again, as what a token means depends on those before it;
+        # and the first whose text has not been returned.
+        self._first, self._next = 0, len(before)
+
+    def add(self, token: int) -> str:
+        """The text that is complete with this token."""
+        self.tokens.append(token)
+        new = self._rest()
+        if not new or new.endswith(_INCOMPLETE):
+            return ""
+        self._first, self._next = self._next, len(self.tokens)
+        return new
+
+    def end(self) -> str:
+        """The text of the last tokens, which may have half of a character."""
+        new = self._rest()
+        self._first = self._next = len(self.tokens)
+        return new
+
+    def _rest(self) -> str:
+        decode = self.tokenizer.decode
+        before = decode(self.tokens[self._first : self._next])
+        return decode(self.tokens[self._first :])[len(before) :]
+
+
+def require_tokenizers() -> Any:
+    """The package. Errors: ModelError if it is not installed."""
+    try:
+        import tokenizers
+    except ModuleNotFoundError:
+        raise ModelError(
+            "texts need the package tokenizers", hint="python -m pip install 'relaxpy[llm]'"
+        ) from None
+    return tokenizers
+
+
+def tokenizer_of_file(path: Path, special: Mapping[str, str]) -> Tokenizer:
+    """The tokenizer in a `tokenizer.json`. Errors: ModelError."""
+    tokenizers = require_tokenizers()
+    try:
+        return Tokenizer(tokenizers.Tokenizer.from_file(str(path)), special)
+    except Exception as error:  # the package raises no other class
+        raise ModelError(f"{path} is not a tokenizer: {error}") from None
+
+
+# --- tokenizers in the metadata of GGUF
+
+_NORMAL, _UNKNOWN, _CONTROL, _DEFINED, _UNUSED, _BYTE = range(1, 7)
+"""The kinds of tokens."""
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_CASES = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SPLITS: Mapping[str, str | None] = {
+    **dict.fromkeys(("default", "gpt-2", "phi-2", "smollm"), None),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), _WORDS + "{1,3}" + _REST),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _WORDS + _REST),
+    "tekken": _CASES,
+}
+"""How texts are split before byte pairs are merged, by names; None as GPT-2 does."""
+
+
+class Metadata:
+    """Entries of the metadata of a file, each of which is checked when it is read."""
+
+    def __init__(self, values: Mapping[str, Any], source: str) -> None:
+        self.values, self.source = values, source
+
+    def get(self, name: str, kind: type, default: Any = None) -> Any:
+        """An entry. Errors: ModelError if it is of another type, or absent without a default."""
+        value = self.values.get(name, default)
+        if type(value) is not kind and not (value is default and default is not None):
+            found = "nothing" if value is None else f"{value!r:.60}"
+            raise ModelError(f"{self.source} has {found} as {name}, expected a {kind.__name__}")
+        return value
+
+    def scalar(self, name: str) -> Any:
+        """A number, string or truth, or None; numbers of all layers are one if they are equal.
+
+        Errors:
+            ModelError: it is a list, or the numbers differ.
+        """
+        value = self.values.get(name)
+        if isinstance(value, (list, np.ndarray)):
+            listed = value.tolist() if isinstance(value, np.ndarray) else []
+            if len(set(listed)) != 1:
+                raise ModelError(f"{self.source} has different numbers, or none, as {name}")
+            return listed[0]
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """A list of strings. Errors: ModelError."""
+        value = self.get(name, list)
+        if not all(type(text) is str for text in value):
+            raise ModelError(f"{self.source} has other values than strings in {name}")
+        return list(value)
+
+    def numbers(self, name: str, count: int) -> Any:
+        """An array of numbers. Errors: ModelError if there are not so many."""
+        value = self.values.get(name)
+        if not isinstance(value, np.ndarray) or len(value) != count:
+            raise ModelError(f"{self.source} has no array of {count} numbers {name}")
+        return value
+
+    def token(self, role: str, words: Sequence[str]) -> int | None:
+        """A token with a role, such as bos. Errors: ModelError if there is no such token."""
+        value = self.values.get(f"tokenizer.ggml.{role}_token_id")
+        if value is not None and (type(value) is not int or not 0 <= value < len(words)):
+            raise ModelError(f"{self.source} has the {role} token {value!r:.60}, which is unknown")
+        return value
+
+
+def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
+    """The tokenizer that a file of GGUF describes.
+
+    Errors:
+        ModelError: it is of another kind than BPE ("gpt2") and SentencePiece ("llama"), or damaged.
+    """
+    tokenizers = require_tokenizers()
+    kind = meta.get("tokenizer.ggml.model", str, "")
+    makers = {"gpt2": _byte_pairs, "llama": _sentence_pieces}
+    if kind not in makers:
+        raise ModelError(
+            f"{meta.source} has a tokenizer of the kind {kind!r:.60}, "
+            f"expected one of {', '.join(makers)}"
+        )
+    words = meta.texts("tokenizer.ggml.tokens")
+    kinds = meta.values.get("tokenizer.ggml.token_type")
+    kinds = [_NORMAL] * len(words) if kinds is None else meta.numbers(
+        "tokenizer.ggml.token_type", len(words)
+    ).tolist()  # fmt: skip
+    try:
+        own = makers[kind](meta, words, kinds)
+        added = [word for word, kind in zip(words, kinds, strict=True) if kind == _CONTROL]
+        own.add_special_tokens(
+            [tokenizers.AddedToken(word, special=True, normalized=False) for word in added]
+        )
+        defined = [word for word, kind in zip(words, kinds, strict=True) if kind == _DEFINED]
+        own.add_tokens([tokenizers.AddedToken(word, normalized=False) for word in defined])
+        special = _ends(meta, own, words, adds_first=kind == "llama")
+    except ModelError:
+        raise
+    except Exception as error:  # the package raises no other class
+        raise ModelError(f"the tokenizer of {meta.source} is damaged: {error}") from None
+    return Tokenizer(own, special)
+
+
+def _byte_pairs(meta: Metadata, words: list[str], kinds: list[int]) -> Any:
+    """The tokenizer of GPT-2 and most others: pairs of bytes, written as characters, are merged."""
+    from tokenizers import Regex, Tokenizer as Own, decoders, models, pre_tokenizers
+
+    name = meta.get("tokenizer.ggml.pre", str, "default")
+    if name not in _SPLITS:
+        raise ModelError(
+            f"{meta.source} splits texts by {name!r:.60}, expected one of {', '.join(_SPLITS)}",
+            hint="the tokenizer.json of the model, in its Hugging Face folder, has no such limit",
+        )
+    merges: Any = [tuple(merge.split(" ", 1)) for merge in meta.texts("tokenizer.ggml.merges")]
+    vocabulary = {word: token for token, word in enumerate(words)}
+    own = Own(models.BPE(vocabulary, merges, ignore_merges=name in {"llama-bpe", "llama3"}))
+    split = _SPLITS[name]
+    bytes_of = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split is None)
+    steps: list[Any] = [bytes_of]
+    if split is not None:
+        steps.insert(0, pre_tokenizers.Split(Regex(split), "isolated"))
+    elif name == "smollm":
+        steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
+    own.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    own.decoder = decoders.ByteLevel()
+    return own
+
+
+def _sentence_pieces(meta: Metadata, words: list[str], kinds: list[int]) -> Any:
+    """The tokenizer of SentencePiece: the two pieces whose union has the best score are merged."""
+    from tokenizers import Tokenizer as Own, decoders, models, normalizers
+
+    scores = meta.numbers("tokenizer.ggml.scores", len(words)).tolist()
+    vocabulary = {word: token for token, word in enumerate(words)}
+    merges = []
+    for word, kind, score in zip(words, kinds, scores, strict=True):
+        if kind in {_NORMAL, _DEFINED}:
+            for cut in range(1, len(word)):
+                left, right = word[:cut], word[cut:]
+                if left in vocabulary and right in vocabulary:
+                    merges.append((-score, vocabulary[left], vocabulary[right], left, right))
+    merges.sort(key=lambda merge: merge[:3])
+    unknown = meta.token("unknown", words)
+    own = Own(
+        models.BPE(
+            vocabulary,
+            [merge[3:] for merge in merges],
+            unk_token=None if unknown is None else words[unknown],
+            fuse_unk=True,
+            byte_fallback=_BYTE in kinds,
+        )
+    )
+    begins = meta.get("tokenizer.ggml.add_space_prefix", bool, True)
+    spaces = [normalizers.Replace(" ", "▁")]
+    own.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), *spaces] if begins else spaces)
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    own.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if begins else steps)
+    return own
+
+
+def _ends(meta: Metadata, own: Any, words: list[str], *, adds_first: bool) -> dict[str, str]:
+    """Let texts begin and end with the tokens that the file says; the tokens by their roles."""
+    from tokenizers import processors
+
+    roles = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+    tokens = {role: meta.token(name, words) for role, name in roles.items()}
+    special = {role: words[token] for role, token in tokens.items() if token is not None}
+    template, used = ["$A"], set()
+    for role, place, default in (("bos_token", 0, adds_first), ("eos_token", 2, False)):
+        wanted = meta.get(f"tokenizer.ggml.add_{role}", bool, default)
+        if wanted and role in special:
+            template.insert(place, special[role])
+            used.add((special[role], tokens[role]))
+    if used:
+        own.post_processor = processors.TemplateProcessing(
+            single=template, special_tokens=sorted(used)
+        )
+    return special

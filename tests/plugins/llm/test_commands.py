@@ -1,0 +1,171 @@
+"""The commands generate, chat and serve."""
+
+import io
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relaxpy
+from relaxpy.plugins.cli.main import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    code = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def as_loaded(lm: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Commands use the compiled model; the options with which they load it."""
+    calls: list[dict[str, Any]] = []
+
+    def load(path: str, **options: Any) -> Any:
+        calls.append({"path": Path(path).name, **options})
+        return lm
+
+    monkeypatch.setattr("relaxpy.llm.load", load)
+    return calls
+
+
+def test_generate_prints_what_the_interface_returns(
+    capsys: pytest.CaptureFixture[str],
+    lm: Any,
+    folder: Path,
+    as_loaded: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = {"max_tokens": 9, "temperature": 0.8, "top_p": 0.9, "top_k": 20, "seed": 4}
+    words = [w for name, v in options.items() for w in (f"--{name.replace('_', '-')}", v)]
+    wanted = lm.generate("the cat", **options)
+    assert run(capsys, "generate", folder, "the cat", *words) == (0, f"{wanted}\n", "")
+    stopped = run(capsys, "generate", folder, "the cat", *words, "--stop", wanted[2])
+    assert stopped == (0, f"{wanted[: wanted.index(wanted[2])]}\n", "")
+    monkeypatch.setattr("sys.stdin", io.StringIO("the cat"))
+    assert run(capsys, "generate", folder, "-", *words)[1] == f"{wanted}\n"
+    more = ("--quantize", "q8f32_1", "--context", 99, "--target", "numpy")
+    run(capsys, "generate", folder, "a", "--max-tokens", 1, *more, "--cache-dtype", "float16")
+    assert as_loaded[-1] == {
+        "path": "tiny",
+        "quantize": "q8f32_1",
+        "context": 99,
+        "target": "numpy",
+        "cache_dtype": "float16",
+        "sequences": 1,
+    }
+
+
+def test_chat_answers_lines_until_the_end(
+    capsys: pytest.CaptureFixture[str],
+    lm: Any,
+    folder: Path,
+    as_loaded: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(*contents: str) -> str:
+        roles = ("system", "user", "assistant", "user")
+        messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
+        return str(lm.generate(messages, max_tokens=6))
+
+    first = answer("Be kind.", "hello")
+    second = answer("Be kind.", "hello", first, "so?")
+    lines = f"hello\n\nso?\n{'x' * 900}\n/clear\nhello\n/exit\nmore\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    words = ("--system", "Be kind.", "--max-tokens", 6)
+    code, out, err = run(capsys, "chat", folder, *words)
+    assert (code, out) == (0, f"{first}\n{second}\n{first}\n")
+    assert "leaves no room for an answer" in err
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello"))
+    code, out, _ = run(capsys, "chat", folder)  # the context has room for a longer answer
+    assert (code, lm.tokenizer.encode(out) != []) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("generate", "none", "x"), 2, "there is no folder or file 'none'; `hf download"),
+        (("generate", "{folder}", "x", "--temperature", "-1"), 1, "temperature cannot be -1.0"),
+        (("generate", "{folder}", "x", "--temperature", "hot"), 2, "expected a number, found"),
+        (("generate", "{folder}", "x", "--max-tokens", "0"), 2, "expected an integer from 1"),
+        (("generate", "{folder}", "x", "--target", "gpu"), 2, "there is no target 'gpu'"),
+        (("generate", "{folder}", "x", "--context", "999"), 1, "the model reads 256 tokens, not"),
+        (("generate", "{folder}", "x", "--quantize", "q9"), 2, "unknown quantisation 'q9'"),
+        (("generate", "{folder}", "x", "--temprature", "1"), 2, "did you mean '--temperature'?"),
+        (("chat", "{folder}/config.json"), 1, "neither a folder of a model nor a file of GGUF"),
+    ],
+)
+def test_what_is_wrong(
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    words: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    found, out, err = run(capsys, *(word.format(folder=folder) for word in words))
+    assert (found, out) == (code, "")
+    assert message in err
+
+
+def test_chat_of_a_model_of_its_own(
+    capsys: pytest.CaptureFixture[str], folder: Path, lm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [{"role": "user", "content": "hello"}]
+    for text in ("so?", "and?"):
+        answer = lm.generate(turns, max_tokens=60)
+        turns += [{"role": "assistant", "content": answer}, {"role": "user", "content": text}]
+    wanted = [turn["content"] for turn in turns if turn["role"] == "assistant"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\nso?\n"))
+    code, out, err = run(capsys, "chat", folder, "--max-tokens", 60)
+    assert (code, out, err) == (0, "".join(f"{text}\n" for text in wanted), "")
+
+
+def test_serve_refuses_a_port_that_is_taken(
+    capsys: pytest.CaptureFixture[str], folder: Path, as_loaded: list[dict[str, Any]]
+) -> None:
+    pytest.importorskip("uvicorn")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, out, err = run(capsys, "serve", folder, "--port", taken.getsockname()[1])
+    assert (code, out) == (2, "")
+    assert "in use" in err
+
+
+@pytest.mark.parametrize("package", ["safetensors", "tokenizers", "uvicorn"])
+def test_packages_that_are_not_installed(
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    package: str,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    if package != "safetensors":
+        request.getfixturevalue("as_loaded")
+    lm = request.getfixturevalue("lm")
+    monkeypatch.delitem(lm.__dict__, "tokenizer", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    code, out, err = run(capsys, "serve", folder)
+    assert (code != 0, out) == (True, "")
+    assert re.search(r"pip install 'relaxpy\[\w+\]'", err)
+
+
+def test_serve_says_where_and_ends_by_a_signal(folder: Path, lm: Any) -> None:
+    httpx = pytest.importorskip("httpx")
+    pytest.importorskip("uvicorn")
+    command = [sys.executable, "-m", "relaxpy", "serve", str(folder), "--port", "0"]
+    env = {**os.environ, "PYTHONPATH": str(Path(relaxpy.__file__).parents[1])}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        found = re.match(r"tiny is served at (http://127\.0\.0\.1:\d+) \(OpenAI's API at", line)
+        assert found is not None, line
+        body = {"prompt": "the cat", "max_tokens": 5, "temperature": 0}
+        answer = httpx.post(f"{found[1]}/v1/completions", json=body, timeout=60)
+        assert answer.json()["choices"][0]["text"] == lm.generate("the cat", max_tokens=5)
+        server.send_signal(signal.SIGINT)
+        assert server.wait(20) in {0, 130}

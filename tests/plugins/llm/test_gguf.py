@@ -1,0 +1,327 @@
+"""Files of GGUF, written by the package gguf, beside folders with the same weights."""
+
+import random
+import re
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.llm import CompiledDecoder, ModelError, config_of, load
+from relaxpy.plugins.llm.decoders import Decoder
+from relaxpy.plugins.llm.files import open_model
+from relaxpy.plugins.llm.gguf import ARCHITECTURES, config_of_gguf, names_in_gguf
+from relaxpy.plugins.llm.tokens import Metadata, TextStream, tokenizer_of_metadata
+from relaxpy.plugins.weights.files import read_header
+from relaxpy.relax.frontend.weights import load_weights
+from tests.plugins.llm import tiny
+from tests.plugins.llm.test_models import CONFIGS, llama_scores, weights_of
+
+gguf = pytest.importorskip("gguf")
+pytest.importorskip("safetensors")
+pytest.importorskip("tokenizers")
+TEXT = "the cat sat on the mat"
+SMALL = {"num_hidden_layers": 1}
+#: Blocks of 256 elements.
+WIDE = {"num_hidden_layers": 1, "hidden_size": 256, "intermediate_size": 256, "head_dim": 64}
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries", "packed"),
+    [("Q8_0", SMALL, 6), ("Q8_0", {**SMALL, "tie_word_embeddings": True}, 5), ("Q4_0", SMALL, 6)],
+)
+def test_scores_of_packed_weights(
+    kind: str, entries: dict[str, Any], packed: int, tmp_path: Path
+) -> None:
+    raw, ids = tiny.config(**entries), [0, *range(5, 40, 3)]
+    stored = tiny.write_gguf(tmp_path / "m.gguf", raw, tiny.weights(raw), kind)
+    files = open_model(tmp_path / "m.gguf")
+    decoder = CompiledDecoder(
+        files.config, files.weights, names=files.names, packed=files.packed, context=64
+    )
+    assert decoder.packed_layers == packed
+    assert files.note is None
+    cache = decoder.new_cache()
+    decoder.state("add_sequence", cache, 0)
+    found = [decoder.run(cache, [0], [ids[:-1]], range(len(ids) - 1))]
+    found.append(decoder.run(cache, [0], [ids[-1:]], [0]))
+    wanted = llama_scores(raw, {name: w.astype("float64") for name, w in stored.items()}, ids)
+    error = np.abs(np.concatenate(found) - wanted).max()
+    assert error < 1e-4 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q4_K", "Q6_K"])
+def test_other_weights_are_those_of_the_folder(kind: str, tmp_path: Path) -> None:
+    raw = tiny.config(**WIDE)
+    stored = tiny.write_gguf(tmp_path / "m.gguf", raw, tiny.weights(raw), kind)
+    folder = open_model(tiny.write_folder(tmp_path / "m", raw, stored))
+    file = open_model(tmp_path / "m.gguf")
+    assert file.packed == {}
+    model: Any = Decoder(file.config)
+    found = load_weights(file.weights, model, file.names)
+    for name, value in load_weights(folder.weights, model, folder.names).items():
+        np.testing.assert_array_equal(found[name], value)
+    if kind[-1] == "K":
+        assert f"tensors 9 of {kind}; --quantize q4f32_1" in str(file.note)
+    else:
+        assert file.note is None
+
+
+def test_a_file_is_a_model(lm: Any, tmp_path: Path) -> None:
+    raw = tiny.config()
+    tiny.write_gguf(tmp_path / "own.gguf", raw, tiny.weights(raw), "F32")
+    own = load(tmp_path / "own.gguf")
+    messages = [{"role": "user", "content": "hello, ünï 123!"}]
+    assert own.name == "own"
+    assert own.tokens(messages) == lm.tokens(messages)
+    assert own.tokens("  the  cat\n 🎉") == lm.tokens("  the  cat\n 🎉")
+    assert own.generate(messages, max_tokens=8) == lm.generate(messages, max_tokens=8)
+    assert own.ends == lm.ends
+
+
+def test_packed_weights_keep_the_values_of_the_file() -> None:
+    from relaxpy.plugins.llm.gguf import _PACKED, _read_packed
+
+    rng = np.random.default_rng(0)
+    for kind, quantization in _PACKED.items():
+        wanted = gguf.GGMLQuantizationType[kind]
+        size = gguf.GGML_QUANT_SIZES[wanted][1]
+        blocks = rng.integers(0, 256, (6, 3, size), dtype=np.uint8)
+        blocks[..., :2] = rng.standard_normal((6, 3, 1)).astype("<f2").view(np.uint8)
+        flat = blocks.reshape(6, -1)
+
+        class Stored:
+            def blocks(self, flat: Any = flat) -> Any:
+                return flat
+
+        packed, scale = _read_packed([Stored()], lambda part: part, quantization)  # type: ignore[list-item]
+        found = quantization.dequantize(packed, scale, 96)
+        np.testing.assert_array_equal(found, gguf.quants.dequantize(flat, wanted))
+
+
+# --- configurations of other architectures
+
+
+def header_of(path: Path, arch: str, entries: dict[str, Any], shape: Any = (40, 16)) -> Any:
+    """The header of a file with these entries below the name of the architecture."""
+    writer = gguf.GGUFWriter(path, arch)
+    for name, value in entries.items():
+        if isinstance(value, float):
+            writer.add_float32(f"{arch}.{name}", value)
+        else:
+            writer.add_uint32(f"{arch}.{name}", value)
+    writer.add_tensor("token_embd.weight", np.zeros(shape, "float32"))
+    writer.add_tensor("rope_freqs.weight", np.ones(2, "float32"))
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    return read_header(path)
+
+
+COMMON = {
+    "context_length": 64,
+    "embedding_length": 16,
+    "block_count": 6,
+    "feed_forward_length": 24,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 2,
+    "attention.key_length": 8,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+    "rope.freq_base": 5000.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("arch", "entries", "wanted"),
+    [
+        ("llama", {}, {"family": "llama", "theta": 5000.0, "rope_factors": (1.0, 1.0)}),
+        (
+            "llama",
+            {"expert_count": 4, "expert_used_count": 2},
+            {"family": "mixtral", "experts": 4, "chosen_experts": 2},
+        ),
+        ("qwen2", {}, {"qkv_bias": True, "tied": True}),
+        ("qwen3", {}, {"qk_norm": True, "head_dim": 8}),
+        (
+            "qwen3moe",
+            {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 12},
+            {"hidden": 12, "chosen_sum_to_one": True},
+        ),
+        ("gemma", {}, {"norm_offset": 0.0, "embedding_scale": 4.0, "activation": "gelu_tanh"}),
+        (
+            "gemma2",
+            {
+                "attn_logit_softcapping": 50.0,
+                "final_logit_softcapping": 30.0,
+                "attention.sliding_window": 12,
+            },
+            {
+                "score_cap": 50.0,
+                "logit_cap": 30.0,
+                "window": 12,
+                "sliding": (True, False) * 3,
+                "score_scale": 8**-0.5,
+            },
+        ),
+        (
+            "gemma3",
+            {"attention.sliding_window": 12},
+            {"local_theta": 1e4, "sliding": (True,) * 5 + (False,), "qk_norm": True},
+        ),
+        ("phi3", {"rope.dimension_count": 4}, {"rotated": 4}),
+    ],
+)
+def test_configurations_of_metadata(
+    arch: str, entries: dict[str, Any], wanted: dict[str, Any], tmp_path: Path
+) -> None:
+    header = header_of(tmp_path / "m.gguf", arch, COMMON | entries)
+    config = config_of_gguf(header, "m.gguf")
+    common = {"width": 16, "layers": 6, "heads": 4, "kv_heads": 2, "vocabulary": 40}
+    assert {name: getattr(config, name) for name in common | wanted} == common | wanted
+
+
+@pytest.mark.parametrize(
+    ("arch", "entries", "message"),
+    [
+        ("mamba", {}, "architecture 'mamba', expected one of llama, qwen2"),
+        ("llama", {"embedding_length": 0}, "'hidden_size': 0, expected a positive integer"),
+        ("llama", {"attention.head_count": 3.5}, "'num_attention_heads': 3.5, expected"),
+        ("llama", {"rope.dimension_count": 4}, "rotates 4 elements of heads of 8"),
+        ("qwen2", {"attention.key_length": 2**31}, "'head_dim': 2147483648, expected"),
+    ],
+)
+def test_metadata_that_are_no_configuration(
+    arch: str, entries: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    header = header_of(tmp_path / "m.gguf", arch, COMMON | entries)
+    with pytest.raises(ModelError, match=message):
+        config_of_gguf(header, "m.gguf")
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_tensors_have_the_names_of_llama_cpp(arch: str) -> None:
+    """Those that the package gives the tensors of transformers."""
+    numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+    table = gguf.TensorNameMap(numbers[arch], 8)
+    raw = CONFIGS[ARCHITECTURES[arch]]
+    wanted = {
+        table.get_name(re.sub(r"experts\.\d+", "experts", name), (".weight", ".bias"))
+        for name in weights_of(raw, 0)
+    }
+    plain = SimpleNamespace(kind=SimpleNamespace(name="F32"))
+    header: Any = SimpleNamespace(tensors=dict.fromkeys(wanted, plain))
+    names, _ = names_in_gguf(config_of(raw), header)
+    found = [own if isinstance(own, str) else own[0] for own in names.values()]
+    assert {n for own in found for n in ([own] if isinstance(own, str) else own)} == wanted
+    assert names.keys() == Decoder(config_of(raw)).state_dict().keys()  # type: ignore[attr-defined]
+
+
+# --- tokenizers
+
+
+def sentence_pieces(**entries: Any) -> Metadata:
+    words = ["<unk>", "<s>", "</s>", *(f"<0x{k:02X}>" for k in range(256))]
+    kinds = [2, 3, 3, *[6] * 256]
+    pieces = ["▁", "t", "h", "e", "c", "a", "▁t", "he", "▁the", "▁c", "at", "▁cat", "th", "ca"]
+    scores = [0.0] * len(words) + [-float(k) for k in range(1, len(pieces) + 1)]
+    values = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": [*words, *pieces],
+        "tokenizer.ggml.token_type": np.array([*kinds, *[1] * len(pieces)]),
+        "tokenizer.ggml.scores": np.array(scores),
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0,
+    }
+    return Metadata({**values, **entries}, "m.gguf")
+
+
+def by_best_scores(meta: Metadata, text: str) -> list[int]:
+    """The tokens as SentencePiece defines them: again and again the pair with the best score."""
+    words = meta.values["tokenizer.ggml.tokens"]
+    scores = dict(zip(words, meta.values["tokenizer.ggml.scores"].tolist(), strict=True))
+    pieces = list("▁" + text.replace(" ", "▁"))
+    while True:
+        pairs = [
+            (-scores[a + b], k) for k, (a, b) in enumerate(pairwise(pieces)) if a + b in scores
+        ]
+        if not pairs:
+            break
+        _, k = min(pairs)
+        pieces[k : k + 2] = [pieces[k] + pieces[k + 1]]
+    found = [1]
+    for piece in pieces:
+        known = piece in scores
+        found += [words.index(piece)] if known else [3 + byte for byte in piece.encode()]
+    return found
+
+
+def test_sentence_pieces() -> None:
+    meta = sentence_pieces()
+    own = tokenizer_of_metadata(meta)
+    rng = random.Random(0)
+    texts = [
+        "the cat",
+        "",
+        "the  cat é",
+        "hthe",
+        *("".join(rng.choices("the ca", k=9)) for _ in range(30)),
+    ]
+    for text in texts:
+        tokens = own.encode(text)
+        if text:
+            assert tokens == by_best_scores(meta, text), text
+        assert own.decode(tokens) == text
+    assert own.special["bos_token"] == "<s>"
+    *before, cat = own.encode("the cat")
+    assert TextStream(own, before).add(cat) == " cat"
+    assert TextStream(own).add(cat) == "cat"
+    plain = tokenizer_of_metadata(sentence_pieces(**{"tokenizer.ggml.add_bos_token": False}))
+    assert plain.encode("the")[0] != 1
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"model": "bert"}, "tokenizer of the kind 'bert', expected one of gpt2, llama"),
+        ({"model": 3}, "has 3 as tokenizer.ggml.model, expected a str"),
+        ({"tokens": None}, "has nothing as tokenizer.ggml.tokens, expected a list"),
+        ({"tokens": [1, 2]}, "other values than strings"),
+        ({"scores": np.zeros(3)}, "no array of 273 numbers tokenizer.ggml.scores"),
+        ({"token_type": np.zeros(1)}, "no array of 273 numbers tokenizer.ggml.token_type"),
+        ({"bos_token_id": 999}, "has the bos token 999, which is unknown"),
+        ({"model": "gpt2", "pre": "new"}, "splits texts by 'new', expected one of default"),
+        ({"model": "gpt2", "merges": ["x"]}, "the tokenizer of m.gguf is damaged"),
+    ],
+)
+def test_tokenizers_that_are_damaged(entries: dict[str, Any], message: str) -> None:
+    meta = sentence_pieces(**{f"tokenizer.ggml.{name}": v for name, v in entries.items()})
+    with pytest.raises(ModelError, match=message):
+        tokenizer_of_metadata(meta)
+
+
+def test_damaged_files_are_errors(tmp_path: Path) -> None:
+    raw = tiny.config(**SMALL)
+    path = tmp_path / "m.gguf"
+    tiny.write_gguf(path, raw, tiny.weights(raw), "Q8_0")
+    whole = path.read_bytes()
+    header = len(whole) - sum(tensor.blocks().size for tensor in read_header(path).tensors.values())
+    rng = random.Random(0)
+    for number in range(60):
+        data = bytearray(whole)
+        if number % 3:
+            for _ in range(rng.randint(1, 4)):
+                place = rng.randrange(min(header, 2000) if number % 2 else header)
+                data[place] = rng.choice([0, 1, 127, 255, rng.randrange(256)])
+        else:
+            del data[rng.randrange(len(data)) :]
+        path.write_bytes(data)
+        try:
+            files = open_model(path)
+            files.tokenizer().encode(TEXT)
+        except RelaxpyError:
+            pass

@@ -1,0 +1,346 @@
+"""Texts and messages in, texts out: the Python interface, templates and tokens."""
+
+import json
+import re
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.llm import ModelError, ParameterError
+from relaxpy.plugins.llm.continuation import Continuation
+from relaxpy.plugins.llm.engine import Request
+from relaxpy.plugins.llm.sampling import Sampling
+from relaxpy.plugins.llm.template import ChatTemplate
+from relaxpy.plugins.llm.tokens import TextStream, Tokenizer
+from tests.plugins.llm import tiny
+
+MESSAGES = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": " Hello!\n"},
+    {"role": "assistant", "content": "Hi, ünïcode 'quoted' <b>"},
+    {"role": "user", "content": "Bye?"},
+]
+
+
+def test_pieces_of_a_stream_are_the_text_of_generate(lm: Any) -> None:
+    for options in ({}, {"temperature": 1.0, "seed": 3}, {"temperature": 0.9, "seed": 4}):
+        text = lm.generate("the cat", max_tokens=30, **options)
+        assert "".join(lm.stream("the cat", max_tokens=30, **options)) == text
+    request = lm.start(lm.tokens("the cat"), max_tokens=30).request
+    assert request.prompt == tuple(lm.tokenizer.own.encode("the cat").ids)
+    lm.cancel(request)
+
+
+def test_several_prompts_at_once_get_the_texts_of_one_by_one(lm: Any) -> None:
+    prompts = ["the cat", "hello", MESSAGES, [0, 5, 9], "the dog sat on the log"]
+    options = {"max_tokens": 12, "temperature": 0.8, "seed": 7}
+    assert lm.generate(prompts, **options) == [lm.generate(p, **options) for p in prompts]
+
+
+def test_threads_share_the_engine(lm: Any) -> None:
+    prompts = [f"{word} cat" for word in ("the", "a", "hello", "my")]
+    wanted, found = [lm.generate(p, max_tokens=15) for p in prompts], {}
+
+    def run(prompt: str) -> None:
+        found[prompt] = lm.generate(prompt, max_tokens=15)
+
+    threads = [Thread(target=run, args=(prompt,)) for prompt in prompts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[prompt] for prompt in prompts] == wanted
+
+
+def test_a_conversation_reads_only_what_is_new(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, run = [], lm.decoder.run
+
+    def watched(cache: Any, sequences: Any, ids: Any, rows: Any) -> Any:
+        read.append(sum(map(len, ids)))
+        return run(cache, sequences, ids, rows)
+
+    first = [{"role": "user", "content": "the cat sat on the mat, and so on and on"}]
+    lm.generate(first, max_tokens=1)
+    monkeypatch.setattr(lm.decoder, "run", watched)
+    next_turn = [*first, {"role": "assistant", "content": "no"}, {"role": "user", "content": "so"}]
+    lm.generate(next_turn, max_tokens=1)
+    # What asks for an answer in the first turn begins the answer in the next one.
+    prompt = tuple(lm.tokens(first))
+    assert read == [len(lm.tokens(next_turn)) - len(prompt)]
+    kept = [p.tokens for p in lm.engine.kept if p.tokens[: len(prompt)] == prompt]
+    assert len(kept) == 1  # the sequence of the next turn has that of the first one
+
+
+def test_a_stop_text_ends_an_answer_before_it(lm: Any) -> None:
+    whole = lm.generate("the cat", max_tokens=30, temperature=1.0, seed=3)
+    for start, length in ((4, 2), (9, 3), (15, 1)):
+        stop = whole[start : start + length]
+        found = lm.generate("the cat", max_tokens=30, temperature=1.0, seed=3, stop=[stop, "~~"])
+        assert found == whole[: whole.index(stop)]
+        pieces = lm.stream("the cat", max_tokens=30, temperature=1.0, seed=3, stop=stop)
+        assert "".join(pieces) == found
+
+
+def test_a_text_is_held_back_as_long_as_it_may_become_a_stop_text() -> None:
+    pytest.importorskip("tokenizers")
+    own = tiny.tokenizer()
+    request = Request(None, (0,), Sampling(), 9, frozenset())  # type: ignore[arg-type]
+    continuation, found = Continuation(request, Tokenizer(own), ["catx"]), []
+    for token in own.encode("the cat sat", add_special_tokens=False).ids:
+        request.tokens.append(token)
+        found.append(continuation.take())
+    assert found == ["the", " ", "cat sat"]
+
+
+@pytest.mark.parametrize("text", ["the cat", "ünïcödé 東京 🎉🎉", "a\n\n b", "�x"])
+def test_characters_of_several_tokens_come_whole(text: str) -> None:
+    pytest.importorskip("tokenizers")
+    own = tiny.tokenizer()
+    stream = TextStream(Tokenizer(own))
+    tokens = own.encode(text, add_special_tokens=False).ids
+    pieces = [stream.add(token) for token in tokens]
+    assert "".join(pieces) + stream.end() == text
+    assert not any("�" in piece for piece in pieces if "�" not in text)
+    cut = TextStream(Tokenizer(own))
+    assert [cut.add(token) for token in own.encode("é", add_special_tokens=False).ids[:-1]] == [""]
+    assert cut.end() == "�"
+
+
+def test_logits_and_embeddings(lm: Any) -> None:
+    prompt = lm.tokens("the cat sat on the mat")
+    scores = lm.logits(prompt)
+    assert scores.shape == (len(prompt), 286)
+    assert lm.generate(prompt, max_tokens=1) == lm.tokenizer.decode([int(scores[-1].argmax())])
+    vectors = lm.embed(["the cat", "the dog"])
+    np.testing.assert_allclose(vectors[1], lm.embed("the dog"), rtol=1e-5, atol=1e-6)
+    head = tiny.weights(tiny.config())["lm_head.weight"]
+    last = lm.embed("the cat") * 3 - lm.embed(lm.tokens("the cat")[:2]) * 2
+    np.testing.assert_allclose(head @ last, lm.logits("the cat")[-1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": -1}, "temperature cannot be -1, expected a number that is not negative"),
+        ({"temprature": 1}, "temprature cannot be 1, expected one of the options max_tokens, stop"),
+        ({"stop": [""]}, r"stop cannot be \[''\], expected a text that is not empty"),
+        ({"stop": 3}, "stop cannot be 3"),
+        ({"max_tokens": 0}, "chooses at least one token, found 0"),
+        ({"max_tokens": 400}, "4 tokens and 400 more are too many: a sequence has at most 256"),
+        ({"logprobs": -1}, "logprobs cannot be -1, expected an integer from 0 to 286"),
+        ({"logit_bias": {"a": 1}}, "logit_bias cannot be .*, expected a table of tokens"),
+        ({"frequency_penalty": 3}, "frequency_penalty cannot be 3, expected a number from -2 to 2"),
+    ],
+)
+def test_options_that_make_no_sense(lm: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        lm.generate("the cat sat", **options)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (7, "a prompt is a text, messages or tokens, found 7"),
+        ([], "a prompt has at least one token"),
+        ([{"role": "user"}], "the content of a message is a text, found None"),
+        ([{"role": "boss", "content": "x"}], "a message has a role .*assistant"),
+        ([999999], "the model has the tokens 0 to 285, found 999999"),
+        ("a" * 900, "leaves no room for an answer"),
+        ("\ud800", "half of a character"),
+    ],
+)
+def test_prompts_that_are_none(lm: Any, prompt: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        lm.generate(prompt)
+    assert not lm.engine.waiting
+    assert not lm.engine.running
+
+
+def test_penalties_and_biases_of_tokens(lm: Any) -> None:
+    sampling = Sampling(presence_penalty=0.5, frequency_penalty=0.25, logit_bias={3: 1.0, 99: 5.0})
+    found = sampling.adjusted([0.0, 1.0, 2.0, 3.0], [0, 1, 2], [2, 2, 1])
+    assert found.tolist() == [0.0, 0.25, 1.0, 4.0]
+    assert set(lm.generate("x", max_tokens=5, logit_bias={10: 100.0})) == {lm.tokenizer.piece(10)}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"config.json": "{"}, "is not JSON"),
+        ({"config.json": '{"model_type": "bert"}'}, "architecture 'bert', expected one of llama"),
+        ({"tokenizer.json": "{"}, "tokenizer.json is not a tokenizer: "),
+        ({"tokenizer.json": None}, "which has the tokenizer of the model"),
+        ({"tokenizer_config.json": "[]"}, "is not a table of names"),
+        ({"tokenizer_config.json": "{}"}, "tiny has no chat template"),
+        ({"generation_config.json": "["}, "is not JSON"),
+        ({"tokenizer_config.json": '{"chat_template": "{% if"}'}, "template cannot be read"),
+    ],
+)
+def test_folders_whose_files_are_damaged(
+    lm: Any, folder: Path, files: dict[str, str | None], message: str, tmp_path: Path
+) -> None:
+    from relaxpy.plugins.llm.files import open_model
+
+    own = tmp_path / "tiny"
+    own.mkdir()
+    for path in folder.iterdir():
+        (own / path.name).write_bytes(path.read_bytes())
+    for name, text in files.items():
+        (own / name).unlink(missing_ok=True) if text is None else (own / name).write_text(text)
+    with pytest.raises(ModelError, match=message):  # noqa: PT012
+        found = open_model(own)
+        tokenizer = found.tokenizer()
+        if found.template is None:
+            relaxpy.llm.LanguageModel(found, lm.decoder).template  # noqa: B018
+        else:
+            ChatTemplate(found.template, tokenizer.special)
+
+
+def test_models_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="`hf download OWNER/MODEL --local-dir FOLDER`"):
+        relaxpy.llm.load(tmp_path / "none")
+    (tmp_path / "x.bin").touch()
+    with pytest.raises(ModelError, match=r"neither a folder of a model nor a file of GGUF"):
+        relaxpy.llm.load(tmp_path / "x.bin")
+    with pytest.raises(TypeError, match="expected the path of a model"):
+        relaxpy.llm.load(3)  # type: ignore[arg-type]
+
+
+def test_a_model_that_runs_on_numpy_says_how_slow_it_is(lm: Any, folder: Path) -> None:
+    assert lm.notes == []
+    slow = relaxpy.llm.load(folder, target="numpy", quantize="q4f32_1")
+    assert re.search("runs on NumPy, .* 100 times as long as native code", *slow.notes)
+
+
+# --- chat templates
+
+LLAMA3 = (
+    "{% set loop_messages = messages %}{% for message in loop_messages %}"
+    "{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ "
+    "message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}"
+    "{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
+    "{% endif %}"
+)
+LLAMA2 = (
+    "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
+    "{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}"
+    "{% set system_message = false %}{% endif %}{% for message in loop_messages %}"
+    "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
+    "{% if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\n' + "
+    "system_message + '\n<</SYS>>\n\n' + message['content'] %}{% else %}"
+    "{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}"
+    "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}"
+    "{% elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}"
+    "{% endif %}{% endfor %}"
+)
+TEMPLATES = {
+    "chatml": tiny.TEMPLATE,
+    "llama 2": LLAMA2,
+    "llama 3": LLAMA3,
+    "namespaces": (
+        "{%- set ns = namespace(count=0, roles=[]) -%}\n    {%- for m in messages %}\n"
+        "        {%- set ns.count = ns.count + m.content | length %}\n"
+        "        {%- if loop.last %}{% break %}{% endif -%}\n{{ m.role | upper ~ ns.count }}\n"
+        "    {%- endfor %}\n{{- messages | tojson }}"
+        "{{ messages | map(attribute='role') | join(',') }}"
+        "{%- if tools is not none %}tools{% endif %}{{ strftime_now('%Y') | length }}"
+    ),
+    "generation": (
+        "{% macro turn(m) %}<{{ m.role }}>{{ m.content }}{% endmacro %}{% for m in messages %}\n"
+        "{% if m.role == 'assistant' %}{% generation %}{{ turn(m) }}{% endgeneration %}\n"
+        "{% else %}{{ turn(m) }}\n{% endif %}\n{% endfor %}{{ eos_token }}"
+        "{{ messages[0].get('name', 'nobody') }}{{ messages[::-1][0].content[:3] }}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates_render_as_those_of_transformers(name: str) -> None:
+    pytest.importorskip("jinja2")
+    transformers = pytest.importorskip("transformers")
+    special = {"bos_token": "<s>", "eos_token": "</s>"}
+    peer = transformers.PreTrainedTokenizerFast(tokenizer_object=tiny.tokenizer(), **special)
+    peer.chat_template = TEMPLATES[name]
+    for messages in (MESSAGES, MESSAGES[1:2], MESSAGES[:2]):
+        for continues in (True, False):
+            wanted = peer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=continues
+            )
+            found = ChatTemplate(TEMPLATES[name], special).render(messages, continues=continues)
+            assert found == wanted
+
+
+def test_a_template_renders_messages() -> None:
+    pytest.importorskip("jinja2")
+    special = {"bos_token": "<s>", "eos_token": "</s>"}
+    found = ChatTemplate(LLAMA2, special).render(MESSAGES)
+    assert found == (
+        "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\n Hello! [/INST] "
+        "Hi, ünïcode 'quoted' <b> </s><s>[INST] Bye? [/INST]"
+    )
+    with pytest.raises(ModelError, match="Conversation roles must alternate"):
+        ChatTemplate(LLAMA2, special).render(MESSAGES[2:])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% set n = namespace(x='a') %}{% for i in [1] * 99 %}"
+        "{% set n.x = n.x ~ n.x %}{% endfor %}",
+        "{% set n = namespace(x='a') %}{% for i in [1] * 99 %}"
+        "{% set n.x = n.x + n.x %}{% endfor %}",
+        "{% set n = namespace(x=[1]) %}{% for i in (1,) * 99 %}{% set n.x = n.x * 2 %}{% endfor %}",
+        "{% set n = namespace(x='a') %}{% for i in range(99) %}"
+        "{% set n.x = n.x | replace('a', 'aaaaaaaaa') %}{% endfor %}",
+        "{{ 'a' * 10**12 }}",
+        "{{ [0] * 10**12 }}",
+        "{{ 2 ** 10 ** 10 }}",
+        "{{ 'a'.ljust(10**11) }}",
+        "{{ 'a' | center(10**11) }}",
+        "{{ '%999999999d' % 1 }}",
+        "{{ '%999999999d' | format(1) }}",
+        "{{ '{:>999999999}'.format(1) }}",
+        "{{ lipsum(n=100000) }}",
+        "{% macro m(n) %}{% if n %}{{ m(n-1) }}{{ m(n-1) }}{% endif %}{% endmacro %}{{ m(60) }}",
+        "{% macro m(n) %}{{ m(n) }}{% endmacro %}{{ m(1) }}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+        "{{ messages.append(1) }}",
+        "{{ 1 / 0 }}",
+        "{{ 1 + 'a' }}",
+        "{{ messages[9].content }}",
+        "{% include '/etc/passwd' %}",
+        "{{ raise_exception(messages) }}",
+    ],
+)
+def test_a_hostile_template_is_an_error_of_the_model(text: str) -> None:
+    pytest.importorskip("jinja2")
+    with pytest.raises(ModelError, match="chat template"):
+        ChatTemplate(text, {}).render(MESSAGES)
+
+
+def test_a_parameter_error_names_its_option(lm: Any) -> None:
+    with pytest.raises(ParameterError) as caught:
+        lm.generate("x", top_p=2)
+    assert caught.value.param == "top_p"
+
+
+def test_templates_in_files_of_their_own(folder: Path, tmp_path: Path) -> None:
+    from relaxpy.plugins.llm.files import open_model
+
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    described = json.loads((folder / "tokenizer_config.json").read_text())
+    listed = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]
+    described["chat_template"] = listed
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(described))
+    assert open_model(tmp_path).template == "d"
+    (tmp_path / "chat_template.jinja").write_text("own")
+    assert open_model(tmp_path).template == "own"

@@ -1,0 +1,398 @@
+"""The server beside the openai client, and beside clients that leave or send nonsense."""
+
+import asyncio
+import json
+import math
+import random
+import time
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.llm import ModelError
+from relaxpy.plugins.llm.openai_api import ApiError, asked
+from tests.plugins.llm.conftest import Running
+
+httpx = pytest.importorskip("httpx")
+openai = pytest.importorskip("openai")
+HELLO = [{"role": "user", "content": "hello cat"}]
+
+
+def is_idle(lm: Any) -> bool:
+    """True if nothing runs or waits, and the pages are free or those of kept sequences."""
+    engine = lm.engine
+    used = sum(len(sequence.pages) > 0 for sequence in engine.cache.sequences.values())
+    kept = {prefix.sequence for prefix in engine.kept}
+    return (
+        not engine.running
+        and not engine.waiting
+        and set(engine.cache.sequences) == kept
+        and used <= len(kept)
+        and len(kept) + len(engine.free) == lm.decoder.sequences
+        and engine.free_pages == lm.decoder.pages
+    )
+
+
+def wait_until_idle(lm: Any) -> None:
+    end = time.monotonic() + 20
+    while not is_idle(lm):
+        assert time.monotonic() < end, "requests have not ended"
+        time.sleep(0.01)
+
+
+def test_models(running: Running) -> None:
+    client = running.client()
+    assert [model.id for model in client.models.list()] == ["tiny"]
+    assert client.models.retrieve("tiny").owned_by == "relaxpy"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("other")
+
+
+def test_a_text_is_that_of_generate(running: Running, lm: Any) -> None:
+    client = running.client()
+    options = {"max_tokens": 12, "temperature": 0.8, "top_p": 0.9, "seed": 5}
+    wanted = lm.generate("the cat", **options)
+    answer = client.completions.create(model="tiny", prompt="the cat", **options)
+    [choice] = answer.choices
+    assert (choice.text, choice.finish_reason, choice.index) == (wanted, "length", 0)
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (3, 12)
+    stream = client.completions.create(model="tiny", prompt="the cat", stream=True, **options)
+    chunks = list(stream)
+    assert "".join(chunk.choices[0].text for chunk in chunks) == wanted
+    assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "length"
+    assert len(chunks) > 1
+
+
+def test_several_prompts_and_choices(running: Running, lm: Any) -> None:
+    prompts = ["the cat", "hello"]
+    answer = running.client().completions.create(
+        model="tiny", prompt=prompts, n=2, max_tokens=6, temperature=1.0, seed=3
+    )
+    wanted = [
+        lm.generate(prompt, max_tokens=6, temperature=1.0, seed=seed)
+        for prompt in prompts
+        for seed in (3, 4)
+    ]
+    assert [(c.index, c.text) for c in answer.choices] == list(enumerate(wanted))
+    tokens = [lm.tokens(prompt) for prompt in prompts]
+    by_tokens = running.client().completions.create(
+        model="tiny", prompt=tokens, max_tokens=6, temperature=0
+    )
+    assert [c.text for c in by_tokens.choices] == lm.generate(prompts, max_tokens=6)
+    assert answer.usage.total_tokens == 2 * 2 * 6 + sum(map(len, tokens))
+
+
+def test_a_conversation(running: Running, lm: Any) -> None:
+    client = running.client()
+    options = {"model": "tiny", "messages": HELLO, "max_tokens": 9, "temperature": 0}
+    wanted = lm.generate(HELLO, max_tokens=9)
+    answer = client.chat.completions.create(**options)
+    assert answer.choices[0].message.content == wanted
+    assert answer.choices[0].message.role == "assistant"
+    stream = client.chat.completions.create(
+        **options, stream=True, stream_options={"include_usage": True}
+    )
+    *chunks, last = stream
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == wanted
+    assert last.choices == []
+    assert last.usage == answer.usage
+    parts = [{"type": "text", "text": "hello "}, {"type": "text", "text": "cat"}]
+    of_parts = [{"role": "user", "content": parts}]
+    found = client.chat.completions.create(**{**options, "messages": of_parts})
+    assert found.choices[0].message.content == wanted
+    longest = client.chat.completions.create(**{**options, "max_tokens": openai.NOT_GIVEN})
+    assert longest.usage.completion_tokens == 100  # the limit of the server
+
+
+def test_stop_texts_and_tokens(running: Running, lm: Any) -> None:
+    whole = lm.generate("the cat", max_tokens=20, temperature=1.0, seed=3)
+    stop = whole[7:9]
+    for stream in (False, True):
+        answer = running.client().completions.create(
+            model="tiny",
+            prompt="the cat",
+            max_tokens=20,
+            temperature=1.0,
+            seed=3,
+            stop=["~~~", stop],
+            stream=stream,
+        )
+        choices = [chunk.choices[0] for chunk in answer] if stream else answer.choices
+        assert "".join(choice.text for choice in choices) == whole[: whole.index(stop)]
+        assert choices[-1].finish_reason == "stop"
+    ended = running.client().completions.create(
+        model="tiny", prompt="a", temperature=0, logit_bias={"1": 100}, max_tokens=5
+    )
+    assert (ended.choices[0].text, ended.choices[0].finish_reason) == ("", "stop")
+
+
+def test_logprobs(running: Running, lm: Any) -> None:
+    client = running.client()
+    prompt = lm.tokens(HELLO)
+    options = {"model": "tiny", "temperature": 0, "max_tokens": 4}
+    text = client.completions.create(prompt=prompt, logprobs=3, **options).choices[0].logprobs
+    chat = client.chat.completions.create(
+        messages=HELLO, logprobs=True, top_logprobs=3, **options
+    ).choices[0]
+    rows = [*prompt]
+    for k, entry in enumerate(chat.logprobs.content):
+        scores = lm.logits(rows)[-1].astype("float64")
+        logs = scores - scores.max() - math.log(np.exp(scores - scores.max()).sum())
+        best = np.argsort(-logs)[:3]
+        np.testing.assert_allclose(entry.logprob, logs[best[0]], rtol=1e-4)
+        found = [(top.token, top.logprob) for top in entry.top_logprobs]
+        assert [token for token, _ in found] == [lm.tokenizer.piece(int(t)) for t in best]
+        np.testing.assert_allclose([p for _, p in found], logs[best], rtol=1e-4, atol=1e-5)
+        assert text.tokens[k] == entry.token
+        np.testing.assert_allclose(text.token_logprobs[k], entry.logprob, rtol=1e-4)
+        rows.append(int(best[0]))
+    streamed = client.chat.completions.create(messages=HELLO, logprobs=True, stream=True, **options)
+    parts = [c.choices[0].logprobs for c in streamed]
+    joined = [entry.token for part in parts if part is not None for entry in part.content]
+    assert joined == [entry.token for entry in chat.logprobs.content]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "message"),
+    [
+        ({"temperature": -1}, 400, "temperature cannot be -1"),
+        ({"temperature": "hot"}, 400, "temperature cannot be 'hot'"),
+        ({"top_p": 0}, 400, "top_p cannot be 0"),
+        ({"n": 0}, 400, "n cannot be 0, expected an integer from 1 to 16"),
+        ({"n": 99}, 400, "n cannot be 99"),
+        ({"stream": 1}, 400, "stream cannot be 1, expected true or false"),
+        ({"seed": "x"}, 400, "seed cannot be 'x'"),
+        ({"stop": [1]}, 400, r"stop cannot be \[1\]"),
+        ({"max_tokens": 0}, 400, "max_tokens cannot be 0"),
+        ({"max_tokens": 240}, 400, "maximum context length is 256 tokens; the request has 2."),
+        ({"max_tokens": 120}, 400, "answers have at most 100 tokens"),
+        ({"messages": []}, 400, r"messages cannot be \[\]"),
+        ({"messages": "hi"}, 400, "messages cannot be 'hi'"),
+        ({"messages": [{"role": "x", "content": ""}]}, 400, "a message has a role"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "are texts"),
+        ({"messages": [{"role": "user", "content": "a" * 999}]}, 400, "context length"),
+        ({"response_format": {"type": "json_object"}}, 400, "response_format is not supported"),
+        ({"tools": [{"type": "function"}]}, 400, "tools is not supported"),
+        ({"logit_bias": {"x": 1}}, 400, "logit_bias cannot be"),
+        ({"top_logprobs": 99, "logprobs": True}, 400, "top_logprobs cannot be 99"),
+        ({"nonsense": 1}, 400, "there is no parameter 'nonsense'"),
+        ({"model": "gpt"}, 404, "there is no model 'gpt', this server has 'tiny'"),
+    ],
+)
+def test_parameters_that_make_no_sense(
+    running: Running, fields: dict[str, Any], status: int, message: str
+) -> None:
+    client = running.client()
+    body = {"model": "tiny", "messages": HELLO, "max_tokens": 4, **fields}
+    with pytest.raises(openai.APIStatusError, match=message) as caught:
+        client.post("/chat/completions", body=body, cast_to=object)
+    assert caught.value.status_code == status
+    assert caught.value.body.keys() == {"message", "type", "param", "code"}
+    assert caught.value.body["type"] == "invalid_request_error"
+
+
+JUNK = [
+    None,
+    0,
+    -1,
+    2**70,
+    3.5,
+    "x",
+    "\ud800",
+    True,
+    [],
+    ["a"],
+    [1, [2]],
+    [[]],
+    [{}],
+    {},
+    {"1": "x"},
+]
+
+
+@pytest.mark.parametrize(("kind", "prompt"), [("chat", HELLO), ("text", "x")])
+def test_fields_of_any_kind_are_requests_or_errors(lm: Any, kind: Any, prompt: Any) -> None:
+    rng = random.Random(kind)
+    name = "messages" if kind == "chat" else "prompt"
+    fields = [name, "model", "stream", "stream_options", "n", "seed", "logit_bias", "logprobs"]
+    fields += ["top_logprobs", "max_tokens", "temperature", "top_k", "stop", "tools", "best_of"]
+    for _ in range(500):
+        body = {name: prompt, **{rng.choice(fields): rng.choice(JUNK) for _ in range(2)}}
+        with suppress(ApiError, ModelError):
+            for continuation in asked(kind, json.dumps(body).encode(), lm, 100).begin(lm):
+                lm.cancel(continuation.request)
+    assert is_idle(lm)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"", "application/json", 400),
+        (b"{", "application/json", 400),
+        (b"[" * 100000, "application/json", 400),
+        (b"[1]", "application/json", 400),
+        (b'{"prompt": NaN}', "application/json", 400),
+        (b'{"model": "tiny"}', "application/json", 400),
+        (b'{"prompt": {"a": 1}}', "application/json", 400),
+        (b'{"prompt": [1.5]}', "application/json", 400),
+        (b'{"prompt": [99999999]}', "application/json", 400),
+        (b'{"prompt": "\\ud800"}', "application/json", 400),
+        (b"\xff\xfe", "application/json", 400),
+        (b'{"prompt": "a"}', "text/plain", 415),
+        (b" " * 5_000_000, "application/json", 413),
+    ],
+)
+def test_bodies_that_are_none(running: Running, body: bytes, kind: str, status: int) -> None:
+    answer = httpx.post(
+        f"{running.url}/v1/completions", content=body, headers={"content-type": kind}
+    )
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+def test_other_addresses(running: Running) -> None:
+    get = lambda path, **headers: httpx.get(f"{running.url}{path}", headers=headers)  # noqa: E731
+    assert get("/health").json() == {"status": "ok"}
+    page = get("/")
+    assert "<textarea" in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "http" not in page.text.replace("https://", "http://").split("<script>")[0]
+    assert get("/nothing").status_code == 404
+    assert get("/v1/completions").status_code == 405
+    assert get("/../../etc/passwd").status_code == 404
+    assert get("/health", host="elsewhere.example").status_code == 400
+    metrics = get("/metrics").text
+    for name in ("requests_running", "requests_waiting", "pages_free", "tokens_total"):
+        assert f"relaxpy_{name}" in metrics
+
+
+def test_a_key_that_requests_have_to_name(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAXPY_API_KEY", "sesame")
+    server = Running(lm)
+    try:
+        for key in ("x", "sesam", "sesame2", "ü"):
+            headers = {"authorization": f"Bearer {key}".encode()}
+            assert httpx.get(f"{server.url}/v1/models", headers=headers).status_code == 401
+        assert httpx.get(f"{server.url}/v1/models").status_code == 401
+        assert len(server.client("sesame").models.list().data) == 1
+        assert httpx.get(f"{server.url}/health").status_code == 200
+    finally:
+        server.stop()
+
+
+def test_a_full_queue_refuses(lm: Any) -> None:
+    server = Running(lm, queue=1, max_tokens=200)
+    body = {"prompt": "the cat", "max_tokens": 200, "temperature": 0, "logit_bias": {"1": -100}}
+
+    async def ask(client: Any) -> int:
+        return (await client.post(f"{server.url}/v1/completions", json=body)).status_code
+
+    async def run() -> list[int]:
+        limits = httpx.Limits(max_connections=20)
+        async with httpx.AsyncClient(limits=limits, timeout=60) as client:
+            return await asyncio.gather(*(ask(client) for _ in range(12)))
+
+    try:
+        found = asyncio.run(run())
+        assert set(found) == {200, 429}
+        assert found.count(200) >= lm.decoder.sequences
+        wait_until_idle(lm)
+    finally:
+        server.stop()
+
+
+def test_requests_that_come_and_go_get_the_answers_that_they_get_alone(
+    running: Running, lm: Any
+) -> None:
+    rng = random.Random(0)
+    words = ["the", "cat", "sat", "on", "log", "hello", "world", "ünï", "🎉"]
+
+    def request() -> dict[str, Any]:
+        text = " ".join(rng.choice(words) for _ in range(rng.randint(1, 25)))
+        return {
+            "prompt": rng.choice(["the cat sat on ", ""]) + text,
+            "max_tokens": rng.randint(1, 30),
+            "temperature": rng.choice([0, 0.9]),
+            "seed": rng.randrange(1000),
+        }
+
+    async def ask(client: Any, body: dict[str, Any], way: str, after: float) -> str | None:
+        url = f"{running.url}/v1/completions"
+        if way == "whole":
+            answer = await client.post(url, json=body)
+            return str(answer.json()["choices"][0]["text"])
+        if way == "leave":  # before the answer
+            with pytest.raises(httpx.TimeoutException):
+                await client.post(url, json={**body, "max_tokens": 100}, timeout=after / 20)
+            return None
+        if way == "bad":
+            answer = await client.post(url, json={**body, "temperature": -1})
+            assert answer.status_code == 400
+            return None
+        text, left = "", rng.randint(1, 4)
+        async with client.stream("POST", url, json={**body, "stream": True}) as events:
+            async for line in events.aiter_lines():
+                if line.startswith("data: {"):
+                    text += json.loads(line[6:])["choices"][0]["text"]
+                    left -= 1
+                    if way == "break" and not left:
+                        return None
+        return text
+
+    bodies = [request() for _ in range(50)]
+    ways = [rng.choice(["whole", "stream", "stream", "break", "leave", "bad"]) for _ in bodies]
+
+    async def run() -> list[str | None]:
+        gate = asyncio.Semaphore(8)
+
+        async def one(client: Any, body: Any, way: str) -> str | None:
+            async with gate:
+                return await ask(client, body, way, rng.random())
+
+        async with httpx.AsyncClient(timeout=60) as client:
+            return await asyncio.gather(*map(lambda b, w: one(client, b, w), bodies, ways))
+
+    found = asyncio.run(run())
+    wait_until_idle(lm)
+    names = ("max_tokens", "temperature", "seed")
+    for body, text in zip(bodies, found, strict=True):
+        if text is not None:
+            options = {name: body[name] for name in names}
+            assert text == lm.generate(body["prompt"], **options)
+    assert sum(text is not None for text in found) > 15
+    assert is_idle(lm)
+
+
+def test_a_request_whose_scores_are_not_numbers_ends_alone(
+    running: Running, lm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, failing = lm.decoder.run, [0]
+
+    def odd(cache: Any, sequences: Any, ids: Any, rows: Any) -> Any:
+        scores = np.array(run(cache, sequences, ids, rows))
+        if any(request.max_tokens == 33 for request in lm.engine.running):
+            scores[:] = math.nan
+            failing[0] += 1
+        return scores
+
+    client = running.client()
+    monkeypatch.setattr(lm.decoder, "run", odd)
+    with pytest.raises(openai.InternalServerError, match="the best score is nan"):
+        client.completions.create(model="tiny", prompt="a", max_tokens=33)
+    with pytest.raises(openai.APIError, match="the best score is nan"):
+        list(client.completions.create(model="tiny", prompt="a", max_tokens=33, stream=True))
+    assert failing[0] == 2
+    assert len(client.completions.create(model="tiny", prompt="a", max_tokens=3).choices) == 1
+
+    def broken(*args: Any) -> Any:
+        raise MemoryError("no memory for a call")
+
+    monkeypatch.setattr(lm.decoder, "run", broken)
+    with pytest.raises(openai.InternalServerError, match="no memory for a call"):
+        client.completions.create(model="tiny", prompt="a", max_tokens=3)
+    monkeypatch.setattr(lm.decoder, "run", run)
+    assert client.completions.create(model="tiny", prompt="a", max_tokens=3).usage is not None
+    wait_until_idle(lm)
