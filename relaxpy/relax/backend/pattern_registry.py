@@ -6,12 +6,7 @@
 from typing import TYPE_CHECKING
 
 from relaxpy.support.lazy import face as _face
-from relaxpy.tvm.libraries import (  # they register patterns
-    cublas as _cublas,
-    cudnn as _cudnn,
-    cutlass as _cutlass,
-    hipblas as _hipblas,
-)
+from relaxpy.tvm.libraries import patterns as _patterns  # it registers patterns
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.dpl.graph import get_pattern as get_pattern, get_patterns_with_prefix as get_patterns_with_prefix, register_patterns as register_patterns
