@@ -21,7 +21,7 @@ import onnx
 import onnxruntime as ort
 
 from relaxpy.exec.compile import compile
-from relaxpy.plugins.onnx.api import from_onnx
+from relaxpy.plugins.onnx.importer import from_onnx
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 PRETRAINED = Path(sys.prefix) / "pretrained"

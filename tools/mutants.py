@@ -66,7 +66,7 @@ def below(folder: str) -> tuple[str, ...]:
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "relations": (
         (
-            *(f"{RELATIONS}/{n}.py" for n in ("bounds", "compatibility", "erase", "mapping")),
+            *(f"{RELATIONS}/{n}.py" for n in ("compatibility", "shape_vars")),
             f"{RELAX}/nodes/static_type.py",
         ),
         (
@@ -108,13 +108,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "well-formedness": (
-        tuple(
-            f"{RELAX}/analysis/{n}.py"
-            for n in (
-                *("purity", "survey", "well_formed"),
-                *("wf_annotations", "wf_functions", "wf_scopes"),
-            )
-        ),
+        tuple(f"{RELAX}/analysis/{n}.py" for n in ("effects", "survey", "well_formed")),
         (
             *(f"{OF_RELAX}/test_{n}.py" for n in ("stronger_annotations", "infer", "normalize")),
             f"{OF_RELAX}/test_well_formed.py",

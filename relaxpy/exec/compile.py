@@ -30,7 +30,7 @@ from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.runtime.checks import PublicFunctions, Signature, public_signatures
 from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
-from relaxpy.exec.runtime.packed import with_instance
+from relaxpy.exec.runtime.registry import with_instance
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.exec.stored import (
     NOT_A_PROGRAM,

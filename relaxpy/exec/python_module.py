@@ -21,8 +21,7 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
-from relaxpy.exec.runtime.packed import takes_self
-from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.exec.runtime.registry import get_global_func, takes_self
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine

@@ -13,7 +13,7 @@ from relaxpy.exec.executable import EntryPoint, Executable
 from relaxpy.exec.profile import Profile
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
-from relaxpy.exec.runtime.packed import passing_tensors
+from relaxpy.exec.runtime.registry import passing_tensors
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import FunctionValue, Value, describe
 from relaxpy.exec.stateful import StatefulCalls

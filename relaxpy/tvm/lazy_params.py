@@ -29,9 +29,9 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
     joined,
     replace_variables,
 )
+from relaxpy.ir.relax.transform.bind_params import ReadBeforeUse, input_count
 from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ToNonDataflow
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
-from relaxpy.ir.relax.transform.params.bind_params import ReadBeforeUse, input_count
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
 from relaxpy.support.dataclass import dataclass, replace

@@ -21,9 +21,8 @@ from relaxpy.tvm.cleanup.module_passes import (
     ComputePrimValue,
     RemovePurityChecking,
 )
-from relaxpy.tvm.cleanup.reshapes import RewriteDataflowReshape
-from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite
-from relaxpy.tvm.lowering.lower_runtime_builtin import LowerRuntimeBuiltin
+from relaxpy.tvm.cleanup.parameters import RewriteDataflowReshape
+from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite, LowerRuntimeBuiltin
 from relaxpy.tvm.lowering.static_plan_block_memory import (
     KillAfterLastUse,
     LowerAllocTensor,

@@ -40,7 +40,7 @@ from relaxpy.exec.runtime.checks import (
     may_be_null,
     span_of_binding,
 )
-from relaxpy.exec.runtime.packed import Jumps
+from relaxpy.exec.runtime.registry import Jumps
 from relaxpy.exec.runtime.support import CompiledClosure
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk

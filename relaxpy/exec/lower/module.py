@@ -22,7 +22,7 @@ from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.checks import closure_sinfo, signature_of
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
-from relaxpy.exec.runtime.packed import (
+from relaxpy.exec.runtime.registry import (
     FunctionKey,
     Jumps,
     find_jumps,

@@ -14,7 +14,7 @@ from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicPrograms
-from relaxpy.exec.runtime.packed import FunctionKey, Jumps
+from relaxpy.exec.runtime.registry import FunctionKey, Jumps
 from relaxpy.exec.runtime.threads import silent_context
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir

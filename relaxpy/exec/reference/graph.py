@@ -32,8 +32,13 @@ from relaxpy.exec.runtime.checks import (
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, OperatorCall, is_dynamic
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operators import truth
-from relaxpy.exec.runtime.packed import call_users, resolve_python_callee, split_result
-from relaxpy.exec.runtime.registry import implementation, packed_function
+from relaxpy.exec.runtime.registry import (
+    call_users,
+    implementation,
+    packed_function,
+    resolve_python_callee,
+    split_result,
+)
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.support import (
     call_tir_dyn,

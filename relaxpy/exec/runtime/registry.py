@@ -1,29 +1,359 @@
-"""The registry of packed functions, and the implementations of operators that users register."""
+"""The registry of packed functions, calls of users' functions, and implementations of operators.
+
+Exceptions of users' functions are raised as PackedFuncErrors of the same class.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeVar, overload
+import inspect
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache, lru_cache
+from itertools import chain
+from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType
+from typing import Any, TypeAlias, TypeVar, overload
+
+from typing_extensions import override
 
 from relaxpy import plugin
 from relaxpy.errors import (
+    Diagnostic,
     MisuseError,
     PackedFuncError,
+    RelaxpyError,
     RuntimeCheckError,
     Span,
     UnknownPackedFuncError,
     close_names,
     unexpected,
 )
-from relaxpy.exec.runtime.packed import call_users
+from relaxpy.exec.runtime.checks import declared_result
 from relaxpy.exec.runtime.values import Value, from_packed
+from relaxpy.ir.core.tensor import as_tensor_view
+from relaxpy.ir.core.traverse import strongly_connected, walk
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import ExternFunc
+from relaxpy.ir.relax.nodes.python_function import python_function, python_function_of, text_of
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
+
+_SLOTS = (GetSetDescriptorType, MemberDescriptorType)
+_NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
+
+
+_passes_tensors: ContextVar[bool] = ContextVar("relaxpy_passes_tensors", default=False)
+
+
+@contextmanager
+def passing_tensors() -> Iterator[None]:
+    """A context in which users' functions get tensors, as programs of TVM expect."""
+    token = _passes_tensors.set(True)
+    try:
+        yield
+    finally:
+        _passes_tensors.reset(token)
+
+
+def _with_originals(value: Any, originals: Mapping[int, Any]) -> Any:
+    """A result with the arrays that were passed instead of the tensors over their memory."""
+    if type(value) in (tuple, list):
+        return type(value)(_with_originals(member, originals) for member in value)
+    return originals.get(id(value), value)
+
+
+def call_users(
+    function: Callable[..., Any],
+    name: str,
+    args: tuple[Any, ...],
+    attrs: Mapping[str, Any] = _NO_ATTRS,
+    span: Span | None = None,
+) -> Any:
+    """The result of a user's function, which messages call `name` (EV-19).
+
+    In `passing_tensors`, arrays are passed as tensors over the same memory.
+
+    Errors:
+        PackedFuncError: it raised an Exception. The error is an instance of that class as well, has
+            its attributes and traceback, and keeps it as `failure`. Errors of relaxpy are
+            propagated unchanged.
+    """
+    _calls_users = True
+    try:
+        if not _passes_tensors.get():
+            return function(*args, **attrs)
+        views = tuple(map(as_tensor_view, args))
+        originals = {id(view): arg for view, arg in zip(views, args, strict=True)}
+        return _with_originals(function(*views, **attrs), originals)
+    except RelaxpyError:
+        raise
+    except Exception as error:  # of any kind: the error keeps the user's class
+        raise _failure_of(error, name, span).with_traceback(
+            error.__traceback__
+        ) from error.__cause__
+
+
+def _failure_of(error: Exception, name: str, span: Span | None) -> PackedFuncError:
+    """The PackedFuncError for the exception that the function `name` raised."""
+    try:
+        text = str(error)
+    except Exception as own:  # the user's `__str__` fails, which must not hide the error
+        text = f"<its text: {type(own).__name__}>"
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _wrapped(error, (Diagnostic(f"packed function {name!r} raised {what}", span=span),))
+
+
+def _wrapped(failure: Exception, diagnostics: tuple[Diagnostic, ...]) -> PackedFuncError:
+    """An error of both classes with the attributes of `failure`."""
+    error, kind = PackedFuncError(), type(failure)
+    with suppress(TypeError):  # the classes cannot be combined
+        error = _rebuilt(_combined(kind), failure.args, dict(_attributes(failure)))  # type: ignore[arg-type]
+    error.diagnostics, error.about, error.failure = diagnostics, failure, failure
+    error.__context__ = failure.__context__
+    error.__suppress_context__ = failure.__suppress_context__
+    return error
+
+
+@lru_cache(maxsize=64)
+def _combined(kind: type[Exception]) -> type[PackedFuncError]:
+    """A subclass of PackedFuncError and of `kind`, whose name is PackedFuncError.
+
+    Errors:
+        TypeError: the classes cannot be combined, for instance because their metaclasses differ.
+    """
+    members = {
+        "__module__": PackedFuncError.__module__,
+        "__doc__": f"A packed function raised {kind.__name__}.",
+        "__str__": PackedFuncError.__str__,
+        "__reduce__": lambda self: (_wrapped, (_Portable(self.failure), self.diagnostics)),
+    }
+    bases = (PackedFuncError,) if issubclass(PackedFuncError, kind) else (PackedFuncError, kind)
+    return type("PackedFuncError", bases, members)
+
+
+def _rebuilt(kind: type[Any], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+    """An exception of class `kind`, created without its `__new__` and `__init__`.
+
+    These may take other arguments than `args`.
+    """
+    builtin: Any = kind
+    while builtin.__module__ != "builtins":
+        builtin = builtin.__base__  # the base class that determines the layout in memory
+    try:
+        # This fills the fields of the built-in class, such as those of an OSError.
+        error = builtin.__new__(kind, *args)
+    except TypeError:  # MemoryError cannot create instances of subclasses
+        error = Exception.__new__(kind, *args)
+    for name, value in attributes.items():
+        with suppress(AttributeError, TypeError, ValueError):  # read-only
+            object.__setattr__(error, name, value)
+    return error
+
+
+def _attributes(error: Exception) -> Iterator[tuple[str, Any]]:
+    """The attributes of `error`, including those in slots and those of built-in classes."""
+    yield from vars(error).items()
+    for base in type(error).__mro__:
+        for name, member in vars(base).items():
+            if isinstance(member, _SLOTS) and name[:2] != "__":
+                with suppress(AttributeError):  # never set
+                    yield name, getattr(error, name)
+
+
+class _Portable:
+    """An exception in a pickle: it is rebuilt from its class, arguments and attributes.
+
+    If its class cannot be imported by name, a base class is used. Attributes that cannot be pickled
+    are left out.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        error = self._error
+        kind = next(base for base in type(error).__mro__ if _can_be_pickled(base))
+        attributes = {name: _portable(value) for name, value in _attributes(error)}
+        kept = {name: value for name, value in attributes.items() if _can_be_pickled(value)}
+        return _rebuilt, (kind, kept.get("args", ()), kept)
+
+
+def _portable(value: Any) -> Any:
+    if isinstance(value, Exception):
+        return _Portable(value)
+    return type(value)(map(_portable, value)) if type(value) in (list, tuple) else value
+
+
+def _can_be_pickled(value: object) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # whatever the `__reduce__` of the value raises
+        return False
+    return True
+
+
+def takes_self(function: Callable[..., Any]) -> bool:
+    """Return whether a function is an unbound method."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a function of C
+        return False
+    return names[:1] == ["self"]
+
+
+def bound_to(instance: object, module: IRModule) -> IRModule:
+    """`module` with its Python functions as methods of `instance`."""
+    result = module
+    for name, function in module.pyfuncs.items():
+        if takes_self(function):
+            result = module.clone() if result is module else result
+            method = MethodType(function, instance)
+            result[name] = python_function(name, text_of(module[name]), method)
+    return result
+
+
+def with_instance(module: IRModule) -> IRModule:
+    """`module` with its Python functions as methods of an instance of their class."""
+    if not any(map(takes_self, module.pyfuncs.values())):
+        return module
+    return bound_to(module(), module)
+
+
+def symbols(module: IRModule) -> Mapping[str, Callable[..., Any]]:
+    """The Python functions of `module` by symbol; packed functions cannot have these symbols."""
+    funcs = (func for func in module.functions.values() if isinstance(func, ExternFunc))
+    pairs = ((symbol_of(func), python_function_of(func)) for func in funcs)
+    return {symbol: function for symbol, function in pairs if function is not None}
+
+
+def resolve_python_callee(module: IRModule, name: str) -> ExternFunc:
+    """The callee of `call_py_func`: a Python function of the module or a packed function."""
+    func = module.functions_by_name.get(name)
+    is_python = isinstance(func, ExternFunc) and python_function_of(func) is not None
+    return func if is_python else ExternFunc(name)  # type: ignore[return-value]
+
+
+def symbol_of(func: ExternFunc) -> str:
+    """The symbol by which generated code looks up a packed or a Python function."""
+    name = func.global_symbol
+    return name if python_function_of(func) is None else f"@I.pyfunc {name}"
+
+
+FunctionKey: TypeAlias = tuple[str, rx.Var | None]
+"""The name of a global function, and the variable of a local function in it or None."""
+
+
+def split_result(seq: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
+    """The call or If that computes the result of a sequence, and the bindings before it.
+
+    If there is none, all bindings and the expression of the result.
+    """
+    if not isinstance(seq, rx.SeqExpr):
+        return [], seq
+    bindings = [binding for block in seq.blocks for binding in block.bindings]
+    before, result = list(bindings), seq.body
+    while before and _is_plain(before[-1]) and before[-1].var is result:
+        result = before.pop().value
+        if isinstance(result, (rx.Call, rx.If)):
+            return before, result
+    return bindings, seq.body
+
+
+def _is_plain(binding: rx.Binding) -> bool:
+    """Return whether a binding has no check, and its variable is visible after its block."""
+    return isinstance(binding, rx.VarBinding) and not isinstance(binding.var, rx.DataflowVar)
+
+
+@dataclass(frozen=True, slots=True)
+class Jumps:
+    """The tail calls of one function that are eliminated.
+
+    They jump to the start of the function or, if `by_steps`, return to a trampoline that makes the
+    call.
+    """
+
+    calls: frozenset[rx.Call] = frozenset()
+    by_steps: bool = False
+
+
+def find_jumps(functions: Mapping[str, rx.Function]) -> dict[FunctionKey, Jumps]:
+    """The recursive tail calls of the functions of a module, local functions included.
+
+    A function that calls itself becomes a loop, unless it defines functions, which capture the
+    variables of their iteration. Infinite recursion, which no path leaves, has no jumps.
+    """
+    members: dict[FunctionKey, rx.Function] = {}
+    for name, func in functions.items():
+        members[name, None] = func
+        members |= {(name, var): inner for var, inner in _local_functions(func.body)}
+    results = {key: list(_results(func.body)) for key, func in members.items()}
+    callees = {key: [_callee(r, key[0], members) for r in results[key]] for key in members}
+    graph = {key: [c for c in callees[key] if c is not None] for key in members}
+    jumps = {}
+    for group in map(frozenset, strongly_connected(graph)):
+        if all(callee in group for key in group for callee in callees[key]):
+            continue
+        for key in group:
+            pairs = zip(results[key], callees[key], strict=True)
+            calls = frozenset(r for r, c in pairs if c in group and isinstance(r, rx.Call))
+            if calls:
+                by_steps = len(group) > 1 or _defines_functions(members[key])
+                jumps[key] = Jumps(calls, by_steps)
+    return jumps
+
+
+def _callee(
+    result: rx.Expr, name: str, members: Mapping[FunctionKey, rx.Function]
+) -> FunctionKey | None:
+    """The function of the module that `result`, in the function `name`, calls."""
+    if not isinstance(result, rx.Call) or declared_result(result) is not None:
+        return None
+    match result.op:
+        case rx.GlobalVar(name_hint=other):
+            key: FunctionKey = (other, None)
+        case rx.Var() as var:
+            key = (name, var)
+        case _:
+            return None
+    func = members.get(key)
+    return key if func is not None and len(func.params) == len(result.args) else None
+
+
+def _local_functions(expr: rx.Expr) -> Iterator[tuple[rx.Var, rx.Function]]:
+    """The functions defined in `expr`, at any depth, with their variables."""
+    match expr:
+        case rx.SeqExpr(blocks=blocks):
+            for binding in chain.from_iterable(block.bindings for block in blocks):
+                if binding.var is not None and isinstance(binding.value, rx.Function):
+                    yield binding.var, binding.value
+                yield from _local_functions(binding.value)
+        case rx.If(true_branch=yes, false_branch=no):
+            yield from _local_functions(yes)
+            yield from _local_functions(no)
+        case rx.Function(body=body):
+            yield from _local_functions(body)
+        case _:
+            pass
+
+
+def _defines_functions(func: rx.Function) -> bool:
+    return any(isinstance(node, rx.Function) for node in walk(func.body))
+
+
+def _results(seq: rx.Expr) -> Iterator[rx.Expr]:
+    _, result = split_result(seq)
+    if isinstance(result, rx.If):
+        yield from _results(result.true_branch)
+        yield from _results(result.false_branch)
+    else:
+        yield result
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -539,7 +539,7 @@ class OnnxFile(ProgramSource):
             UsageError: the package onnx is not installed.
         """
         try:
-            from relaxpy.plugins.onnx.api import from_onnx
+            from relaxpy.plugins.onnx.importer import from_onnx
         except ImportError as error:
             raise UsageError(str(error)) from None
         with open(self.name, "rb"):  # whose error is that of all files, not of ONNX

@@ -13,7 +13,7 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.plugins.nn.core import Dim, Parameter, Tensor, emit_tensor, expr_of, items_of
 from relaxpy.plugins.nn.module import Module, ModuleList
-from relaxpy.plugins.nn.ops import arrange, layers
+from relaxpy.plugins.nn.ops import layers
 from relaxpy.support.entry import user_facing
 
 Window: TypeAlias = int | Sequence[int]
@@ -32,7 +32,7 @@ class ReLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`op.relu(x)`."""
-        return arrange.relu(x)
+        return layers.relu(x)
 
 
 class SiLU(Module):
@@ -40,7 +40,7 @@ class SiLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`op.silu(x)`."""
-        return arrange.silu(x)
+        return layers.silu(x)
 
 
 class GELU(Module):
@@ -48,7 +48,7 @@ class GELU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`op.gelu(x)`."""
-        return arrange.gelu(x)
+        return layers.gelu(x)
 
 
 class Linear(Module):
@@ -75,7 +75,7 @@ class Linear(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The result for `x`, of shape (..., in_features)."""
-        transposed = arrange.permute_dims(self.weight)
+        transposed = layers.permute_dims(self.weight)
         result = layers.matmul(x, transposed, out_dtype=self.out_dtype)
         return result if self.bias is None else result + self.bias
 
@@ -261,7 +261,7 @@ class RMSNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         """The normalised `x`."""
         result = layers.rms_norm(x, self.weight, self.axes, self.epsilon)
-        return result if self.bias is None else arrange.add(result, self.bias)
+        return result if self.bias is None else layers.add(result, self.bias)
 
 
 class GroupNorm(Module):
@@ -300,9 +300,9 @@ class Embedding(Module):
     def forward(self, x: Tensor) -> Tensor:
         """The rows for integers of any shape."""
         if x.ndim == 1:
-            return arrange.take(self.weight, x, axis=0)
-        rows = arrange.take(self.weight, arrange.reshape(x, [-1]), axis=0)
-        return arrange.reshape(rows, [*x.shape, self.weight.shape[1]])
+            return layers.take(self.weight, x, axis=0)
+        rows = layers.take(self.weight, layers.reshape(x, [-1]), axis=0)
+        return layers.reshape(rows, [*x.shape, self.weight.shape[1]])
 
 
 class Timesteps(Module):
@@ -413,12 +413,12 @@ class Attention(Module):
         query, key, value = self.to_q(hidden_states), self.to_k(others), self.to_v(others)
         heads = [0, -1, self.heads, self.dim_head]
         attended = layers.scaled_dot_product_attention(
-            arrange.reshape(query, heads),
-            arrange.reshape(key, heads),
-            arrange.reshape(value, heads),
+            layers.reshape(query, heads),
+            layers.reshape(key, heads),
+            layers.reshape(value, heads),
             scale=None if self.scale_qk else self.scale,
         )
-        joined = arrange.reshape(attended, [0, -1, self.inner_dim])
+        joined = layers.reshape(attended, [0, -1, self.inner_dim])
         result: Tensor = self.to_out[0](joined)
         return result
 

@@ -17,7 +17,7 @@ from relaxpy.plugins.nn.core import Dim, Effect, Parameter, Tensor
 from relaxpy.plugins.nn.exporter import Branch, named_items
 from relaxpy.plugins.nn.module import Module, ModuleDict, ModuleList, ParameterDict, ParameterList
 from relaxpy.plugins.nn.modules import Embedding, Linear
-from relaxpy.plugins.nn.ops import arrange, layers
+from relaxpy.plugins.nn.ops import layers
 from relaxpy.plugins.nn.ops.custom import tensor_expr_op
 from relaxpy.support.entry import user_facing
 from relaxpy.support.progress import long_work
@@ -122,7 +122,7 @@ class _Quantized(Module):
         if self.quantization.rounds_operands:
             return self._product_of_integers(x, out_dtype or x.dtype)
         weight = self.decoded(self.q_weight, self.q_scale)
-        return layers.matmul(x, arrange.permute_dims(weight), out_dtype=out_dtype)
+        return layers.matmul(x, layers.permute_dims(weight), out_dtype=out_dtype)
 
     def _product_of_integers(self, x: Tensor, dtype: str) -> Tensor:
         """`x @ weight^T`, where the rows of `x` are rounded to int8."""
@@ -134,10 +134,10 @@ class _Quantized(Module):
                 "dequantize",
                 [self.q_weight, self.q_scale],
             )
-            weight = arrange.permute_dims(weight)
+            weight = layers.permute_dims(weight)
             sums = layers.matmul(integers.astype("float32"), weight, out_dtype="float32")
         else:
-            weight = arrange.permute_dims(self.q_weight)
+            weight = layers.permute_dims(self.q_weight)
             sums = layers.matmul(integers, weight, out_dtype="int32")
             scales.append(self.q_scale)
         result: Tensor = tensor_expr_op(
@@ -181,10 +181,10 @@ class QuantizedEmbedding(_Quantized):
 
     def forward(self, x: Tensor) -> Tensor:
         """The rows for integers of any shape."""
-        indices = x if x.ndim == 1 else arrange.reshape(x, [-1])
-        packed, scale = (arrange.take(p, indices, axis=0) for p in (self.q_weight, self.q_scale))
+        indices = x if x.ndim == 1 else layers.reshape(x, [-1])
+        packed, scale = (layers.take(p, indices, axis=0) for p in (self.q_weight, self.q_scale))
         rows = self.decoded(packed, scale)
-        return rows if x.ndim == 1 else arrange.reshape(rows, [*x.shape, self.dim])
+        return rows if x.ndim == 1 else layers.reshape(rows, [*x.shape, self.dim])
 
     def lm_head_forward(self, x: Tensor) -> Tensor:
         """`x @ weight^T` in float32, for models whose last layer has the weights of the first."""

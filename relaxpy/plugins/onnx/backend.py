@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.executable import Executable
-from relaxpy.plugins.onnx.api import from_onnx
+from relaxpy.plugins.onnx.importer import from_onnx
 from relaxpy.plugins.onnx.view import NARROW
 
 

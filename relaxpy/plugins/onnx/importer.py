@@ -1,7 +1,8 @@
-"""From the nodes of ONNX graphs to the bindings of Relax functions."""
+"""From the nodes of ONNX graphs to the bindings of Relax functions; `from_onnx`."""
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections import ChainMap
@@ -14,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from relaxpy.errors import RelaxpyError
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -36,7 +37,15 @@ from relaxpy.plugins.onnx.bodies import (
     string_outputs,
     types_of_results,
 )
-from relaxpy.plugins.onnx.context import BranchesNeededError, Context, RanksDifferError
+from relaxpy.plugins.onnx.context import (
+    OBJECT,
+    BranchesNeededError,
+    Context,
+    RanksDifferError,
+    Strings,
+    storage,
+    vocabulary_var,
+)
 from relaxpy.plugins.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.plugins.onnx.ops.branches import possible
 from relaxpy.plugins.onnx.ops.sequences import parts_of
@@ -54,10 +63,12 @@ from relaxpy.plugins.onnx.view import (
     SequenceType,
     TensorType,
     ValueType,
+    read_model,
 )
-from relaxpy.plugins.onnx.vocabulary import OBJECT, Strings, storage, vocabulary_var
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
+from relaxpy.support.entry import user_facing
+from relaxpy.support.progress import long_work
 
 #: The value of the attribute `to` of a cast to strings.
 _STRING = (TensorProto.STRING, "STRING")
@@ -605,3 +616,41 @@ def _has_expressions(info: StructInfo) -> bool:
     """True if a dimension of a tensor is more than a number or a variable."""
     sizes = info.get_shape() if isinstance(info, TensorStructInfo) else None
     return not all(isinstance(size, (tir.IntImm, tir.Var)) for size in sizes or ())
+
+
+@user_facing
+def from_onnx(
+    model: onnx.ModelProto | str | bytes | os.PathLike[str],
+    shape_dict: Mapping[str, Sequence[Any]] | None = None,
+    dtype_dict: str | Mapping[str, str] = "float32",
+    opset: int | None = None,
+    keep_params_in_input: bool = False,
+    sanitize_input_names: bool = True,
+) -> IRModule:
+    """The module whose function `main` computes an ONNX model.
+
+    `model` is a ModelProto, the path of a file (whose external data are mapped from its folder), or
+    the bytes of one. The parameters of `main` are the inputs of the graph, and with
+    `keep_params_in_input` its initializers, whose values are then the attribute `params`
+    (`detach_params` takes them out). `shape_dict` replaces shapes of inputs by name, `dtype_dict`
+    their datatypes, `opset` the version of the default domain. Sizes that the model names are shape
+    variables of these names. `sanitize_input_names` makes names of inputs such that Relax can
+    print them.
+
+    Errors:
+        OpNotImplemented (also ValueError, NotImplementedError): nodes cannot be imported; the
+            message has each with the reason.
+        FrontendError (also ValueError): the model is damaged, or not well-formed.
+    """
+    shapes = dict(shape_dict or {})
+    dtypes = dict(dtype_dict) if isinstance(dtype_dict, Mapping) else {}
+    read = read_model(model, opset)
+    unknown = [name for name in (*shapes, *dtypes) if name not in read.graph.inputs]
+    if unknown:
+        raise MisuseError(
+            f"the model has no input {unknown[0]!r}",
+            hint=f"its inputs are {', '.join(read.graph.inputs) or 'none'}",
+        )
+    options = Options(shapes, dtypes, keep_params_in_input, sanitize_input_names)
+    with long_work("importing"):
+        return Importer(read, options).module()

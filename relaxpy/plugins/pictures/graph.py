@@ -14,9 +14,8 @@ from relaxpy.errors import Diagnostic, RelaxpyError, counted, unexpected
 from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.plugins.pictures.build import mark_faults, picture_of
+from relaxpy.plugins.pictures.build import bundle_sources, fold_repeats, mark_faults, picture_of
 from relaxpy.plugins.pictures.model import MODULE, SOURCES, Item, Picture, projected
-from relaxpy.plugins.pictures.repeats import bundle_sources, fold_repeats
 from relaxpy.plugins.pictures.svg import SCRIPT, Scene, notebook_html, svg
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing

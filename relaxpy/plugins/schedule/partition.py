@@ -17,12 +17,12 @@ from relaxpy.ir.tir.analysis.regions import with_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer, outside_indices
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.rewrite.reducers import reduction_of
 from relaxpy.ir.tir.rewrite.stages import (
     Stage,
     check_own_variables,
     check_plain_iterations,
     check_pure_stage,
+    reduction_of,
     shared_loops,
     stage_in_scope,
     stages_in,

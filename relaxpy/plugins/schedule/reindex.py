@@ -65,7 +65,7 @@ from relaxpy.plugins.schedule.layout import (
     accessed_buffer,
     injective,
 )
-from relaxpy.plugins.schedule.reduction import without_loops
+from relaxpy.plugins.schedule.loops import without_loops
 from relaxpy.support.dataclass import dataclass, replace
 
 

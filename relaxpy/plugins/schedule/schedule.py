@@ -23,7 +23,6 @@ from relaxpy.plugins.schedule import (
     move,
     partition,
     partition as padding_module,
-    reduction,
     reindex,
 )
 from relaxpy.plugins.schedule.analysis import NamedParts
@@ -274,7 +273,7 @@ class Schedule(NamedParts, SamplingKernels):
                 over which it reduces.
         """
         state, node = self._block(block)
-        return self._block_rv(state, reduction.decompose(state, node, self._loop(loop)[1]))
+        return self._block_rv(state, loops.decompose(state, node, self._loop(loop)[1]))
 
     @primitive
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
@@ -287,7 +286,7 @@ class Schedule(NamedParts, SamplingKernels):
                 commutative reduction.
         """
         state, node = self._loop(loop)
-        return self._block_rv(state, reduction.rfactor(state, node, factor_axis))
+        return self._block_rv(state, loops.rfactor(state, node, factor_axis))
 
     @primitive
     def compute_at(
@@ -388,7 +387,7 @@ class Schedule(NamedParts, SamplingKernels):
         if not isinstance(target, LoopRV):
             raise unexpected(target, "blockize takes the loop around one block")
         state, node = self._loop(target)
-        new = reduction.blockize(state, node, preserve_unit_iters=preserve_unit_iters)
+        new = loops.blockize(state, node, preserve_unit_iters=preserve_unit_iters)
         return self._block_rv(state, new)
 
     @primitive

@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Function
-from relaxpy.ir.relax.transform.params.bind_params import BindParams
+from relaxpy.ir.relax.transform.bind_params import BindParams
 from relaxpy.plugins.torch.arrays import constant, real_view
 
 _Run = Callable[..., Any]

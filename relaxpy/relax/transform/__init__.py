@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums as ShareSums
     from relaxpy.ir.relax.transform.algebra.to_mixed_precision import ToMixedPrecision as ToMixedPrecision
     from relaxpy.ir.relax.transform.append_in_place import AppendInPlace as AppendInPlace, AttachExternModules as AttachExternModules
+    from relaxpy.ir.relax.transform.bind_params import BindParams as BindParams, BindSymbolicVars as BindSymbolicVars, BundleModelParams as BundleModelParams
     from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern as AnnotateTIROpPattern
     from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings as CanonicalizeBindings
     from relaxpy.ir.relax.transform.cleanup.dataflow_blocks import ConvertToDataflow as ConvertToDataflow, ToNonDataflow as ToNonDataflow, TopologicalSort as TopologicalSort
@@ -35,21 +36,19 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.transform.fusion.run_codegen import RunCodegen as RunCodegen
     from relaxpy.ir.relax.transform.gradient import Gradient as Gradient
     from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
-    from relaxpy.ir.relax.transform.params.bind_params import BindParams as BindParams, BindSymbolicVars as BindSymbolicVars, BundleModelParams as BundleModelParams
-    from relaxpy.ir.relax.transform.params.lift_transform_params import LiftTransformParams as LiftTransformParams
-    from relaxpy.ir.relax.transform.params.quantize_weights import QuantizeWeights as QuantizeWeights
+    from relaxpy.ir.relax.transform.lift_transform_params import LiftTransformParams as LiftTransformParams
+    from relaxpy.ir.relax.transform.quantize_weights import QuantizeWeights as QuantizeWeights
     from relaxpy.ir.relax.transform.rewrite_pass import Normalize as Normalize
     from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
     from relaxpy.tvm.alter_layout import AlterOpImpl as AlterOpImpl, AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers, OptimizeLayoutTransform as OptimizeLayoutTransform
-    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
-    from relaxpy.tvm.cleanup.parameters import ExpandTupleArguments as ExpandTupleArguments, RemoveUnusedOutputs as RemoveUnusedOutputs, RemoveUnusedParameters as RemoveUnusedParameters, UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
+    from relaxpy.tvm.cleanup.module_passes import AttachGlobalSymbol as AttachGlobalSymbol, ComputePrimValue as ComputePrimValue, DataflowBlockPass as DataflowBlockPass, FunctionPass as FunctionPass, NormalizeGlobalVar as NormalizeGlobalVar, RemovePurityChecking as RemovePurityChecking, dataflowblock_pass as dataflowblock_pass, function_pass as function_pass
+    from relaxpy.tvm.cleanup.parameters import ExpandTupleArguments as ExpandTupleArguments, RemoveRedundantReshape as RemoveRedundantReshape, RemoveUnusedOutputs as RemoveUnusedOutputs, RemoveUnusedParameters as RemoveUnusedParameters, RewriteDataflowReshape as RewriteDataflowReshape, UpdateParamStructInfo as UpdateParamStructInfo, UpdateParamStructInfo as UpdateParamStructInfo
     from relaxpy.tvm.cleanup.parameters import UpdateParamStructInfo as UpdateParamType
-    from relaxpy.tvm.cleanup.reshapes import RemoveRedundantReshape as RemoveRedundantReshape, RewriteDataflowReshape as RewriteDataflowReshape
+    from relaxpy.tvm.cleanup.unaffected import IPCAllReduceRewrite as IPCAllReduceRewrite, LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage
     from relaxpy.tvm.cleanup.vdevices import RealizeVDevice as RealizeVDevice, UpdateVDevice as UpdateVDevice
     from relaxpy.tvm.lazy_params import LazyGetInput as LazyGetInput, LazySetOutput as LazySetOutput, LazyTransformParams as LazyTransformParams
     from relaxpy.tvm.libraries.split_call_tir_by_pattern import FuseTransposeMatmul as FuseTransposeMatmul, SplitCallTIRByPattern as SplitCallTIRByPattern
-    from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite, DataflowUseInplaceCalls as DataflowUseInplaceCalls, SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite
-    from relaxpy.tvm.lowering.lower_runtime_builtin import LowerRuntimeBuiltin as LowerRuntimeBuiltin, VMBuiltinLower as VMBuiltinLower
+    from relaxpy.tvm.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite, DataflowUseInplaceCalls as DataflowUseInplaceCalls, LowerRuntimeBuiltin as LowerRuntimeBuiltin, SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite, VMBuiltinLower as VMBuiltinLower
     from relaxpy.tvm.lowering.rewrite_cuda_graph import RewriteCUDAGraph as RewriteCUDAGraph
     from relaxpy.tvm.lowering.static_plan_block_memory import AllocateWorkspace as AllocateWorkspace, KillAfterLastUse as KillAfterLastUse, LowerAllocTensor as LowerAllocTensor, StaticPlanBlockMemory as StaticPlanBlockMemory
     from relaxpy.tvm.lowering.vm_shape_lower import VMShapeLower as VMShapeLower
@@ -65,6 +64,7 @@ else:
         relaxpy.ir.relax.transform.algebra.share_sums: ShareSums
         relaxpy.ir.relax.transform.algebra.to_mixed_precision: ToMixedPrecision
         relaxpy.ir.relax.transform.append_in_place: AppendInPlace AttachExternModules
+        relaxpy.ir.relax.transform.bind_params: BindParams BindSymbolicVars BundleModelParams
         relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern: AnnotateTIROpPattern
         relaxpy.ir.relax.transform.cleanup.canonicalize_bindings: CanonicalizeBindings
         relaxpy.ir.relax.transform.cleanup.dataflow_blocks: ConvertToDataflow ToNonDataflow TopologicalSort
@@ -83,20 +83,18 @@ else:
         relaxpy.ir.relax.transform.fusion.run_codegen: RunCodegen
         relaxpy.ir.relax.transform.gradient: Gradient
         relaxpy.ir.relax.transform.legalize: LegalizeOps
-        relaxpy.ir.relax.transform.params.bind_params: BindParams BindSymbolicVars BundleModelParams
-        relaxpy.ir.relax.transform.params.lift_transform_params: LiftTransformParams
-        relaxpy.ir.relax.transform.params.quantize_weights: QuantizeWeights
+        relaxpy.ir.relax.transform.lift_transform_params: LiftTransformParams
+        relaxpy.ir.relax.transform.quantize_weights: QuantizeWeights
         relaxpy.ir.relax.transform.rewrite_pass: Normalize
         relaxpy.relax.transform.: legalize_ops transform
         relaxpy.tvm.alter_layout: AlterOpImpl AttachAttrLayoutFreeBuffers OptimizeLayoutTransform
-        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass IPCAllReduceRewrite LowerGPUIPCAllocStorage NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
-        relaxpy.tvm.cleanup.parameters: ExpandTupleArguments RemoveUnusedOutputs RemoveUnusedParameters UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
-        relaxpy.tvm.cleanup.reshapes: RemoveRedundantReshape RewriteDataflowReshape
+        relaxpy.tvm.cleanup.module_passes: AttachGlobalSymbol ComputePrimValue DataflowBlockPass FunctionPass NormalizeGlobalVar RemovePurityChecking dataflowblock_pass function_pass
+        relaxpy.tvm.cleanup.parameters: ExpandTupleArguments RemoveRedundantReshape RemoveUnusedOutputs RemoveUnusedParameters RewriteDataflowReshape UpdateParamStructInfo UpdateParamStructInfo UpdateParamType=UpdateParamStructInfo
+        relaxpy.tvm.cleanup.unaffected: IPCAllReduceRewrite LowerGPUIPCAllocStorage
         relaxpy.tvm.cleanup.vdevices: RealizeVDevice UpdateVDevice
         relaxpy.tvm.lazy_params: LazyGetInput LazySetOutput LazyTransformParams
         relaxpy.tvm.libraries.split_call_tir_by_pattern: FuseTransposeMatmul SplitCallTIRByPattern
-        relaxpy.tvm.lowering.call_tir_rewrite: CallTIRRewrite DataflowUseInplaceCalls SpecializePrimFuncBasedOnCallSite
-        relaxpy.tvm.lowering.lower_runtime_builtin: LowerRuntimeBuiltin VMBuiltinLower
+        relaxpy.tvm.lowering.call_tir_rewrite: CallTIRRewrite DataflowUseInplaceCalls LowerRuntimeBuiltin SpecializePrimFuncBasedOnCallSite VMBuiltinLower
         relaxpy.tvm.lowering.rewrite_cuda_graph: RewriteCUDAGraph
         relaxpy.tvm.lowering.static_plan_block_memory: AllocateWorkspace KillAfterLastUse LowerAllocTensor StaticPlanBlockMemory
         relaxpy.tvm.lowering.vm_shape_lower: VMShapeLower

@@ -35,7 +35,7 @@ from relaxpy.script.parser.graph.function import GraphReader
 from relaxpy.script.parser.graph.signature import Signature
 from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends_in, name_of
 from relaxpy.script.parser.graph.values import GraphEvaluator
-from relaxpy.script.parser.kernel.function import KernelReader
+from relaxpy.script.parser.kernel import KernelReader
 from relaxpy.script.parser.source.report import (
     Report,
     Statements,

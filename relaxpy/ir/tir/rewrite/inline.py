@@ -14,7 +14,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.rewrite.reducers import identity_of, reduction_of
 from relaxpy.ir.tir.rewrite.stages import (
     Stage,
     check_no_partial_reads,
@@ -23,7 +22,9 @@ from relaxpy.ir.tir.rewrite.stages import (
     check_stable_inputs,
     check_unconditional,
     condition_outside,
+    identity_of,
     is_unit,
+    reduction_of,
     stage_in_scope,
     written_box,
 )

@@ -23,7 +23,7 @@ from relaxpy.plugins.nn.core import (
     items_of,
     wrap_nested,
 )
-from relaxpy.plugins.nn.ops.arrange import cumsum, sum
+from relaxpy.plugins.nn.ops.layers import cumsum, sum
 from relaxpy.plugins.nn.session import as_argument, call_external, output_sinfo, required_session
 from relaxpy.support.entry import user_facing
 from relaxpy.support.frames import is_user_frame

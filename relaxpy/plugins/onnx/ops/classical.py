@@ -22,9 +22,8 @@ from relaxpy.plugins.importing.tensors import (
     shape_of,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import OBJECT, Context
 from relaxpy.plugins.onnx.registry import converter
-from relaxpy.plugins.onnx.vocabulary import OBJECT
 
 DOMAIN = "ai.onnx.ml"
 Array = Any

@@ -30,10 +30,9 @@ from relaxpy.plugins.importing.tensors import (
     truncated,
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, shaped_as
 from relaxpy.plugins.onnx.registry import Value, converter
 from relaxpy.plugins.onnx.view import NARROW, dtype_of as dtype_of_code
-from relaxpy.plugins.onnx.vocabulary import shaped_as
 
 _UNARY = {
     **{name.capitalize(): name for name in ("abs", "acos", "acosh", "asin", "asinh", "atan")},

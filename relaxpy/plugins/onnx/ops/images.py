@@ -35,9 +35,8 @@ from relaxpy.plugins.importing.tensors import (
 )
 from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.importing.windows import simple, whole
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, call
 from relaxpy.plugins.onnx.registry import Value, converter
-from relaxpy.plugins.onnx.vocabulary import call
 
 #: By pixel format, the mode in which an image is read, and the order of its channels.
 FORMATS = {"RGB": ("RGB", 1), "BGR": ("RGB", -1), "Grayscale": ("L", 1)}

@@ -9,11 +9,10 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.plugins.importing.tensors import tensor_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, storage
 from relaxpy.plugins.onnx.ops.classical import DOMAIN
 from relaxpy.plugins.onnx.registry import converter
 from relaxpy.plugins.onnx.view import MapType
-from relaxpy.plugins.onnx.vocabulary import storage
 
 
 def _map_type(cx: Context, x: Expr) -> MapType:

@@ -11,9 +11,8 @@ from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, TupleGetItem, TupleSt
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.plugins.importing.tensors import rank_of, shape_of, tensor_info, tensor_of
 from relaxpy.plugins.importing.unsupported import UnsupportedError
-from relaxpy.plugins.onnx.context import Context
+from relaxpy.plugins.onnx.context import Context, call, shaped_as
 from relaxpy.plugins.onnx.registry import converter
-from relaxpy.plugins.onnx.vocabulary import call, shaped_as
 
 MICROSOFT = "com.microsoft"
 

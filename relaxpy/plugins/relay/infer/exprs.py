@@ -10,7 +10,7 @@ from relaxpy.ir.core.budget import Task
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.matches import kind_errors
+from relaxpy.plugins.relay.analysis.scopes import kind_errors
 from relaxpy.plugins.relay.analysis.variables import free_type_vars
 from relaxpy.plugins.relay.infer.solver import (
     OccursError,

@@ -11,7 +11,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, strongly_connected
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.matches import TooManyCasesError, missing_cases
+from relaxpy.plugins.relay.analysis.scopes import TooManyCasesError, missing_cases
 from relaxpy.plugins.relay.analysis.variables import free_type_vars
 from relaxpy.plugins.relay.infer.exprs import ExprInference, declared_type
 from relaxpy.plugins.relay.infer.solver import (

@@ -11,8 +11,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.budget import MAX_DEPTH, Task
 from relaxpy.plugins.relay import expr as rl, ty
 from relaxpy.plugins.relay.op.registry import Op, is_op_name, list_op_names
-from relaxpy.plugins.relay.text.cursor import Cursor, Scope, Token
-from relaxpy.plugins.relay.text.types import Literals, Types
+from relaxpy.plugins.relay.text.cursor import Cursor, Literals, Scope, Token, Types
 
 #: The binary signs, loosest first (RLY-69).
 _SIGNS: Final[tuple[Mapping[str, str], ...]] = (

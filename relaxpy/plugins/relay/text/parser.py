@@ -19,9 +19,8 @@ from relaxpy.plugins.relay import expr as rl, ty
 from relaxpy.plugins.relay.expr import Constant, Literal, RelayExpr, rewrite
 from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.module import RelayModule
-from relaxpy.plugins.relay.text.cursor import Cursor, Scope, Token, Tokens
+from relaxpy.plugins.relay.text.cursor import MAX_DIMENSIONS, Cursor, Scope, Token, Tokens, Types
 from relaxpy.plugins.relay.text.exprs import Exprs
-from relaxpy.plugins.relay.text.types import MAX_DIMENSIONS, Types
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 

@@ -14,8 +14,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.budget import Task, run
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.plugins.relay import expr as rl
-from relaxpy.plugins.relay.analysis.matches import pattern_text
-from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom
+from relaxpy.plugins.relay.analysis.scopes import Scope, Scopes, is_atom, pattern_text
 from relaxpy.plugins.relay.analysis.variables import all_type_vars, free_vars
 from relaxpy.plugins.relay.module import RelayModule
 from relaxpy.plugins.relay.op.registry import Op

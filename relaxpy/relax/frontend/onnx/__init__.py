@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from relaxpy.support.lazy import face as _face
 
 if TYPE_CHECKING:
-    from relaxpy.plugins.onnx.api import from_onnx as from_onnx
+    from relaxpy.plugins.onnx.importer import from_onnx as from_onnx
     from relaxpy.relax.frontend.onnx import backend as backend
 else:
     _face(globals(), """
-        relaxpy.plugins.onnx.api: from_onnx
+        relaxpy.plugins.onnx.importer: from_onnx
         relaxpy.relax.frontend.onnx.: backend
     """)

@@ -38,9 +38,9 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
     replace_variables,
     with_bindings,
 )
+from relaxpy.ir.relax.transform.bind_params import bundled, input_count
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
-from relaxpy.ir.relax.transform.params.bind_params import bundled, input_count
 from relaxpy.ir.relax.transform.rewrite_pass import find_function
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const

@@ -1,1 +1,0 @@
-"""Parameters: replacing them by values or tuples, and lifting what depends on them alone."""

@@ -1,1 +1,0 @@
-"""The reader of `T.prim_func`: from statements to loop nests."""
