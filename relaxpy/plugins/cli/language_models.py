@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.plugins.cli.show import show_error
-from relaxpy.plugins.cli.usage import UsageError
+from relaxpy.plugins.cli.show import UsageError, show_error
 
 if TYPE_CHECKING:
     from relaxpy.llm import LanguageModel

@@ -19,12 +19,12 @@ from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.weight_names import UNUSED, names_of
 from relaxpy.plugins.nn.modules import Embedding, Linear
 from relaxpy.plugins.nn.quantization import (
+    Mutator,
     QuantizedEmbedding,
     QuantizedLinear,
     quantize_model,
     quantize_state_dict,
 )
-from relaxpy.plugins.nn.visitor import Mutator
 from relaxpy.plugins.weights.files import open_weights
 from relaxpy.plugins.weights.load import load_weights
 from relaxpy.support.dataclass import replace

@@ -11,9 +11,7 @@ from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.gguf import config_of_gguf, names_in_gguf, widened
 from relaxpy.plugins.llm.tokens import Metadata, Tokenizer, tokenizer_of_file, tokenizer_of_metadata
 from relaxpy.plugins.llm.weight_names import names_of
-from relaxpy.plugins.weights.files import open_weights
-from relaxpy.plugins.weights.gguf_file import read_header
-from relaxpy.plugins.weights.tensors import Weights
+from relaxpy.plugins.weights.files import Weights, open_weights, read_header
 from relaxpy.support.dataclass import dataclass, replace
 
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>")

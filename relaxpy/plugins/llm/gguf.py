@@ -13,7 +13,7 @@ from relaxpy.ir.relax.quantization import QUANTIZATIONS, Quantization
 from relaxpy.plugins.llm.compiled import Packed
 from relaxpy.plugins.llm.config import Config, ModelError, config_of, unknown_architecture
 from relaxpy.plugins.llm.tokens import Metadata
-from relaxpy.plugins.weights.gguf_file import Header, StoredTensor
+from relaxpy.plugins.weights.files import Header, StoredTensor
 from relaxpy.support.dataclass import replace
 
 ARCHITECTURES = {

@@ -16,7 +16,7 @@ import numpy as np
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.plugins.importing.unsupported import FrontendError, pointer_hint
-from relaxpy.plugins.weights.tensors import Array, Entry, mapped
+from relaxpy.plugins.weights.files import Array, Entry, mapped
 from relaxpy.support.dataclass import dataclass
 
 _PLAIN = {

@@ -16,7 +16,7 @@ from relaxpy.plugins.llm.decoders import Decoder
 from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.gguf import ARCHITECTURES, config_of_gguf, names_in_gguf
 from relaxpy.plugins.llm.tokens import Metadata, TextStream, tokenizer_of_metadata
-from relaxpy.plugins.weights.gguf_file import read_header
+from relaxpy.plugins.weights.files import read_header
 from relaxpy.relax.frontend.weights import load_weights
 from tests.plugins.llm import tiny
 from tests.plugins.llm.test_models import CONFIGS, llama_scores, weights_of

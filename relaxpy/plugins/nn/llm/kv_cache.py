@@ -11,10 +11,10 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.call import call_dps_packed, call_pure_packed
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.nn.core import Object, Tensor, current_builder
 from relaxpy.plugins.nn.llm.position_embedding import llama_rope_with_position_map
-from relaxpy.plugins.nn.llm.sequence_attention import attention_of_rows, heads_of_each
+from relaxpy.plugins.nn.llm.tree_attention import attention_of_rows, heads_of_each
 from relaxpy.support.entry import user_facing
 
 _BUILTIN = "vm.builtin.attention_kv_cache_"

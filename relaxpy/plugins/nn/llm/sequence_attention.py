@@ -11,7 +11,7 @@ from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func, replace_buffers
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 
