@@ -48,6 +48,18 @@ class Request:
         """The prompt, and what was chosen."""
         return [*self.prompt, *self.tokens]
 
+    @property
+    def length(self) -> int:
+        """The number of these."""
+        return len(self.prompt) + len(self.tokens)
+
+    def unread(self, count: int) -> Sequence[int]:
+        """The next tokens that the cache does not have."""
+        chosen = self.read - len(self.prompt)
+        if chosen >= 0:
+            return self.tokens[chosen : chosen + count]
+        return self.all_tokens[self.read : self.read + count]
+
     def __iter__(self) -> Iterator[int]:
         """The tokens. The engine takes steps, in which other requests go on, too.
 
@@ -149,9 +161,9 @@ class Engine:
         # Those of a step that was interrupted come first, as their scores are here.
         for request in [r for r in self.running if r.scores is not None]:
             try:
-                token = request.sampling.choose(
-                    request.scores, request.all_tokens, request.random, request.tokens
-                )
+                sampling = request.sampling
+                before = request.all_tokens if sampling.repetition_penalty != 1 else ()
+                token = sampling.choose(request.scores, before, request.random, request.tokens)
                 if request.top is not None:
                     request.logprobs.append(_logprobs(request.scores, token, request.top))
             except Exception as error:  # the request ends with it, the others go on
@@ -183,12 +195,12 @@ class Engine:
 
     def _read(self, parts: Sequence[tuple[Request, int]]) -> None:
         """Read so many tokens of each request, and the scores of those that are read to the end."""
-        ids = [r.all_tokens[r.read : r.read + count] for r, count in parts]
+        ids = [request.unread(count) for request, count in parts]
         ends = np.cumsum([count for _, count in parts]) - 1
         ready = [
             (request, end)
             for (request, count), end in zip(parts, ends, strict=True)
-            if request.read + count == len(request.all_tokens)
+            if request.read + count == request.length
         ]
         scores = self.model.run(
             self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready]
@@ -204,8 +216,8 @@ class Engine:
         """The requests of the next call with their numbers of tokens, first those that choose."""
         left = self.model.chunk
         parts = []
-        for request in sorted(self.running, key=lambda r: len(r.all_tokens) - r.read):
-            count = min(left, len(request.all_tokens) - request.read)
+        for request in sorted(self.running, key=lambda r: r.length - r.read):
+            count = min(left, request.length - request.read)
             if count:
                 parts.append((request, count))
                 left -= count

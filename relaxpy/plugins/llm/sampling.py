@@ -41,6 +41,9 @@ _CHECKS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 """The values that each option may have."""
 
 
+_FEW: Final = 1024
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How tokens are chosen; a temperature of 0 takes the token with the best score."""
@@ -108,9 +111,11 @@ class Sampling:
         shares = np.exp(scores)
         shares /= shares.sum()
         if self.top_p < 1:
-            order = np.argsort(-shares, kind="stable")
-            before_each = np.cumsum(shares[order]) - shares[order]
-            shares[order[before_each >= self.top_p]] = 0
+            order, sums = _most_probable(shares, self.top_p)
+            kept = order[sums - shares[order] < self.top_p]
+            others = np.ones(len(shares), bool)
+            others[kept] = False
+            shares[others] = 0
             shares /= shares.sum()
         return shares
 
@@ -126,6 +131,20 @@ class Sampling:
             return int(self.adjusted(scores, before, chosen).argmax())
         shares = self.probabilities(scores, before, chosen)
         return int(random.choice(len(shares), p=shares))
+
+
+def _most_probable(shares: Any, p: float) -> tuple[Any, Any]:
+    """The tokens that have `p` of all probability, best ones first, and the sums of theirs."""
+    if len(shares) > 4 * _FEW:  # sorting few of many takes less time than sorting all
+        few = np.flatnonzero(shares)
+        if len(few) > _FEW:
+            few = np.flatnonzero(shares > np.partition(shares, -_FEW)[-_FEW])
+        few = few[np.argsort(-shares[few], kind="stable")]
+        sums = np.cumsum(shares[few])
+        if len(few) and sums[-1] >= p:
+            return few, sums
+    order = np.argsort(-shares, kind="stable")
+    return order, np.cumsum(shares[order])
 
 
 def log_probabilities(scores: Any) -> Any:

@@ -629,6 +629,24 @@ def test_sampling() -> None:
     np.testing.assert_allclose(negative, np.exp([-2, -1.5]) / np.exp([-2, -1.5]).sum())
 
 
+@pytest.mark.parametrize("size", [3, 5000])  # few of many are sorted apart
+def test_the_fewest_tokens_whose_probabilities_sum_to_p(size: int) -> None:
+    rng = np.random.default_rng(size)
+    for spread, p in ((0.01, 0.1), (0.01, 0.9), (3.0, 0.5), (3.0, 0.999)):
+        scores = np.round(rng.standard_normal(size) * spread, 1 if spread > 1 else 4)  # with ties
+        shares = Sampling(1.0).probabilities(scores)
+        order = sorted(range(size), key=lambda token: (-shares[token], token))
+        kept, total = set(), 0.0
+        for token in order:
+            if total >= p:
+                break
+            kept.add(token)
+            total += shares[token]
+        found = Sampling(1.0, top_p=p).probabilities(scores)
+        assert set(np.flatnonzero(found)) == kept
+        np.testing.assert_allclose(found[[*kept]], shares[[*kept]] / total)
+
+
 def hot_sum() -> float:
     return float(np.sqrt([0.5, 0.3, 0.15, 0.05]).sum())
 
