@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import chain
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
 from relaxpy import plugin
-from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
+from relaxpy.errors import (
+    CompileError,
+    MisuseError,
+    RelaxpyError,
+    RuntimeCheckError,
+    WellFormedError,
+    unexpected,
+)
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.container import Container, Sections, damaged
 from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program
-from relaxpy.exec.graph.backend import GraphBackend, NativeGraph
+from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.kernel_source import kernel_source
-from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
+from relaxpy.exec.lower.module import (
+    Backend,
+    LoweredModule,
+    NumpyBackend,
+    dynamic_programs,
+    lower_module,
+)
 from relaxpy.exec.native.calls.entry import is_entry, with_fallback
 from relaxpy.exec.native.calls.static_entry import enter_object
 from relaxpy.exec.native.machine_code.machine import obstacle
@@ -36,8 +50,9 @@ from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.exec.stored import (
     NOT_A_PROGRAM,
+    Source,
+    code_of,
     is_default,
-    key_of_program,
     linked_program,
     load_program,
     program_table,
@@ -48,7 +63,7 @@ from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.serialize import load_table, save_table
+from relaxpy.ir.serialize import load_table
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
 from relaxpy.ir.transform import Pass, PassContext, get_pipeline
@@ -309,9 +324,9 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
     assert code.program is not None
     try:
         literals = [*map(rx.Constant, saved.arrays)]
-        fallback = lambda name: partial(lowered.run, name)  # noqa: E731
-        stored = linked_program(code.program, code.library, literals, fallback)
-        public = public_signatures(load_table(code.program["signatures"], saved.arrays))
+        stored = linked_program(code.program, code.library, literals, lowered)
+        assert stored.signatures is not None
+        public = public_signatures(stored.signatures)
         functions = {name: stored.functions[name] for name, _ in public.values()}
         requested = target_kind(str(saved.content.get("target")))
     except NOT_A_PROGRAM as error:
@@ -363,28 +378,31 @@ def _stored_or_compiled(
         with PassContext():
             return _transformed(module, pipeline)
 
-    key = key_of_program(module, has_passes=pipeline is not None)
-    if key:
+    source = Source(module, has_passes=pipeline is not None)
+    if source.key:
         transformed = Late(transform)
         program = Program(transformed, "native", requested, executable_of_saved)
         lowered = _Lowered(transformed, GraphBackend)
-        stored = load_program(key, module, lambda name: partial(lowered.run, name))
-        public = public_signatures(module)
-        if stored is not None and stored.functions.keys() >= public.keys():
+        stored = load_program(source, lowered)
+        if stored is not None:
+            public = public_signatures(stored.signatures or module)
             report = ExecutionReport(stored.rows, remark=remark)
             return lowered.executable(
                 program, public, stored.functions, report, stored.private_names
             )
     result = _transformed(module, pipeline)
     check_runnable(result, kernels=False)
-    lowered = _Lowered(lambda: result, GraphBackend)
+
+    def store(lowered: LoweredModule, rows: Sequence[ReportRow]) -> str:
+        problem = source.problem
+        if source.key:
+            changed = _texts(public_signatures(module)) != _texts(public_signatures(result))
+            signatures = _signatures(result) if changed else None
+            problem = store_program(source, lowered, rows, _private_names(result), signatures)
+        return f"not kept on disk: {problem}" if problem else ""
+
     program = Program(result, "native", requested, executable_of_saved)
-    executable = lowered.compiled(program, remark=remark)
-    graphs = lowered.native_graphs() if key else ()
-    if graphs and _texts(public_signatures(module)) == _texts(public_signatures(result)):
-        private = result.functions_by_name.keys() - {graph.name for graph in graphs}
-        store_program(key, module, graphs, executable.report().rows, private)
-    return executable
+    return _Lowered(lambda: result, GraphBackend).compiled(program, remark=remark, store=store)
 
 
 def _texts(public: PublicFunctions) -> list[tuple[str, str, str]]:
@@ -440,17 +458,43 @@ class _Lowered:
         self._source, self._new_backend = source, new_backend
         self._module = Late(lambda: lower_module(source(), new_backend))
 
+        self.programs = dynamic_programs(new_backend)
+
     def run(self, name: str, *args: Value) -> Value:
         """Call a function of the module."""
         return self._module().function(name)(*args)
 
-    def compiled(self, program: Program, not_native: str = "", remark: str = "") -> Executable:
-        """The executable, for which the module is lowered now."""
+    def run_kernel(self, python_name: str, *args: Value) -> Value:
+        """Call the Python form of a kernel."""
+        return self._module().run_kernel(python_name, *args)
+
+    def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+        """The kernel of that Python name for arguments that alias."""
+        return self._module().in_text_order(name, namespace)
+
+    def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
+        """The error of an obligation that native code reports."""
+        backend = self._module().backend
+        assert isinstance(backend, GraphBackend)
+        return backend.failures(number, index, size)
+
+    def compiled(
+        self,
+        program: Program,
+        not_native: str = "",
+        remark: str = "",
+        store: Callable[[LoweredModule, Sequence[ReportRow]], str] = lambda lowered, rows: "",
+    ) -> Executable:
+        """The executable, for which the module is lowered now.
+
+        `store` stores it; what it returns is a remark if there is no other.
+        """
         module, lowered = self._source(), self._module()
         public = public_signatures(module)
         functions = {name: lowered.function(name) for name, _ in public.values()}
         rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
-        report = ExecutionReport(rows, not_native, remark)
+        problem = store(lowered, rows)
+        report = ExecutionReport(rows, not_native, remark or problem)
         return self.executable(program, public, functions, report, module.functions_by_name)
 
     def executable(
@@ -469,14 +513,6 @@ class _Lowered:
             *(self._instrumented, self._new_backend, names),
         )
 
-    def native_graphs(self) -> list[NativeGraph]:
-        """The functions, if all of them and all kernels are native and no kernel is public."""
-        lowered, public = self._module(), public_signatures(self._source())
-        if not isinstance(lowered.backend, GraphBackend) or not lowered.is_native:
-            return []
-        is_complete = {name for name, _ in public.values()} == lowered.backend.graphs.keys()
-        return lowered.backend.native_graphs() if is_complete else []
-
     def _instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
         module = self._source()
         lowered = lower_module(module, self._new_backend, instrument)
@@ -486,31 +522,37 @@ class _Lowered:
         lowered = self._module()
         if not isinstance(lowered.backend, GraphBackend):
             return None
-        graphs = self.native_graphs()
-        names = self._source().functions_by_name.keys()
-        private = names - {name for name, _ in public_signatures(self._source()).values()}
-        program: dict[str, Any] = {}
-        if graphs:
-            program = program_table(graphs, sections.add, _kernel_rows(lowered), private)
-            program["signatures"] = save_table(_signatures(self._source()), sections.add)
+        module = self._source()
+        rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
+        operands = sections.add, rows, _private_names(module), lambda span: None
+        program: dict[str, Any] | None = None
+        with suppress(MisuseError):  # it uses Python objects, so that it is lowered again
+            program = program_table(lowered, *operands, _signatures(module))
+        library = code_of(lowered)
         _ = lowered.source  # with the entries of kernels, which the source calls
         with recorded() as objects:
             MEMORY.object()
             POOL.object()
             enter_object()
-        library = graphs[0].code if graphs else b""
         found = {**lowered.backend.objects, **objects}
-        return saved_code(found, sections.add, library, program or None)
+        return saved_code(found, sections.add, library, program)
+
+
+def _private_names(module: IRModule) -> set[str]:
+    public = public_signatures(module).values()
+    return {*module.functions_by_name}.difference(name for name, _ in public)
 
 
 def _signatures(module: IRModule) -> IRModule:
-    """The functions of a module with empty bodies, which have the same signatures."""
+    """The public functions of a module with the same signatures; Relax functions do nothing."""
     empty = rx.SeqExpr((), rx.Tuple(()))
+    functions = {
+        name: module.functions_by_name[name] for name, _ in public_signatures(module).values()
+    }
     return IRModule(
         {
-            name: replace(func, body=empty)
-            for name, func in module.functions_by_name.items()
-            if isinstance(func, rx.Function)
+            name: replace(func, body=empty) if isinstance(func, rx.Function) else func
+            for name, func in functions.items()
         }
     )
 

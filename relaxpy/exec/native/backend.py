@@ -21,7 +21,7 @@ from relaxpy.exec.native.calls.copies import WithCopies
 from relaxpy.exec.native.calls.entry import Array, emit_entry, empty_builtin, entry_name
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
-from relaxpy.exec.native.calls.static_entry import kernel_entry, make_kernel_entry
+from relaxpy.exec.native.calls.static_entry import StaticEntry, kernel_entry, make_kernel_entry
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.llvm.function import Function
 from relaxpy.exec.native.llvm.module import Module
@@ -48,12 +48,41 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import mentions
-from relaxpy.support.dataclass import replace
+from relaxpy.support.dataclass import dataclass, replace
 
 
 def rewritten(program: KernelProgram) -> KernelProgram:
     """`program` with fused epilogues, coalesced short axes, and tasks."""
     return in_tasks(with_flat_axes(with_chains(with_epilogues(program))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalledKernel:
+    """A native kernel that Python calls by its name, through the common entry if it has one.
+
+    The arguments at the positions `kept` are not copied.
+    """
+
+    name: str
+    symbol: str
+    entry: StaticEntry | None
+    kept: Sequence[int]
+
+    @property
+    def export(self) -> str:
+        """The name that its library exports."""
+        return entry_name(self.symbol) if self.entry is None else self.entry.function
+
+    def linked(self, library: Library, python: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of a library, which calls the kernel in Python if it refuses arguments."""
+        last = partial(run_kernel, python)
+        make = partial(make_kernel_entry, library, self.symbol, self.entry)
+        return make(WithCopies(partial(make, last), last, self.kept))
+
+
+def changed_runtime() -> dict[str, Any]:
+    """The functions of `rx` that native code replaces."""
+    return {"empty": empty_builtin()}
 
 
 class NativeBackend:
@@ -74,6 +103,8 @@ class NativeBackend:
         """The obligations that kernels report."""
         self.objects: dict[str, bytes] = {}
         """The code of `library`, by key."""
+        self.called: list[CalledKernel] = []
+        """The kernels that Python calls, after they were linked."""
         self._library: Library | None = None
         self._ahead = PartsAhead()
         self._entries: frozenset[str] = frozenset()
@@ -204,21 +235,19 @@ class NativeBackend:
     def _link(self, namespace: dict[str, Any]) -> None:
         names = [name for name in self.claimed if name in namespace]
         library = self.library(names)
-        entries: dict[str, Any] = {}
-        for name in names:
-            symbol, signature = self.claimed[name]
-            params = signature.params
-            last = partial(run_kernel, namespace[name])
-            kept = [
-                n
-                for n, param in enumerate(params)
-                if isinstance(param, Array) and (param.written or param.strides is not None)
-            ]
-            make = partial(make_kernel_entry, library, symbol, params)
-            entries[name] = make(WithCopies(partial(make, last), last, kept))
-        namespace.update(entries)
+        self.called = [self._called_kernel(name) for name in names]
+        namespace.update({k.name: k.linked(library, namespace[k.name]) for k in self.called})
         if "rx" in namespace:
-            namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | {"empty": empty_builtin()})
+            namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | changed_runtime())
+
+    def _called_kernel(self, name: str) -> CalledKernel:
+        symbol, signature = self.claimed[name]
+        kept = [
+            n
+            for n, param in enumerate(signature.params)
+            if isinstance(param, Array) and (param.written or param.strides is not None)
+        ]
+        return CalledKernel(name, symbol, kernel_entry(symbol, signature.params), kept)
 
     def library(self, called: Iterable[str] = ()) -> Library:
         """The native code, with entries of the kernels that are `called` by Python."""
