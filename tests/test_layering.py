@@ -91,7 +91,7 @@ FLOORS = {
     "relaxpy/exec": """
         runtime python_ast.py paths.py trace.py fast_paths.py
         report.py blas.py as_module.py explain.py container.py stateful.py
-        executable.py
+        executable.py recent.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py reference

@@ -32,6 +32,7 @@ from relaxpy.exec.lower.module import (
 )
 from relaxpy.exec.native.calls.entry import is_entry, with_fallback
 from relaxpy.exec.native.calls.static_entry import enter_object
+from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.machine_code.objects import recorded
 from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code, saved_code
@@ -39,6 +40,7 @@ from relaxpy.exec.native.threads.memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL, native_threads
 from relaxpy.exec.paths import as_path
 from relaxpy.exec.profiler import ProgramProfiler
+from relaxpy.exec.recent import shared_or_new
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.runtime.checks import Signature
@@ -127,7 +129,7 @@ def compile(
         if relax_pipeline == "default":
             relax_pipeline = get_pipeline("default", target=name)
             if target_facts(name).is_native and schedules is None:
-                return _stored_or_compiled(module.clone(), relax_pipeline, requested)
+                return _kept_or_compiled(module, relax_pipeline, requested)
         elif isinstance(relax_pipeline, str):
             relax_pipeline = get_pipeline(relax_pipeline)
         module = _transformed(module, relax_pipeline).clone()  # users may change it
@@ -365,6 +367,17 @@ def _transformed(module: IRModule, pipeline: object) -> IRModule:
     return result
 
 
+def _kept_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Executable:
+    """The native executable of a module, which users may change later: from memory if possible."""
+
+    def compiled(module: IRModule) -> Executable:
+        return _stored_or_compiled(module, pipeline, requested)
+
+    if not keeps_programs() or not is_default() or module.global_infos:
+        return compiled(module.clone())
+    return shared_or_new(module, requested, compiled)
+
+
 def _stored_or_compiled(
     module: IRModule, pipeline: Pass | None, requested: str, remark: str = ""
 ) -> Executable:
@@ -384,8 +397,8 @@ def _stored_or_compiled(
         program = Program(transformed, "native", requested, executable_of_saved)
         lowered = _Lowered(transformed, GraphBackend)
         stored = load_program(source, lowered)
-        if stored is not None:
-            public = public_signatures(stored.signatures or module)
+        public = public_signatures((stored and stored.signatures) or module)
+        if stored is not None and stored.functions.keys() >= {name for name, _ in public.values()}:
             report = ExecutionReport(stored.rows, remark=remark)
             return lowered.executable(
                 program, public, stored.functions, report, stored.private_names

@@ -249,6 +249,22 @@ class Executable(CopiedByReference, StatefulCalls):
         self._entries = dict(entries)
         self._report = report
         self._private_names = frozenset(private_names)
+        self._origin: Executable | None = None
+
+    def sharing(self) -> Executable:
+        """An executable of the same code, without stored arguments."""
+        new = Executable(
+            self._entries,
+            program=self._program,
+            source=self._source,
+            report=self._report,
+            private_names=self._private_names,
+            instrumented=self.instrumented,
+            kernel_source=self._kernel_source,
+            profile=self._profile,
+        )
+        new._origin = self._origin or self  # which is in use as long as this is
+        return new
 
     @user_facing
     @override

@@ -371,13 +371,13 @@ class LoweredModule:
         kernels = self.kernels.items()
         self._in_python = {var.name_hint for var, _ in functions}.difference(compiled)
         self._in_python |= {name for name, kernel in kernels if not kernel.is_native}
+        funcs = self.lowering.program.functions_by_name
+        public = [n for n in self.kernels if "global_symbol" in funcs[n].attrs]
         if self._in_python:
-            funcs = self.lowering.program.functions_by_name
-            symbols = (n for n in self.kernels if "global_symbol" in funcs[n].attrs)
-            self._in_python.update(symbols)
+            self._in_python.update(public)
             self.problem = self._needed_text.problem
-        elif not functions:
-            self._link_kernels()
+        elif public:
+            self._link_kernels(public)
         if not self.problem:
             self._native, self.problem = self.backend.link_graphs(compiled)
         if self._needed is not None:  # it calls them
@@ -386,15 +386,15 @@ class LoweredModule:
                 assert isinstance(callee, GlobalCallee)
                 self._needed.namespace[callee.name] = function
 
-    def _link_kernels(self) -> None:
-        """Replace the kernels by native code, with the Python kernels as fallbacks."""
-        callees = self.lowering.callees.items()
+    def _link_kernels(self, names: Sequence[str]) -> None:
+        """Replace kernels by native code, with the Python kernels as fallbacks."""
+        callees = ((name, self.lowering.callees[name]) for name in names)
         called = {name: c for name, c in callees if isinstance(c, GlobalCallee)}
         run = {c.name: partial(self.run_kernel, c.name) for c in called.values()}
         progress.now("machine code")
         self.problem = self.backend.link(run)
         if not self.problem:
-            functions = self.lowering.module.functions_by_name
+            functions = self.lowering.program.functions_by_name
             self._values = {
                 name: _function_value(functions[name], callee, run[callee.name])
                 for name, callee in called.items()
@@ -408,12 +408,6 @@ class LoweredModule:
         if name in self._in_python:
             return self._needed_text.functions[name]
         return self._text.functions[name]
-
-    @property
-    def is_native(self) -> bool:
-        """True if native code replaces all functions and kernels."""
-        functions = self.lowering.program.functions
-        return not self.problem and len(self._native) + len(self.kernels) == len(functions)
 
     @property
     def program(self) -> IRModule:
