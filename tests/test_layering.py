@@ -90,7 +90,7 @@ FLOORS = {
     """,
     "relaxpy/exec": """
         runtime python_ast.py paths.py trace.py fast_paths.py
-        report.py blas.py as_module.py explain.py container.py stateful.py
+        report.py blas.py as_module.py explain.py container.py mapped.py stateful.py
         executable.py recent.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction

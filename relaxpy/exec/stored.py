@@ -12,6 +12,7 @@ is not in the file is compiled when it is needed, such as the Python form of nat
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import struct
 import sys
@@ -30,6 +31,7 @@ from relaxpy.exec.graph.backend import GraphBackend, link_graph
 from relaxpy.exec.graph.program import Constant
 from relaxpy.exec.lower.module import LoweredModule
 from relaxpy.exec.lower.saved import OrderedKernels, load_functions, saved_functions
+from relaxpy.exec.mapped import MappedFiles
 from relaxpy.exec.native.backend import CalledKernel, changed_runtime
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, link
@@ -103,15 +105,20 @@ class Source:
             if isinstance(node, rx.ExternFunc) and python_function_of(node) is not None:
                 self.problem = f"it calls the Python function {node.global_symbol}"
                 return
-        sections = Sections()
+        files, arrays = MappedFiles(), list[str]()
+
+        def add(array: np.ndarray[Any, Any]) -> int:
+            arrays.append(f"{array.dtype.name} {array.shape} {files.identity(array)}")
+            return len(arrays) - 1
+
         try:
-            table = save_table(module, sections.add)
+            table = save_table(module, add)
         except RelaxpyError as error:  # an attribute without a JSON form
             self.problem = error.diagnostic.message
             return
-        text = Container.of(table, sections).table
+        text = json.dumps(table, separators=(",", ":"), allow_nan=False)
         kind = "program" if has_passes else "saved program"
-        self.key = disk_cache.key_of(kind, surroundings, str(thread_count()), text)
+        self.key = disk_cache.key_of(kind, surroundings, str(thread_count()), text, *arrays)
 
     def span(self, number: int) -> Span | None:
         """The position of a node by its number."""
