@@ -1,6 +1,7 @@
 """Programs on disk: what was compiled before needs no passes, and everything else is compiled."""
 
 import pickle
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.exec import compile as module_of_compile
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.ir.op import Op
-from relaxpy.script import from_source
+from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import PassContext
 
 TEXT = """
@@ -144,6 +145,66 @@ def test_a_module_that_changes_later_has_no_effect(lowered: list[str]) -> None:
         assert second.as_text() != third.as_text()
 
 
+def test_the_same_functions_share_code(lowered: list[str]) -> None:
+    module = from_source(TEXT)
+    first = relaxpy.compile(module, target="native")
+    text = first.as_text()
+    second = relaxpy.compile(module.clone(), target="native")
+    third = relaxpy.compile(module, target="native")
+    del first  # the others keep it
+    fourth = relaxpy.compile(module, target="native")
+    assert len(lowered) == 1
+    executables = second, third, fourth
+    assert len({*map(id, executables)}) == 3
+    for number, executable in enumerate(executables):
+        executable.set_input("other", np.full((3, 4), number, "float32"))
+    for number, executable in enumerate(executables):
+        executable.invoke_stateful("other")
+        result = executable.get_outputs("other")
+        np.testing.assert_array_equal(result, np.full(3, 4 * number, "float32"))
+        assert executable.as_text() == text
+    with PassContext(disabled_pass=["FuseOps"]):
+        assert relaxpy.compile(module, target="native").as_text() != text
+    del module["other"]
+    assert list(relaxpy.compile(module, target="native")) == ["main"]
+    assert len(lowered) == 3
+
+
+def test_positions_are_those_of_the_program(lowered: list[str]) -> None:
+    def fail(x: object) -> object:
+        raise ValueError("it fails")
+
+    relaxpy.register_func("test.failing", fail, override=True)
+    text = """
+@R.function
+def main(x: R.Tensor((3, 8), "float32"), y: R.Tensor((2,), "float32")):
+    return R.call_pure_packed("test.failing", x, sinfo_args=R.Tensor((3, 8), "float32"))
+"""
+    for lines in (0, 3, 5):
+        executable = compiled("\n" * lines + text)
+        assert message(executable, X, X[0, :2]).startswith(f"<string>:{lines + 4}:12: packed")
+        assert message(executable, X, X).startswith(f"<string>:{lines + 3}:42: parameter y")
+    assert len(lowered) == 1
+
+
+def test_what_has_no_name_is_reported(lowered: list[str]) -> None:
+    @I.ir_module
+    class Module(relax.BasePyModule):
+        @I.pyfunc
+        def twice(self, x):  # type: ignore[no-untyped-def]
+            return x + x
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((3, 8), "float32")):  # type: ignore[no-untyped-def]
+            return R.call_py_func("twice", (x,), out_sinfo=R.Tensor((3, 8), "float32"))
+
+    for _ in range(2):
+        executable = relaxpy.compile(Module, target="native")
+        np.testing.assert_array_equal(executable["main"](X), 2 * X)
+    assert "not kept on disk: it calls the Python function twice" in str(executable.report())
+    assert len(lowered) == 2
+
+
 CHANGES = [
     *(("2.0", "3.0"), ("exp", "tanh"), ("axis=[1]", "axis=[0]"), ("(3, 4)", "(4, 4)")),
     *(("def main", "def first"), ('("n", 8)', "(3, 8)"), ("data", "rows"), ("float32", "float64")),
@@ -222,7 +283,8 @@ def main(x: R.Tensor((3, 8), "float32")):
     return R.call_pure_packed("test.stored", R.exp(x), sinfo_args=R.Tensor((3, 8), "float32"))
 """
     for number in (1, 2):
-        relaxpy.register_func("test.stored", lambda x: x + number, override=True)
+        add = partial(np.add, np.float32(number))
+        relaxpy.register_func("test.stored", add, override=True)
         np.testing.assert_allclose(compiled(text)["main"](X), np.exp(X) + number, rtol=1e-6)
     assert len(lowered) == 1
 
