@@ -42,7 +42,7 @@ from relaxpy.exec.paths import as_path
 from relaxpy.exec.profiler import ProgramProfiler
 from relaxpy.exec.recent import shared_or_new
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
-from relaxpy.exec.report import ExecutionReport, ReportRow
+from relaxpy.exec.report import PASSES, ExecutionReport, ReportRow
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
@@ -72,7 +72,7 @@ from relaxpy.ir.transform import Pass, PassContext, get_pipeline
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
-from relaxpy.support.progress import long_work
+from relaxpy.support.progress import long_work, stage, timed
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | Target
 #: A decorated class is a module, but type checkers may ignore class decorators.
@@ -125,16 +125,17 @@ def compile(
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
     if schedules is not None:
         _check_as_written(name, not_native)
-    with long_work("compiling"):
-        if relax_pipeline == "default":
-            relax_pipeline = get_pipeline("default", target=name)
-            if target_facts(name).is_native and schedules is None:
-                return _kept_or_compiled(module, relax_pipeline, requested)
-        elif isinstance(relax_pipeline, str):
-            relax_pipeline = get_pipeline(relax_pipeline)
-        module = _transformed(module, relax_pipeline).clone()  # users may change it
-        program = Program(module, name, requested, executable_of_saved, schedules=schedules)
-        return _compiled(program, not_native)
+    with long_work("compiling"), timed() as stages:
+        default = get_pipeline("default", target=name) if relax_pipeline == "default" else None
+        if default is not None and target_facts(name).is_native and schedules is None:
+            executable = _kept_or_compiled(module, default, requested)
+        else:
+            if isinstance(relax_pipeline, str):
+                relax_pipeline = default or get_pipeline(relax_pipeline)
+            module = _transformed(module, relax_pipeline).clone()  # users may change it
+            program = Program(module, name, requested, executable_of_saved, schedules=schedules)
+            executable = _compiled(program, not_native)
+    return executable.timed(stages)
 
 
 def _check_as_written(target: str, reason: str) -> None:
@@ -222,7 +223,11 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
         MisuseError (also TypeError, ValueError): `path` is not a path.
         OSError: the file cannot be read.
     """
-    return load_saved(Container.read(as_path(path)), str(path), native_code=native_code)
+    with long_work("loading"), timed() as stages:
+        with stage("reading the file"):
+            saved = Container.read(as_path(path))
+        executable = load_saved(saved, str(path), native_code=native_code)
+    return executable.timed(stages)
 
 
 def executable_of_saved(saved: Container) -> Executable:
@@ -351,20 +356,26 @@ def _transformed(module: IRModule, pipeline: object) -> IRModule:
     """
     if pipeline is None:
         return module
-    diagnostics = check_well_formed(module, check_struct_info=False)
+    with stage(_CHECKS):
+        diagnostics = check_well_formed(module, check_struct_info=False)
     if diagnostics:
         raise WellFormedError(diagnostics)
     if not callable(pipeline):
         raise unexpected(pipeline, "relax_pipeline is a name or a pass")
-    result = pipeline(module)
+    with stage(PASSES):
+        result = pipeline(module)
     if not isinstance(result, IRModule):
         raise MisuseError(
             f"relax_pipeline returns an IRModule, found {type(result).__name__}", about=pipeline
         )
-    diagnostics = check_well_formed(result)
+    with stage(_CHECKS):
+        diagnostics = check_well_formed(result)
     if diagnostics:
         raise WellFormedError(diagnostics)
     return result
+
+
+_CHECKS: Final = "checks of the program"
 
 
 def _kept_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Executable:
@@ -391,12 +402,14 @@ def _stored_or_compiled(
         with PassContext():
             return _transformed(module, pipeline)
 
-    source = Source(module, has_passes=pipeline is not None)
+    with stage("hash of the program"):
+        source = Source(module, has_passes=pipeline is not None)
     if source.key:
         transformed = Late(transform)
         program = Program(transformed, "native", requested, executable_of_saved)
         lowered = _Lowered(transformed, GraphBackend)
-        stored = load_program(source, lowered)
+        with stage("loading from the disk"):
+            stored = load_program(source, lowered)
         public = public_signatures((stored and stored.signatures) or module)
         if stored is not None and stored.functions.keys() >= {name for name, _ in public.values()}:
             report = ExecutionReport(stored.rows, remark=remark)
@@ -411,7 +424,8 @@ def _stored_or_compiled(
         if source.key:
             changed = _texts(public_signatures(module)) != _texts(public_signatures(result))
             signatures = _signatures(result) if changed else None
-            problem = store_program(source, lowered, rows, _private_names(result), signatures)
+            with stage("storing"):
+                problem = store_program(source, lowered, rows, _private_names(result), signatures)
         return f"not kept on disk: {problem}" if problem else ""
 
     program = Program(result, "native", requested, executable_of_saved)

@@ -313,11 +313,12 @@ def lower_module(
         CompileError: something in the module cannot be lowered.
     """
     is_instrumented = instrument is not None
-    backend = new_backend()
-    programs = dynamic_programs(new_backend)
-    lowering = ModuleLowering(module, backend, programs, is_instrumented=is_instrumented)
-    lowered = LoweredModule(lowering, backend, instrument)
-    lowered.compile_graphs()
+    with progress.stage("lowering of functions"):
+        backend = new_backend()
+        programs = dynamic_programs(new_backend)
+        lowering = ModuleLowering(module, backend, programs, is_instrumented=is_instrumented)
+        lowered = LoweredModule(lowering, backend, instrument)
+        lowered.compile_graphs()
     return lowered
 
 
@@ -366,6 +367,7 @@ class LoweredModule:
         functions = self.lowering.functions()
         if self._instrument is None:
             for var, func in functions:
+                progress.now(var.name_hint)
                 if self.backend.compile_graph(self.lowering, func, var.name_hint):
                     compiled[var.name_hint] = partial(self._run_text, var.name_hint)
         kernels = self.kernels.items()
@@ -468,6 +470,10 @@ class LoweredModule:
             return self._needed
 
     def _load(self, names: Sequence[str], late: Callable[..., Value] | None) -> _Text:
+        with progress.stage("Python functions"):
+            return self._loaded(names, late)
+
+    def _loaded(self, names: Sequence[str], late: Callable[..., Value] | None) -> _Text:
         graphs = self._compiled if late is not None else {}
         return _load(self.lowering, self.backend, self._instrument, names, late, graphs)
 

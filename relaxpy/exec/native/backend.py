@@ -49,6 +49,7 @@ from relaxpy.ir.tir.expr import Call
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.progress import stage
 
 
 def rewritten(program: KernelProgram) -> KernelProgram:
@@ -117,7 +118,8 @@ class NativeBackend:
         try:
             if self.as_written:
                 return self._compiled_as_written(kernel)
-            program, written = self._claim(kernel)
+            with stage("emission of kernels"):
+                program, written = self._claim(kernel)
         except RefusedError as error:
             reason = f"not native: {error}"
         except RecursionError:
