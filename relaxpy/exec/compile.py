@@ -223,11 +223,10 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
         MisuseError (also TypeError, ValueError): `path` is not a path.
         OSError: the file cannot be read.
     """
-    with long_work("loading"), timed() as stages:
-        with stage("reading the file"):
-            saved = Container.read(as_path(path))
-        executable = load_saved(saved, str(path), native_code=native_code)
-    return executable.timed(stages)
+    with timed() as reading, stage("reading of the file"):
+        saved = Container.read(as_path(path))
+    executable = load_saved(saved, str(path), native_code=native_code)
+    return executable.timed({**reading, **executable.compile_report().stages})
 
 
 def executable_of_saved(saved: Container) -> Executable:
@@ -276,6 +275,12 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
 
     Errors: as for `load_executable`.
     """
+    with long_work("loading"), timed() as stages:
+        executable = _loaded(saved, source, native_code=native_code)
+    return executable.timed(stages)
+
+
+def _loaded(saved: Container, source: str, *, native_code: bool) -> Executable:
     content = saved.content
     code = load_code(content.get("native"), saved.arrays, source) if native_code else LoadedCode()
     if code.program is not None and is_default():

@@ -457,7 +457,7 @@ class Executable(CopiedByReference, StatefulCalls):
 
     def compile_report(self) -> CompileReport:
         """The time of the compilation of this executable by stage, as a table and as data."""
-        return CompileReport(self._stages)
+        return CompileReport(self._stages, self._report.remark)
 
     def timed(self, stages: Mapping[str, float]) -> Executable:
         """The executable itself, with the seconds of the stages of its compilation."""

@@ -95,12 +95,13 @@ class CompileReport(ShownAsTable):
     """The time of a compilation by stage, the longest first; `str` is a table.
 
     LLVM works beside other stages: its stage is the time that they wait for it. A program that is
-    found on disk or in memory has few stages.
+    found on disk or in memory has few stages. `remark` says why it cannot be kept on disk.
 
     Units: seconds.
     """
 
     stages: Mapping[str, float]
+    remark: str = ""
 
     @property
     def seconds(self) -> float:
@@ -121,7 +122,7 @@ class CompileReport(ShownAsTable):
 
     @override
     def __str__(self) -> str:
-        return str(self._table)
+        return "\n".join(filter(None, (str(self._table), self.remark)))
 
 
 PASSES: Final = "passes"

@@ -353,7 +353,10 @@ def _surroundings() -> str:
 
 
 def _own_text() -> str:
-    """The sizes and times of the files of relaxpy; empty if it is not installed as files."""
+    """The sizes and times of the files of relaxpy; empty if it is not installed as files.
+
+    Times have seconds, as in the layers of container images.
+    """
     package = os.path.dirname(os.path.dirname(__file__))
     state = hashlib.sha256()
     folders = [package]
@@ -363,7 +366,7 @@ def _own_text() -> str:
                 for entry in sorted(entries, key=lambda entry: entry.name):
                     if entry.name.endswith(".py"):
                         found = entry.stat()
-                        text = f"{entry.path} {found.st_size} {found.st_mtime_ns}\n"
+                        text = f"{entry.path} {found.st_size} {int(found.st_mtime)}\n"
                         state.update(text.encode())
                     elif entry.is_dir() and entry.name != "__pycache__":
                         folders.append(entry.path)

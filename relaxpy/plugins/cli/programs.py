@@ -165,6 +165,17 @@ def files_in(path: str) -> Iterator[str]:
             yield str(file)
 
 
+def models_in(path: str) -> Iterator[str]:
+    """The files of `files_in`, and those of models of ONNX and executables in a folder."""
+    yield from files_in(path)
+    if not is_reference(path) and Path(path).is_dir():
+        found = (file for suffix in _MODELS for file in Path(path).rglob(f"*{suffix}"))
+        yield from map(str, sorted(found))
+
+
+_MODELS: Final = (".onnx", ".rxp")
+
+
 class ProgramSource(ABC):
     """The source of a program, with its name for errors without a position."""
 

@@ -205,6 +205,31 @@ def test_what_has_no_name_is_reported(lowered: list[str]) -> None:
     assert len(lowered) == 2
 
 
+def test_the_stages_of_a_compilation_are_reported(lowered: list[str], tmp_path: Path) -> None:
+    module = from_source(TEXT)
+    first = relaxpy.compile(module, target="native")
+    reports = [
+        first.compile_report(),
+        compiled().compile_report(),
+        relaxpy.compile(module, target="native").compile_report(),
+        relaxpy.compile(module, target="numpy").compile_report(),
+    ]
+    new = {"passes", "planning of kernels", "emission of kernels", "code generation by LLVM"}
+    stages = [{*report.stages} for report in reports]
+    assert stages[0] >= new | {"storing", "linking", "hash of the program"}
+    assert stages[1] == {"hash of the program", "loading from the disk", "linking", "other"}
+    assert stages[2] == {"other"}
+    assert stages[3] >= {"passes", "planning of kernels", "Python functions"}
+    assert [report.is_new for report in reports] == [True, False, False, True]
+    assert reports[1].seconds == pytest.approx(sum(reports[1].stages.values()))
+    shown = str(reports[0]).splitlines()
+    assert shown[0].split() == ["stage", "ms"]
+    assert shown[-1].split()[0] == "all"
+    first.save(tmp_path / "model.rxp")
+    loaded = relaxpy.load_executable(tmp_path / "model.rxp").compile_report()
+    assert {"reading of the file", "planning of kernels"} <= {*loaded.stages}
+
+
 CHANGES = [
     *(("2.0", "3.0"), ("exp", "tanh"), ("axis=[1]", "axis=[0]"), ("(3, 4)", "(4, 4)")),
     *(("def main", "def first"), ('("n", 8)', "(3, 8)"), ("data", "rows"), ("float32", "float64")),
