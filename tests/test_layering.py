@@ -94,8 +94,9 @@ FLOORS = {
         executable.py recent.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
-        native/loops native lower graph stored.py reference
-        kernel_source.py profile.py profiler.py vm.py instructions.py exec_builder.py compile.py
+        native/loops native lower graph stored.py storing.py reference
+        kernel_source.py profile.py profiler.py assembled.py lowered.py
+        vm.py instructions.py exec_builder.py compile.py
         vm_build.py doctor.py random_rounding.py
         bisect.py python_module.py compare_calls.py eager.py
     """,

@@ -1,15 +1,17 @@
-"""Compilation of a module to an Executable for a target."""
+"""Compilation of a module to an Executable for a target.
+
+What compiles a program now, `lowered.py`, is imported where it is needed: programs from the disk
+start without it, in half the time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain
 from os import PathLike
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from relaxpy import plugin
 from relaxpy.errors import (
     CompileError,
     MisuseError,
@@ -19,60 +21,38 @@ from relaxpy.errors import (
     unexpected,
 )
 from relaxpy.exec.as_module import as_module
-from relaxpy.exec.container import Container, Sections, damaged
-from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program
-from relaxpy.exec.graph.backend import GraphBackend
-from relaxpy.exec.kernel_source import kernel_source
-from relaxpy.exec.lower.module import (
-    Backend,
-    LoweredModule,
-    NumpyBackend,
-    dynamic_programs,
-    lower_module,
-)
-from relaxpy.exec.native.calls.entry import is_entry, with_fallback
-from relaxpy.exec.native.calls.static_entry import enter_object
+from relaxpy.exec.assembled import executable_of
+from relaxpy.exec.container import Container, damaged
+from relaxpy.exec.executable import Executable, Program
 from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
 from relaxpy.exec.native.machine_code.machine import obstacle
-from relaxpy.exec.native.machine_code.objects import recorded
-from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code, saved_code
-from relaxpy.exec.native.threads.memory import CODE as MEMORY
-from relaxpy.exec.native.threads.pool import CODE as POOL, native_threads
+from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code
+from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.paths import as_path
-from relaxpy.exec.profiler import ProgramProfiler
 from relaxpy.exec.recent import shared_or_new
-from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
-from relaxpy.exec.report import PASSES, ExecutionReport, ReportRow
-from relaxpy.exec.runtime.checks import Signature
-from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
-from relaxpy.exec.runtime.instrument import Instrument
-from relaxpy.exec.runtime.operands import OperatorCall
+from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.python_functions import with_instance
 from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
-from relaxpy.exec.runtime.values import PrimFuncValue, Value
-from relaxpy.exec.stored import (
-    NOT_A_PROGRAM,
-    Source,
-    code_of,
-    is_default,
-    linked_program,
-    load_program,
-    program_table,
-    store_program,
-)
+from relaxpy.exec.runtime.values import Value
+from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.serialize import load_table
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
-from relaxpy.ir.transform import Pass, PassContext, get_pipeline
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
 from relaxpy.support.progress import long_work, stage, timed
+
+if TYPE_CHECKING:
+    from relaxpy.exec.lower.module import Backend
+    from relaxpy.exec.lowered import Lowered
+    from relaxpy.exec.runtime.dynamic import DynamicPrograms
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | Target
 #: A decorated class is a module, but type checkers may ignore class decorators.
@@ -126,15 +106,17 @@ def compile(
     if schedules is not None:
         _check_as_written(name, not_native)
     with long_work("compiling"), timed() as stages:
-        default = get_pipeline("default", target=name) if relax_pipeline == "default" else None
-        if default is not None and target_facts(name).is_native and schedules is None:
-            executable = _kept_or_compiled(module, default, requested)
+        is_default = relax_pipeline == "default"
+        if is_default and target_facts(name).is_native and schedules is None:
+            executable = _kept_or_compiled(module, name, requested)
         else:
+            from relaxpy.exec import lowered
+
             if isinstance(relax_pipeline, str):
-                relax_pipeline = default or get_pipeline(relax_pipeline)
-            module = _transformed(module, relax_pipeline).clone()  # users may change it
+                relax_pipeline = lowered.pipeline(relax_pipeline, name)
+            module = lowered.transformed(module, relax_pipeline).clone()  # users may change it
             program = Program(module, name, requested, executable_of_saved, schedules=schedules)
-            executable = _compiled(program, not_native)
+            executable = lowered.compiled(program, not_native)
     return executable.timed(stages)
 
 
@@ -290,12 +272,14 @@ def _loaded(saved: Container, source: str, *, native_code: bool) -> Executable:
     schedules = _saved_schedules(saved)
 
     def compiled(name: str, not_native: str) -> Executable:
+        from relaxpy.exec import lowered
+
         program = Program(
             *(with_instance(module), name, requested, executable_of_saved),
             keep=code,
             schedules=schedules,
         )
-        return _compiled(program, not_native, code.problem)
+        return lowered.compiled(program, not_native, code.problem)
 
     if code.objects:
         try:
@@ -327,12 +311,14 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
     """
 
     def read() -> IRModule:
+        from relaxpy.exec.reference.graph import check_runnable
+
         module = with_instance(saved_module(saved, source))
         check_runnable(module, kernels=False)
         return module
 
     module, schedules = Late(read), _saved_schedules(saved)
-    lowered = _Lowered(module, _new_backend("native", schedules))
+    lowered = _Unlowered(module, schedules)
     assert code.program is not None
     try:
         literals = [*map(rx.Constant, saved.arrays)]
@@ -352,42 +338,11 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
     return lowered.executable(program, public, functions, report, stored.private_names)
 
 
-def _transformed(module: IRModule, pipeline: object) -> IRModule:
-    """The module after the passes, well-formed before and after; unchanged without passes.
-
-    Errors:
-        MisuseError: `pipeline` is not a pass, or does not return a module.
-        WellFormedError: it is not well-formed.
-    """
-    if pipeline is None:
-        return module
-    with stage(_CHECKS):
-        diagnostics = check_well_formed(module, check_struct_info=False)
-    if diagnostics:
-        raise WellFormedError(diagnostics)
-    if not callable(pipeline):
-        raise unexpected(pipeline, "relax_pipeline is a name or a pass")
-    with stage(PASSES):
-        result = pipeline(module)
-    if not isinstance(result, IRModule):
-        raise MisuseError(
-            f"relax_pipeline returns an IRModule, found {type(result).__name__}", about=pipeline
-        )
-    with stage(_CHECKS):
-        diagnostics = check_well_formed(result)
-    if diagnostics:
-        raise WellFormedError(diagnostics)
-    return result
-
-
-_CHECKS: Final = "checks of the program"
-
-
-def _kept_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Executable:
+def _kept_or_compiled(module: IRModule, target: str, requested: str) -> Executable:
     """The native executable of a module, which users may change later: from memory if possible."""
 
     def compiled(module: IRModule) -> Executable:
-        return _stored_or_compiled(module, pipeline, requested)
+        return _stored_or_compiled(module, target, requested)
 
     if not keeps_programs() or not is_default() or module.global_infos:
         return compiled(module.clone())
@@ -395,139 +350,81 @@ def _kept_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Execu
 
 
 def _stored_or_compiled(
-    module: IRModule, pipeline: Pass | None, requested: str, remark: str = ""
+    module: IRModule, passes_for: str | None, requested: str, remark: str = ""
 ) -> Executable:
     """The native executable of a module, from the disk cache if possible.
 
-    The pipeline is the default one, or none. Anything that is not on disk, such as the program
-    after the passes, is computed lazily.
+    The passes are those of the default pipeline for a target, or none. Anything that is not on
+    disk, such as the program after the passes, is computed lazily.
     """
 
     def transform() -> IRModule:
+        from relaxpy.exec import lowered
+
+        pipeline = None if passes_for is None else lowered.pipeline("default", passes_for)
+        return lowered.transformed(module, pipeline)
+
+    def transform_later() -> IRModule:
         with PassContext():
-            return _transformed(module, pipeline)
+            return transform()
 
     with stage("hash of the program"):
-        source = Source(module, has_passes=pipeline is not None)
+        source = Source(module, has_passes=passes_for is not None)
     if source.key:
-        transformed = Late(transform)
-        program = Program(transformed, "native", requested, executable_of_saved)
-        lowered = _Lowered(transformed, GraphBackend)
+        later = Late(transform_later)
+        program = Program(later, "native", requested, executable_of_saved)
+        unlowered = _Unlowered(later, None)
         with stage("loading from the disk"):
-            stored = load_program(source, lowered)
+            stored = load_program(source, unlowered)
         public = public_signatures((stored and stored.signatures) or module)
         if stored is not None and stored.functions.keys() >= {name for name, _ in public.values()}:
             report = ExecutionReport(stored.rows, remark=remark)
-            return lowered.executable(
+            return unlowered.executable(
                 program, public, stored.functions, report, stored.private_names
             )
-    result = _transformed(module, pipeline)
-    check_runnable(result, kernels=False)
+    from relaxpy.exec.lowered import compiled_and_stored
 
-    def store(lowered: LoweredModule, rows: Sequence[ReportRow]) -> str:
-        problem = source.problem
-        if source.key:
-            changed = _texts(public_signatures(module)) != _texts(public_signatures(result))
-            signatures = _signatures(result) if changed else None
-            with stage("storing"):
-                problem = store_program(source, lowered, rows, _private_names(result), signatures)
-        return f"not kept on disk: {problem}" if problem else ""
-
-    program = Program(result, "native", requested, executable_of_saved)
-    return _Lowered(lambda: result, GraphBackend).compiled(program, remark=remark, store=store)
+    program = Program(transform(), "native", requested, executable_of_saved)
+    return compiled_and_stored(program, module, source, remark)
 
 
-def _texts(public: PublicFunctions) -> list[tuple[str, str, str]]:
-    return [(symbol, name, str(signature)) for symbol, (name, signature) in public.items()]
+class _Unlowered:
+    """The lowered form of the native module that `source` returns, computed when it is needed."""
 
+    def __init__(self, source: Callable[[], IRModule], schedules: str | None) -> None:
+        self._source, self._schedules = source, schedules
+        self._lowered = Late(self._lower)
 
-def _compiled(program: Program, not_native: str = "", remark: str = "") -> Executable:
-    """The executable of a program, whose target has been decided."""
-    as_written = target_facts(program.target).runs_as_written
-    check_runnable(program.module, kernels=as_written)
-    if as_written:
-        return _for_reference(program)
-    module, new_backend = program.module, _new_backend(program.target, program.schedules)
-    return _Lowered(lambda: module, new_backend).compiled(program, not_native, remark)
+    def _lower(self) -> Lowered:
+        from relaxpy.exec.lowered import Lowered, new_backend
 
+        return Lowered(self._source, new_backend("native", self._schedules))
 
-def _for_reference(program: Program) -> Executable:
-    module = program.module
-    rows = tuple(
-        ReportRow(name, "(all)", "reference evaluator", "target is reference")
-        for name, func in module.functions_by_name.items()
-        if isinstance(func, PrimFunc)
-    )
+    def _new_backend(self) -> Backend:
+        from relaxpy.exec.lowered import new_backend
 
-    def functions(instrument: Instrument | None) -> Mapping[str, Callable[..., Value]]:
-        evaluator = ReferenceEvaluator(module, instrument)
-        return {var.name_hint: evaluator.global_value(var) for var in module.functions}
+        return new_backend("native", self._schedules)()
 
-    report = ExecutionReport((*rows, *_dynamic_rows(module, module)))
-    return _executable(
-        *(program, public_signatures(module), functions(None), module.script, report),
-        *(functions, None, module.functions_by_name),
-    )
-
-
-_BACKENDS: Final[Mapping[str, Callable[[], Backend]]] = {
-    "native": GraphBackend,
-    "numpy": NumpyBackend,
-}
-
-
-def _new_backend(target: str, schedules: str | None) -> Callable[[], Backend]:
-    """The factory of a target's back end, which may run kernels with their schedules."""
-    if target == "native" and schedules is not None:
-        return partial(GraphBackend, as_written=True)
-    return _BACKENDS.get(target) or plugin.backend(target)
-
-
-class _Lowered:
-    """The lowered form of the module that `source` returns, computed lazily."""
-
-    def __init__(self, source: Callable[[], IRModule], new_backend: Callable[[], Backend]) -> None:
-        self._source, self._new_backend = source, new_backend
-        self._module = Late(lambda: lower_module(source(), new_backend))
-
-        self.programs = dynamic_programs(new_backend)
+    @property
+    def programs(self) -> DynamicPrograms:
+        """The cache of operators that are lowered at run time."""
+        return self._lowered().programs
 
     def run(self, name: str, *args: Value) -> Value:
         """Call a function of the module."""
-        return self._module().function(name)(*args)
+        return self._lowered().run(name, *args)
 
     def run_kernel(self, python_name: str, *args: Value) -> Value:
         """Call the Python form of a kernel."""
-        return self._module().run_kernel(python_name, *args)
+        return self._lowered().run_kernel(python_name, *args)
 
     def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
         """The kernel of that Python name for arguments that alias."""
-        return self._module().in_text_order(name, namespace)
+        return self._lowered().in_text_order(name, namespace)
 
     def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
         """The error of an obligation that native code reports."""
-        backend = self._module().backend
-        assert isinstance(backend, GraphBackend)
-        return backend.failures(number, index, size)
-
-    def compiled(
-        self,
-        program: Program,
-        not_native: str = "",
-        remark: str = "",
-        store: Callable[[LoweredModule, Sequence[ReportRow]], str] = lambda lowered, rows: "",
-    ) -> Executable:
-        """The executable, for which the module is lowered now.
-
-        `store` stores it; what it returns is a remark if there is no other.
-        """
-        module, lowered = self._source(), self._module()
-        public = public_signatures(module)
-        functions = {name: lowered.function(name) for name, _ in public.values()}
-        rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
-        problem = store(lowered, rows)
-        report = ExecutionReport(rows, not_native, remark or problem)
-        return self.executable(program, public, functions, report, module.functions_by_name)
+        return self._lowered().failure(number, index, size)
 
     def executable(
         self,
@@ -538,124 +435,9 @@ class _Lowered:
         names: Iterable[str],
     ) -> Executable:
         """The executable of compiled functions; `names` are those in the module."""
-        program.machine_code = self._machine_code
-        source = lambda: self._module().source  # noqa: E731
-        return _executable(
-            *(program, public, functions, source, report),
-            *(self._instrumented, self._new_backend, names),
+        program.machine_code = lambda sections: self._lowered().machine_code(sections)
+        return executable_of(
+            *(program, public, functions, lambda: self._lowered().source(), report),
+            lambda instrument: self._lowered().instrumented(instrument),
+            *(self._new_backend, names),
         )
-
-    def _instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
-        module = self._source()
-        lowered = lower_module(module, self._new_backend, instrument)
-        return {name: lowered.function(name) for name, _ in public_signatures(module).values()}
-
-    def _machine_code(self, sections: Sections) -> Mapping[str, Any] | None:
-        lowered = self._module()
-        if not isinstance(lowered.backend, GraphBackend):
-            return None
-        module = self._source()
-        rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
-        operands = sections.add, rows, _private_names(module), lambda span: None
-        program: dict[str, Any] | None = None
-        with suppress(MisuseError):  # it uses Python objects, so that it is lowered again
-            program = program_table(lowered, *operands, _signatures(module))
-        library = code_of(lowered)
-        _ = lowered.source  # with the entries of kernels, which the source calls
-        with recorded() as objects:
-            MEMORY.object()
-            POOL.object()
-            enter_object()
-        found = {**lowered.backend.objects, **objects}
-        return saved_code(found, sections.add, library, program)
-
-
-def _private_names(module: IRModule) -> set[str]:
-    public = public_signatures(module).values()
-    return {*module.functions_by_name}.difference(name for name, _ in public)
-
-
-def _signatures(module: IRModule) -> IRModule:
-    """The public functions of a module with the same signatures; Relax functions do nothing."""
-    empty = rx.SeqExpr((), rx.Tuple(()))
-    functions = {
-        name: module.functions_by_name[name] for name, _ in public_signatures(module).values()
-    }
-    return IRModule(
-        {
-            name: replace(func, body=empty) if isinstance(func, rx.Function) else func
-            for name, func in functions.items()
-        }
-    )
-
-
-def _executable(
-    program: Program,
-    public: PublicFunctions,
-    functions: Mapping[str, Callable[..., Value]],
-    source: str | Callable[[], str],
-    report: ExecutionReport,
-    instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
-    new_backend: Callable[[], Backend] | None,
-    names: Iterable[str],
-) -> Executable:
-    def entries(functions: Mapping[str, Callable[..., Value]]) -> dict[str, EntryPoint]:
-        return {
-            symbol: _entry_point(signature, functions[name], program)
-            for symbol, (name, signature) in public.items()
-        }
-
-    def instrumented_entries(instrument: Instrument) -> Mapping[str, EntryPoint]:
-        return entries(instrumented(instrument))
-
-    return Executable(
-        entries(functions),
-        program=program,
-        source=source,
-        report=report,
-        private_names=set(names) - {name for name, _ in public.values()},
-        instrumented=instrumented_entries,
-        kernel_source=lambda name, kind: kernel_source(program.module, new_backend, name, kind),
-        profile=ProgramProfiler(lambda: program.module, report, instrumented_entries),
-    )
-
-
-def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:
-    if isinstance(run, PrimFuncValue):
-        run = run.run  # an entry point checks the arguments as the value would
-    if not is_entry(run):
-        return EntryPoint(signature, run, program)
-    return DirectEntryPoint(signature, run, program, partial(with_fallback, run))
-
-
-def _dynamic_rows(module: IRModule, program: IRModule) -> tuple[ReportRow, ...]:
-    """The calls lowered at run time, in the module or in the one compiled instead."""
-    always = {name for name, _ in dynamic_calls(program)}
-    rows = []
-    for name, call in dynamic_calls(module):
-        sinfos = ", ".join(str(arg.struct_info) for arg in OperatorCall(call).open_operands)
-        reason = f"operands are {sinfos}" if sinfos else "it was not legalised"
-        if name not in always:
-            reason = f"sizes may be unequal: {reason}"
-        rows.append(ReportRow(operator_name(call), name, "lowered at run time", reason))
-    return tuple(rows)
-
-
-def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
-    rows = (
-        ReportRow(name, block.block, block.method, block.reason, block.backend, block.threads)
-        for name, kernel in lowered.kernels.items()
-        for block in kernel.report
-    )
-    if not lowered.problem:
-        return tuple(rows)
-    return tuple(
-        replace(
-            row,
-            method=row.method.removeprefix("native, "),
-            reason=row.reason or lowered.problem,
-            backend="numpy",
-            threads="",
-        )
-        for row in rows
-    )

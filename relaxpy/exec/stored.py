@@ -16,33 +16,28 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, RelaxpyError, RuntimeCheckError, Span
-from relaxpy.exec.container import Container, Sections
+from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
+from relaxpy.exec.container import Container
 from relaxpy.exec.fast_paths import FAST_PATHS
-from relaxpy.exec.graph.backend import GraphBackend, link_graph
+from relaxpy.exec.graph.link import link_graph
 from relaxpy.exec.graph.program import Constant
-from relaxpy.exec.lower.module import LoweredModule
-from relaxpy.exec.lower.saved import OrderedKernels, load_functions, saved_functions
 from relaxpy.exec.mapped import MappedFiles
-from relaxpy.exec.native.backend import CalledKernel, changed_runtime
-from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
+from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, link
 from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.processor import generator, processor
-from relaxpy.exec.native.values.failures import FAILURES, FailureTable
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.exec.report import ReportRow
-from relaxpy.exec.runtime.dynamic import DynamicPrograms
 from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk
@@ -55,8 +50,8 @@ from relaxpy.ir.serialize import load_table, save_table
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.frames import is_user_frame
 
-_FOLDED: Final = 1 << 27
-"""Bytes of constants that passes have computed, which are stored with the code."""
+if TYPE_CHECKING:
+    from relaxpy.exec.runtime.dynamic import DynamicPrograms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,10 +67,15 @@ class StoredProgram:
     signatures: IRModule | None
 
 
-class Remaining(OrderedKernels, Protocol):
+class Remaining(Protocol):
     """The parts of a compiled module that are compiled when they are needed."""
 
-    programs: DynamicPrograms
+    @property
+    def programs(self) -> DynamicPrograms:
+        """The cache of operators that are lowered at run time."""
+
+    def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+        """The kernel of that Python name for arguments that alias."""
 
     def run(self, name: str, *args: Any) -> Any:
         """Call a function of the module."""
@@ -162,14 +162,14 @@ def linked_program(
     Errors:
         One of NOT_A_PROGRAM: the table is not one.
     """
-    kernels = [_called_kernel(*row) for row in table["kernels"]]
     exports = [name for entry in table["functions"] for name in entry["exports"]]
+    kernels = [_called_kernel(*row) for row in table["kernels"]]
     exports += [kernel.export for kernel in kernels]
     if table["reports"]:
         exports.append(FAILURES)
     library = link(code, exports) if exports else Library(b"", {}, None)
     if table["reports"]:
-        _Failures(remaining.failure).connect(library)
+        connect_failures(library, _Failures(remaining.failure))
     functions = {
         entry["name"]: link_graph(
             library,
@@ -188,6 +188,9 @@ def linked_program(
     arrays = _Arrays(literals)
     if table["python"] is not None:
         changed = changed_runtime() if kernels else {}
+        # Imported here, since it needs the planner of kernels, and native programs do not.
+        from relaxpy.exec.lower.saved import load_functions
+
         functions |= load_functions(
             *(table["python"], arrays, located or _nowhere, native, changed),
             *(remaining.programs, remaining),
@@ -217,14 +220,12 @@ class _Arrays(Sequence[Any]):
         return self._literals[number].data
 
 
-class _Failures(FailureTable):
+class _Failures:
     """The obligations that stored code reports, which are compiled for the first error."""
 
     def __init__(self, failure: Callable[[int, int, int], RuntimeCheckError]) -> None:
-        super().__init__()
         self._failure = failure
 
-    @override
     def __call__(self, number: int, index: int, size: int) -> RuntimeCheckError:
         error = self._failure(number, index, size)
         if is_user_frame(sys._getframe().f_back):
@@ -239,97 +240,8 @@ NOT_A_PROGRAM: Final = (
 """The errors of reading a table that is not one of a program."""
 
 
-def store_program(
-    source: Source,
-    lowered: LoweredModule,
-    rows: Iterable[ReportRow],
-    private_names: Iterable[str],
-    signatures: IRModule | None,
-) -> str:
-    """Store the compiled form of `source`; the reason if it cannot be stored, or else empty."""
-    constants = [literal.data for literal in source.literals]
-    sources = {_place(data): index for index, data in enumerate(constants)}
-    sections, folded = Sections(), 0
-    sections.add(np.frombuffer(code_of(lowered), np.uint8))
-
-    def number(data: np.ndarray[Any, Any]) -> int:
-        """That of a constant of the program, or after them of a section."""
-        nonlocal folded
-        known = sources.get(_place(data))
-        if known is None:
-            folded += data.nbytes
-            if folded > _FOLDED:
-                raise MisuseError(f"passes have computed more than {_FOLDED >> 20} MiB")
-        return len(constants) + sections.add(data) if known is None else known
-
-    try:
-        table = program_table(lowered, number, rows, private_names, source.numbers.get, signatures)
-    except RelaxpyError as error:
-        return error.diagnostic.message
-    disk_cache.store(source.key, Container.of(table, sections).chunks())
-    return ""
-
-
-def code_of(lowered: LoweredModule) -> bytes:
-    """The machine code of a module, after it was linked."""
-    backend = lowered.backend
-    assert isinstance(backend, GraphBackend)
-    return backend.library().code if backend.graphs or backend.called else b""
-
-
-def program_table(
-    lowered: LoweredModule,
-    number: Callable[[np.ndarray[Any, Any]], int],
-    rows: Iterable[ReportRow],
-    private_names: Iterable[str],
-    locate: Callable[[Span], int | None],
-    signatures: IRModule | None = None,
-) -> dict[str, Any]:
-    """The JSON form of a compiled module without its code.
-
-    The arrays of constants and the positions are those that `number` and `locate` return.
-
-    Errors:
-        MisuseError: the module refers to something that has no JSON form.
-    """
-    backend = lowered.backend
-    assert isinstance(backend, GraphBackend)
-    if lowered.problem:
-        raise MisuseError(lowered.problem)
-    return {
-        "functions": [
-            {
-                "name": graph.name,
-                "python_name": lowered.lowering.python_name(graph.name),
-                "symbol": graph.symbol,
-                "exports": graph.exports,
-                "entry": graph.entry and astuple(graph.entry),
-                "written": graph.written,
-                "constants": [
-                    (number(c.literal.data), c.packing and astuple(c.packing))
-                    for c in graph.constants
-                ],
-            }
-            for graph in backend.native_graphs()
-        ],
-        "kernels": [
-            (k.name, k.symbol, k.entry and astuple(k.entry), k.kept) for k in backend.called
-        ],
-        "reports": bool(backend.failures.entries and (backend.graphs or backend.called)),
-        "python": saved_functions(lowered, number, locate) if lowered.has_python_part else None,
-        "rows": [astuple(row) for row in rows],
-        "private_names": sorted(private_names),
-        "signatures": None if signatures is None else save_table(signatures, number, locate),
-    }
-
-
 def _called_kernel(name: str, symbol: str, entry: Any, kept: Sequence[int]) -> CalledKernel:
     return CalledKernel(name, symbol, None if entry is None else StaticEntry(*entry), kept)
-
-
-def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
-    """A key that two arrays share if they are the same elements in memory."""
-    return data.ctypes.data, data.shape, data.strides, data.dtype
 
 
 def _packing(saved: Any) -> Packing | None:

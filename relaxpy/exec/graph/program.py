@@ -293,3 +293,8 @@ def elements(tensor: Value) -> Shape:
         if isinstance(count, IntImm):
             return Shape([Element(tensor, position) for position in range(count.value)])
     raise RefusedError("a shape is not known")
+
+
+def constants_name(symbol: str) -> str:
+    """The table with the addresses of the constants of a graph; the library has to export it."""
+    return f"{symbol}.constants"

@@ -17,11 +17,11 @@ from relaxpy.exec.kernel.plan.as_written import plan_as_written
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.kernel.report import BlockReport, report_of
-from relaxpy.exec.native.calls.copies import WithCopies
-from relaxpy.exec.native.calls.entry import Array, emit_entry, empty_builtin, entry_name
-from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
+from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
+from relaxpy.exec.native.calls.interpreter import FAILURES, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
-from relaxpy.exec.native.calls.static_entry import StaticEntry, kernel_entry, make_kernel_entry
+from relaxpy.exec.native.calls.static_entry import kernel_entry
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.llvm.function import Function
 from relaxpy.exec.native.llvm.module import Module
@@ -39,51 +39,21 @@ from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, program_of
 from relaxpy.exec.native.trees.repeated import repeated_loads
 from relaxpy.exec.native.values.datatypes import RefusedError
-from relaxpy.exec.native.values.failures import FAILURES, FailureTable
+from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import mentions
-from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.dataclass import replace
 from relaxpy.support.progress import stage
 
 
 def rewritten(program: KernelProgram) -> KernelProgram:
     """`program` with fused epilogues, coalesced short axes, and tasks."""
     return in_tasks(with_flat_axes(with_chains(with_epilogues(program))))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CalledKernel:
-    """A native kernel that Python calls by its name, through the common entry if it has one.
-
-    The arguments at the positions `kept` are not copied.
-    """
-
-    name: str
-    symbol: str
-    entry: StaticEntry | None
-    kept: Sequence[int]
-
-    @property
-    def export(self) -> str:
-        """The name that its library exports."""
-        return entry_name(self.symbol) if self.entry is None else self.entry.function
-
-    def linked(self, library: Library, python: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of a library, which calls the kernel in Python if it refuses arguments."""
-        last = partial(run_kernel, python)
-        make = partial(make_kernel_entry, library, self.symbol, self.entry)
-        return make(WithCopies(partial(make, last), last, self.kept))
-
-
-def changed_runtime() -> dict[str, Any]:
-    """The functions of `rx` that native code replaces."""
-    return {"empty": empty_builtin()}
 
 
 class NativeBackend:

@@ -14,7 +14,7 @@ import numpy as np
 import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec import compile as module_of_compile
+from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.relax.training import SetupTrainer, Trainer
 from relaxpy.relax.training.loss import MSELoss
@@ -268,15 +268,15 @@ def main() -> None:
     relaxpy.register_func("stored.into", into)
     relaxpy.register_func("stored.number", lambda x: int(x) + 3)
     ran: list[str] = []
-    for name in ("lower_module", "_transformed"):
-        function = getattr(module_of_compile, name)
+    for name in ("lower_module", "transformed"):
+        function = getattr(module_of_lowering, name)
 
         def noted(*args: Any, name: str = name, function: Any = function) -> Any:
             if name != "lower_module" or args[1] is GraphBackend:
                 ran.append(name)
             return function(*args)
 
-        setattr(module_of_compile, name, noted)
+        setattr(module_of_lowering, name, noted)
     found = {}
     for kind in KINDS:
         text, calls = PROGRAMS.get(kind, ("", None))

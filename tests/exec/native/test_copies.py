@@ -10,7 +10,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.graph import backend as graphs
+from relaxpy.exec.graph import link as graphs
 from relaxpy.exec.native import backend
 from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.script import from_source

@@ -15,7 +15,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
-from relaxpy.exec import compile as compilation
+from relaxpy.exec import lowered as compilation
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.machine_code import disk_cache, machine, processor
 from relaxpy.exec.native.machine_code.disk_cache import key_of, load, store, usage
@@ -266,7 +266,7 @@ def test_a_warm_start_does_not_import_llvmlite(place: Path) -> None:
 
 def record_of(calls: list[object]) -> Callable[..., Any]:
     """What runs passes, and appends the module of each call."""
-    original = compilation._transformed
+    original = compilation.transformed
 
     def transformed(module: IRModule, pipeline: object) -> IRModule:
         calls.append(module)
@@ -280,7 +280,7 @@ def test_constants_that_passes_compute_are_stored_up_to_a_limit(
     place: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None
 ) -> None:
     if limit is not None:
-        monkeypatch.setattr("relaxpy.exec.stored._FOLDED", limit)
+        monkeypatch.setattr("relaxpy.exec.storing._FOLDED", limit)
     weight = np.arange(90_000, dtype=np.float32).reshape(300, 300)
     x = rx.Var("x", rx.TensorStructInfo((300, 300), "float32"))
     builder = BlockBuilder()
@@ -292,7 +292,7 @@ def test_constants_that_passes_compute_are_stored_up_to_a_limit(
     expected = run()
     np.testing.assert_array_equal(expected, weight + weight * weight)
     passes: list[object] = []
-    monkeypatch.setattr("relaxpy.exec.compile._transformed", record_of(passes))
+    monkeypatch.setattr("relaxpy.exec.lowered.transformed", record_of(passes))
     np.testing.assert_array_equal(run(), expected)
     assert bool(passes) == (limit is not None)
 

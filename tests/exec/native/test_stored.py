@@ -10,7 +10,7 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec import compile as module_of_compile
+from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source, ir as I, relax as R
@@ -39,14 +39,14 @@ def lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(Op, "user_changes", 0)  # other tests may have registered operators
     ran: list[str] = []
-    lower = module_of_compile.lower_module
+    lower = module_of_lowering.lower_module
 
     def record(module: relaxpy.IRModule, new_backend: object, *others: object) -> object:
         if new_backend is GraphBackend:  # constants are evaluated on NumPy
             ran.append(module.script())
         return lower(module, new_backend, *others)
 
-    monkeypatch.setattr(module_of_compile, "lower_module", record)
+    monkeypatch.setattr(module_of_lowering, "lower_module", record)
     return ran
 
 
