@@ -236,6 +236,7 @@ class _Failures:
 NOT_A_PROGRAM: Final = (
     *(RelaxpyError, LookupError, AttributeError, TypeError, ValueError),
     *(OverflowError, struct.error),  # numbers that do not fit
+    *(SyntaxError, NameError),  # a text that is not the source of functions
 )
 """The errors of reading a table that is not one of a program."""
 

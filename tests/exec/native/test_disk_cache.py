@@ -23,6 +23,7 @@ from relaxpy.exec.native.machine_code.objects import compile_object
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.serialize import save_table
 from relaxpy.script import from_source, relax as R
 
 ROOT = Path(__file__).parents[3]
@@ -315,6 +316,11 @@ def test_files_that_another_program_wrote_are_compiled_again(place: Path, kind: 
             if name == "entry" and value is None:
                 continue  # a function may have none
             tables.append({**saved.content, "functions": [{**function, name: value}]})
+        python = ("text", (), (), ()), ("def f(:", (), (), ()), ("unknown", (), (("x", (1,)),), ())
+        tables += [{**saved.content, "python": save_table(part, len)} for part in python]
+        for name, value in product(saved.content, ({}, [], 3, "text", [[1]])):
+            if value or name not in ("private_names", "rows", "kernels", "reports"):
+                tables.append({**saved.content, name: value})
         sections = Sections()
         for array in saved.arrays:
             sections.add(array)
