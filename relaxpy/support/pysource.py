@@ -108,6 +108,8 @@ def spans_by_line(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
     The table is computed on first use.
     """
     spans = [*map(span_of, _statements(tree))]
+    if not any(spans):
+        return lambda line: None
     by_line: dict[int, Span] = {}
 
     def span_of_line(line: int) -> Span | None:
