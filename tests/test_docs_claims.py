@@ -354,11 +354,11 @@ NUMBERS: Mapping[str, Sequence[tuple[str, str, int]]] = {
         ("| @ levels of anything |", f"{TEXT}.MAX_DEPTH", 1),
         (
             "at most @ dimensions in a constant",
-            "relaxpy.plugins.relay.text.literals.MAX_DIMENSIONS",
+            "relaxpy.plugins.relay.text.cursor.MAX_DIMENSIONS",
             1,
         ),
         ("@ digits in a number", "relaxpy.plugins.relay.text.printer.MAX_DIGITS", 1),
-        ("@ levels of lists", "relaxpy.plugins.relay.text.literals._MAX_DEPTH", 1),
+        ("@ levels of lists", "relaxpy.plugins.relay.text.cursor._MAX_DEPTH", 1),
         ("most @ nodes of statements", "relaxpy.ir.serialize._MAX_WRITTEN_OUT", 1),
         ("@ of a scalar expression", "relaxpy.ir.serialize._MAX_PRIM_EXPR", 1),
         ("the characters of the string | @ |", f"{TEXT}.MAX_SCANNED", 1),

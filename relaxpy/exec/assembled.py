@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program, SourceKind
 from relaxpy.exec.native.calls.entry import is_entry, with_fallback
 from relaxpy.exec.report import ExecutionReport
-from relaxpy.exec.runtime.checks import Signature
+from relaxpy.exec.runtime.checks import PublicFunctions, Signature
 from relaxpy.exec.runtime.instrument import Instrument
-from relaxpy.exec.runtime.signatures import PublicFunctions
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def executable_of(
         return kernel_source(program.module, new_backend, name, kind)
 
     def profile(name: str, args: Sequence[object], repeat: int, trace: Path | None) -> Profile:
-        from relaxpy.exec.profiler import ProgramProfiler
+        from relaxpy.exec.profile import ProgramProfiler
 
         profiler = ProgramProfiler(lambda: program.module, report, instrumented_entries)
         return profiler(name, args, repeat, trace)

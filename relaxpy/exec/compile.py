@@ -31,8 +31,8 @@ from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.paths import as_path
 from relaxpy.exec.recent import shared_or_new
 from relaxpy.exec.report import ExecutionReport
-from relaxpy.exec.runtime.python_functions import with_instance
-from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
+from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures
+from relaxpy.exec.runtime.registry import with_instance
 from relaxpy.exec.runtime.values import Value
 from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
 from relaxpy.ir.core.fork_lock import ForkLock, Late
@@ -42,8 +42,7 @@ from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.serialize import load_table
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
+from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused

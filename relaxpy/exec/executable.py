@@ -28,13 +28,13 @@ from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
 from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.ir import hooks
-from relaxpy.ir.core.foreign_arrays import as_torch, has_torch
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.tensor import as_torch, has_torch
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant
 from relaxpy.ir.serialize import save_table
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.entry import user_facing
 from relaxpy.support.frames import is_user_frame, keep_callback_frames
 from relaxpy.support.screen import Table

@@ -27,10 +27,9 @@ from relaxpy.exec.native.threads.memory import CODE as MEMORY
 from relaxpy.exec.native.threads.pool import CODE as POOL
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import PASSES, ExecutionReport, ReportRow
-from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
+from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures
+from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
-from relaxpy.exec.runtime.operands import OperatorCall
-from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
 from relaxpy.exec.runtime.values import Value
 from relaxpy.exec.stored import Source
 from relaxpy.exec.storing import code_of, program_table, store_program
@@ -39,7 +38,7 @@ from relaxpy.ir.core.target import target_facts
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.transform import Pass, get_pipeline
 from relaxpy.support.dataclass import replace
 from relaxpy.support.progress import stage

@@ -43,7 +43,7 @@ from relaxpy.ir.tir import (
     stmt as tir_stmt,
 )
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.dataclass import dataclass, replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from relaxpy.errors import SPAN_OF_LINE, Span
-from relaxpy.support.folding import folded
+from relaxpy.support.pysource import folded
 
 with warnings.catch_warnings():
     # astor uses deprecated names of node classes.

@@ -19,20 +19,26 @@ from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
 from relaxpy.exec.runtime import support
+from relaxpy.exec.runtime.checks import closure_sinfo, signature_of
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
-from relaxpy.exec.runtime.python_functions import resolve_python_callee, symbol_of, symbols
-from relaxpy.exec.runtime.signatures import closure_sinfo, signature_of
+from relaxpy.exec.runtime.registry import (
+    FunctionKey,
+    Jumps,
+    find_jumps,
+    resolve_python_callee,
+    symbol_of,
+    symbols,
+)
 from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
-from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
+from relaxpy.ir.relax.analysis.op_pattern import has_reshape_pattern
 from relaxpy.ir.relax.nodes.python_function import python_function_of
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import Names

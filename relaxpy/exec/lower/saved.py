@@ -14,9 +14,9 @@ import numpy as np
 from relaxpy.errors import SPAN_OF_LINE, MisuseError, Span
 from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
 from relaxpy.exec.kernel.signature import KernelSignature
-from relaxpy.exec.lower.arguments import CheckedFunction
+from relaxpy.exec.lower.checks import CompiledScalar
 from relaxpy.exec.lower.module import MODULES, LoweredModule
-from relaxpy.exec.lower.sizes import CompiledScalar
+from relaxpy.exec.lower.scope import CheckedFunction
 from relaxpy.exec.runtime.checks import (
     CapturedVars,
     CompiledCast,
@@ -24,8 +24,7 @@ from relaxpy.exec.runtime.checks import (
     CompiledSignature,
     Signature,
 )
-from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
-from relaxpy.exec.runtime.operands import OperatorCall
+from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, OperatorCall
 from relaxpy.exec.runtime.support import CompiledClosure, CompiledPackedCall, run_kernel
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.core.fork_lock import Late

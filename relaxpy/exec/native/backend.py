@@ -45,7 +45,7 @@ from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 from relaxpy.support.progress import stage

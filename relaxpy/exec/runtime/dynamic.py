@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError
-from relaxpy.exec.runtime.operands import Form, OperatorCall, Prims, leaves
+from relaxpy.exec.runtime.dynamic import Form, OperatorCall, Prims, leaves
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.values import Category, ShapeTuple, Value, category_of
 from relaxpy.ir.core.fork_lock import ForkLock

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
+from relaxpy.plugins.cli.commands import watch
 from relaxpy.plugins.cli.programs import (
     STDIN,
     ProgramFile,
@@ -23,9 +24,7 @@ from relaxpy.plugins.cli.programs import (
     models_in,
     program_source,
 )
-from relaxpy.plugins.cli.show import FORMATS, show_error, show_os_error
-from relaxpy.plugins.cli.usage import UsageError
-from relaxpy.plugins.cli.watch import watch
+from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error
 
 if TYPE_CHECKING:
     from relaxpy.exec.executable import EntryPoint, Executable
@@ -208,8 +207,7 @@ def _seed(options: Namespace) -> int | None:
 
 def run(options: Namespace) -> int:
     """Call a function, and print or save its result."""
-    from relaxpy.plugins.cli.inputs import arguments
-    from relaxpy.plugins.cli.outputs import print_value, save_value
+    from relaxpy.plugins.cli.inputs import arguments, print_value, save_value
 
     function = _function(_executable(options), options.function)
     result = function(*arguments(function, _words(options), options.dim, _seed(options)))

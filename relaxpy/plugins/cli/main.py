@@ -13,8 +13,7 @@ from typing import Final
 from relaxpy import __version__
 from relaxpy.errors import RelaxpyError, UnknownNameError, close_names
 from relaxpy.plugins.cli import commands
-from relaxpy.plugins.cli.show import FORMATS, show_error, show_os_error, shown_warnings
-from relaxpy.plugins.cli.usage import UsageError
+from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error, shown_warnings
 
 _HELP: Final = """Check, transform, compile and run Relax programs.
 

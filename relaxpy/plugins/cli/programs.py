@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, warn
-from relaxpy.plugins.cli.imported import SUFFIX, import_program, is_reference
-from relaxpy.plugins.cli.usage import UsageError
+from relaxpy.plugins.cli.programs import SUFFIX, import_program, is_reference
+from relaxpy.plugins.cli.show import UsageError
 from relaxpy.support.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class ProgramFile(ProgramSource):
     @override
     def sketch(self) -> tuple[IRModule | BaseFunc, list[Diagnostic]]:
         from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-        from relaxpy.plugins.cli.sketch import sketch
+        from relaxpy.plugins.cli.programs import sketch
 
         if self.saved is None and not self.is_json:
             program, found = sketch(_without_python(self.text)[0], self.name)
@@ -362,7 +362,7 @@ class OnnxFile(ProgramSource):
             UsageError: the package onnx is not installed.
         """
         try:
-            from relaxpy.plugins.onnx.api import from_onnx
+            from relaxpy.plugins.onnx.importer import from_onnx
         except ImportError as error:
             raise UsageError(str(error)) from None
         with open(self.name, "rb"):  # whose error is that of all files, not of ONNX

@@ -892,7 +892,7 @@ def test_check_goes_into_folders(
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    monkeypatch.setattr("relaxpy.plugins.cli.watch.time.sleep", sleep)
+    monkeypatch.setattr("relaxpy.plugins.cli.commands.time.sleep", sleep)
     code, out, _ = command("check --watch package", capsys)
     assert (code, out.count("no errors in 1 file\n"), out.count("2 errors in 1 file\n")) == (
         1,

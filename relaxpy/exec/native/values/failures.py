@@ -27,7 +27,7 @@ from relaxpy.exec.native.llvm.function import I64, Function, Operand, Type, Valu
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.runtime.scalar import divisor
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.frames import is_user_frame
 
 _NONE: Final = (1 << 63) - 1

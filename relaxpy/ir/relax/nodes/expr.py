@@ -14,14 +14,13 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.foreign_arrays import check_elements, read_array
 from relaxpy.ir.core.fork_lock import ForkLock
+from relaxpy.ir.core.memo import Released
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
-from relaxpy.ir.core.released import Released
-from relaxpy.ir.core.tensor import Tensor, is_writable
+from relaxpy.ir.core.tensor import Tensor, check_elements, is_writable, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import base as bases
-from relaxpy.ir.relax.nodes.evaluation import evaluated
+from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.nodes.struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -32,8 +31,8 @@ from relaxpy.ir.relax.nodes.struct_info import (
 )
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.description import described, digits
 from relaxpy.support.entry import user_facing
+from relaxpy.support.nearest import described, digits
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
