@@ -98,13 +98,13 @@ FLOORS = {
     """,
     "relaxpy/exec": """
         runtime python_ast.py paths.py fast_paths.py
-        report.py blas.py as_module.py explain.py container.py stateful.py
-        executable.py
+        report.py blas.py as_module.py explain.py container.py mapped.py stateful.py
+        executable.py recent.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
-        native/loops native lower graph stored.py reference
-        kernel_source.py profile.py vm.py compile.py
-        exec_builder.py doctor.py
+        native/loops native lower graph stored.py storing.py reference
+        kernel_source.py profile.py assembled.py lowered.py
+        vm.py compile.py exec_builder.py doctor.py
         bisect.py python_module.py eager.py
     """,
     "relaxpy/script": """
@@ -146,7 +146,7 @@ FLOORS = {
         svg.py graph.py chart.py
     """,
     "relaxpy/plugins/cli": """
-        show.py special_sizes.py
+        show.py special_sizes.py sketch.py
         programs.py passes.py inputs.py language_models.py
         lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
         commands.py main.py

@@ -1,58 +1,57 @@
-"""Compilation of a module to an Executable for a target."""
+"""Compilation of a module to an Executable for a target.
+
+What compiles a program now, `lowered.py`, is imported where it is needed: programs from the disk
+start without it, in half the time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain
 from os import PathLike
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from relaxpy import plugin
-from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError, unexpected
-from relaxpy.exec.as_module import as_module
-from relaxpy.exec.container import Container, Sections, damaged
-from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program
-from relaxpy.exec.graph.backend import GraphBackend, NativeGraph
-from relaxpy.exec.kernel_source import kernel_source
-from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
-from relaxpy.exec.native.calls.entry import is_entry, with_fallback
-from relaxpy.exec.native.calls.static_entry import enter_object
-from relaxpy.exec.native.machine_code.machine import obstacle
-from relaxpy.exec.native.machine_code.objects import recorded
-from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code, saved_code
-from relaxpy.exec.native.threads.memory import CODE as MEMORY
-from relaxpy.exec.native.threads.pool import CODE as POOL, native_threads
-from relaxpy.exec.paths import as_path
-from relaxpy.exec.profile import ProgramProfiler
-from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
-from relaxpy.exec.report import ExecutionReport, ReportRow
-from relaxpy.exec.runtime.checks import PublicFunctions, Signature, public_signatures
-from relaxpy.exec.runtime.dynamic import OperatorCall, dynamic_calls, operator_name
-from relaxpy.exec.runtime.instrument import Instrument
-from relaxpy.exec.runtime.registry import with_instance
-from relaxpy.exec.runtime.values import PrimFuncValue, Value
-from relaxpy.exec.stored import (
-    NOT_A_PROGRAM,
-    is_default,
-    key_of_program,
-    linked_program,
-    load_program,
-    program_table,
-    store_program,
+from relaxpy.errors import (
+    CompileError,
+    MisuseError,
+    RelaxpyError,
+    RuntimeCheckError,
+    WellFormedError,
+    unexpected,
 )
+from relaxpy.exec.as_module import as_module
+from relaxpy.exec.assembled import executable_of
+from relaxpy.exec.container import Container, damaged
+from relaxpy.exec.executable import Executable, Program
+from relaxpy.exec.native.machine_code.disk_cache import keeps_programs
+from relaxpy.exec.native.machine_code.machine import obstacle
+from relaxpy.exec.native.machine_code.saved import LoadedCode, damaged_code, load_code
+from relaxpy.exec.native.threads.pool import native_threads
+from relaxpy.exec.paths import as_path
+from relaxpy.exec.recent import shared_or_new
+from relaxpy.exec.report import ExecutionReport
+from relaxpy.exec.runtime.checks import PublicFunctions, public_signatures
+from relaxpy.exec.runtime.registry import with_instance
+from relaxpy.exec.runtime.values import Value
+from relaxpy.exec.stored import NOT_A_PROGRAM, Source, is_default, linked_program, load_program
 from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_facts, target_kind
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.serialize import load_table, save_table
+from relaxpy.ir.serialize import load_table
 from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
-from relaxpy.ir.transform import Pass, PassContext, get_pipeline
+from relaxpy.ir.transform import PassContext
 from relaxpy.support.dataclass import replace
 from relaxpy.support.entry import user_facing
 from relaxpy.support.gc_pause import gc_paused
-from relaxpy.support.progress import long_work
+from relaxpy.support.progress import long_work, stage, timed
+
+if TYPE_CHECKING:
+    from relaxpy.exec.lower.module import Backend
+    from relaxpy.exec.lowered import Lowered
+    from relaxpy.exec.runtime.dynamic import DynamicPrograms
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | Target
 #: A decorated class is a module, but type checkers may ignore class decorators.
@@ -105,16 +104,19 @@ def compile(
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
     if schedules is not None:
         _check_as_written(name, not_native)
-    with long_work("compiling"):
-        if relax_pipeline == "default":
-            relax_pipeline = get_pipeline("default", target=name)
-            if target_facts(name).is_native and schedules is None:
-                return _stored_or_compiled(module.clone(), relax_pipeline, requested)
-        elif isinstance(relax_pipeline, str):
-            relax_pipeline = get_pipeline(relax_pipeline)
-        module = _transformed(module, relax_pipeline).clone()  # users may change it
-        program = Program(module, name, requested, executable_of_saved, schedules=schedules)
-        return _compiled(program, not_native)
+    with long_work("compiling"), timed() as stages:
+        is_default = relax_pipeline == "default"
+        if is_default and target_facts(name).is_native and schedules is None:
+            executable = _kept_or_compiled(module, name, requested)
+        else:
+            from relaxpy.exec import lowered
+
+            if isinstance(relax_pipeline, str):
+                relax_pipeline = lowered.pipeline(relax_pipeline, name)
+            module = lowered.transformed(module, relax_pipeline).clone()  # users may change it
+            program = Program(module, name, requested, executable_of_saved, schedules=schedules)
+            executable = lowered.compiled(program, not_native)
+    return executable.timed(stages)
 
 
 def _check_as_written(target: str, reason: str) -> None:
@@ -202,7 +204,10 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
         MisuseError (also TypeError, ValueError): `path` is not a path.
         OSError: the file cannot be read.
     """
-    return load_saved(Container.read(as_path(path)), str(path), native_code=native_code)
+    with timed() as reading, stage("reading of the file"):
+        saved = Container.read(as_path(path))
+    executable = load_saved(saved, str(path), native_code=native_code)
+    return executable.timed({**reading, **executable.compile_report().stages})
 
 
 def executable_of_saved(saved: Container) -> Executable:
@@ -251,6 +256,12 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
 
     Errors: as for `load_executable`.
     """
+    with long_work("loading"), timed() as stages:
+        executable = _loaded(saved, source, native_code=native_code)
+    return executable.timed(stages)
+
+
+def _loaded(saved: Container, source: str, *, native_code: bool) -> Executable:
     content = saved.content
     code = load_code(content.get("native"), saved.arrays, source) if native_code else LoadedCode()
     if code.program is not None and is_default():
@@ -260,12 +271,14 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
     schedules = _saved_schedules(saved)
 
     def compiled(name: str, not_native: str) -> Executable:
+        from relaxpy.exec import lowered
+
         program = Program(
             *(with_instance(module), name, requested, executable_of_saved),
             keep=code,
             schedules=schedules,
         )
-        return _compiled(program, not_native, code.problem)
+        return lowered.compiled(program, not_native, code.problem)
 
     if code.objects:
         try:
@@ -297,18 +310,20 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
     """
 
     def read() -> IRModule:
+        from relaxpy.exec.reference.graph import check_runnable
+
         module = with_instance(saved_module(saved, source))
         check_runnable(module, kernels=False)
         return module
 
     module, schedules = Late(read), _saved_schedules(saved)
-    lowered = _Lowered(module, _new_backend("native", schedules))
+    lowered = _Unlowered(module, schedules)
     assert code.program is not None
     try:
         literals = [*map(rx.Constant, saved.arrays)]
-        fallback = lambda name: partial(lowered.run, name)  # noqa: E731
-        stored = linked_program(code.program, code.library, literals, fallback)
-        public = public_signatures(load_table(code.program["signatures"], saved.arrays))
+        stored = linked_program(code.program, code.library, literals, lowered)
+        assert stored.signatures is not None
+        public = public_signatures(stored.signatures)
         functions = {name: stored.functions[name] for name, _ in public.values()}
         requested = target_kind(str(saved.content.get("target")))
     except NOT_A_PROGRAM as error:
@@ -322,133 +337,93 @@ def _linked(saved: Container, code: LoadedCode, source: str) -> Executable:
     return lowered.executable(program, public, functions, report, stored.private_names)
 
 
-def _transformed(module: IRModule, pipeline: object) -> IRModule:
-    """The module after the passes, well-formed before and after; unchanged without passes.
+def _kept_or_compiled(module: IRModule, target: str, requested: str) -> Executable:
+    """The native executable of a module, which users may change later: from memory if possible."""
 
-    Errors:
-        MisuseError: `pipeline` is not a pass, or does not return a module.
-        WellFormedError: it is not well-formed.
-    """
-    if pipeline is None:
-        return module
-    diagnostics = check_well_formed(module, check_struct_info=False)
-    if diagnostics:
-        raise WellFormedError(diagnostics)
-    if not callable(pipeline):
-        raise unexpected(pipeline, "relax_pipeline is a name or a pass")
-    result = pipeline(module)
-    if not isinstance(result, IRModule):
-        raise MisuseError(
-            f"relax_pipeline returns an IRModule, found {type(result).__name__}", about=pipeline
-        )
-    diagnostics = check_well_formed(result)
-    if diagnostics:
-        raise WellFormedError(diagnostics)
-    return result
+    def compiled(module: IRModule) -> Executable:
+        return _stored_or_compiled(module, target, requested)
+
+    if not keeps_programs() or not is_default() or module.global_infos:
+        return compiled(module.clone())
+    return shared_or_new(module, requested, compiled)
 
 
 def _stored_or_compiled(
-    module: IRModule, pipeline: Pass | None, requested: str, remark: str = ""
+    module: IRModule, passes_for: str | None, requested: str, remark: str = ""
 ) -> Executable:
     """The native executable of a module, from the disk cache if possible.
 
-    The pipeline is the default one, or none. Anything that is not on disk, such as the program
-    after the passes, is computed lazily.
+    The passes are those of the default pipeline for a target, or none. Anything that is not on
+    disk, such as the program after the passes, is computed lazily.
     """
 
     def transform() -> IRModule:
-        with PassContext():
-            return _transformed(module, pipeline)
+        from relaxpy.exec import lowered
 
-    key = key_of_program(module, has_passes=pipeline is not None)
-    if key:
-        transformed = Late(transform)
-        program = Program(transformed, "native", requested, executable_of_saved)
-        lowered = _Lowered(transformed, GraphBackend)
-        stored = load_program(key, module, lambda name: partial(lowered.run, name))
-        public = public_signatures(module)
-        if stored is not None and stored.functions.keys() >= public.keys():
+        pipeline = None if passes_for is None else lowered.pipeline("default", passes_for)
+        return lowered.transformed(module, pipeline)
+
+    def transform_later() -> IRModule:
+        with PassContext():
+            return transform()
+
+    with stage("hash of the program"):
+        source = Source(module, has_passes=passes_for is not None)
+    if source.key:
+        later = Late(transform_later)
+        program = Program(later, "native", requested, executable_of_saved)
+        unlowered = _Unlowered(later, None)
+        with stage("loading from the disk"):
+            stored = load_program(source, unlowered)
+        public = public_signatures((stored and stored.signatures) or module)
+        if stored is not None and stored.functions.keys() >= {name for name, _ in public.values()}:
             report = ExecutionReport(stored.rows, remark=remark)
-            return lowered.executable(
+            return unlowered.executable(
                 program, public, stored.functions, report, stored.private_names
             )
-    result = _transformed(module, pipeline)
-    check_runnable(result, kernels=False)
-    lowered = _Lowered(lambda: result, GraphBackend)
-    program = Program(result, "native", requested, executable_of_saved)
-    executable = lowered.compiled(program, remark=remark)
-    graphs = lowered.native_graphs() if key else ()
-    if graphs and _texts(public_signatures(module)) == _texts(public_signatures(result)):
-        private = result.functions_by_name.keys() - {graph.name for graph in graphs}
-        store_program(key, module, graphs, executable.report().rows, private)
-    return executable
+    from relaxpy.exec.lowered import compiled_and_stored
+
+    program = Program(transform(), "native", requested, executable_of_saved)
+    return compiled_and_stored(program, module, source, remark)
 
 
-def _texts(public: PublicFunctions) -> list[tuple[str, str, str]]:
-    return [(symbol, name, str(signature)) for symbol, (name, signature) in public.items()]
+class _Unlowered:
+    """The lowered form of the native module that `source` returns, computed when it is needed."""
 
+    def __init__(self, source: Callable[[], IRModule], schedules: str | None) -> None:
+        self._source, self._schedules = source, schedules
+        self._lowered = Late(self._lower)
 
-def _compiled(program: Program, not_native: str = "", remark: str = "") -> Executable:
-    """The executable of a program, whose target has been decided."""
-    as_written = target_facts(program.target).runs_as_written
-    check_runnable(program.module, kernels=as_written)
-    if as_written:
-        return _for_reference(program)
-    module, new_backend = program.module, _new_backend(program.target, program.schedules)
-    return _Lowered(lambda: module, new_backend).compiled(program, not_native, remark)
+    def _lower(self) -> Lowered:
+        from relaxpy.exec.lowered import Lowered, new_backend
 
+        return Lowered(self._source, new_backend("native", self._schedules))
 
-def _for_reference(program: Program) -> Executable:
-    module = program.module
-    rows = tuple(
-        ReportRow(name, "(all)", "reference evaluator", "target is reference")
-        for name, func in module.functions_by_name.items()
-        if isinstance(func, PrimFunc)
-    )
+    def _new_backend(self) -> Backend:
+        from relaxpy.exec.lowered import new_backend
 
-    def functions(instrument: Instrument | None) -> Mapping[str, Callable[..., Value]]:
-        evaluator = ReferenceEvaluator(module, instrument)
-        return {var.name_hint: evaluator.global_value(var) for var in module.functions}
+        return new_backend("native", self._schedules)()
 
-    report = ExecutionReport((*rows, *_dynamic_rows(module, module)))
-    return _executable(
-        *(program, public_signatures(module), functions(None), module.script, report),
-        *(functions, None, module.functions_by_name),
-    )
-
-
-_BACKENDS: Final[Mapping[str, Callable[[], Backend]]] = {
-    "native": GraphBackend,
-    "numpy": NumpyBackend,
-}
-
-
-def _new_backend(target: str, schedules: str | None) -> Callable[[], Backend]:
-    """The factory of a target's back end, which may run kernels with their schedules."""
-    if target == "native" and schedules is not None:
-        return partial(GraphBackend, as_written=True)
-    return _BACKENDS.get(target) or plugin.backend(target)
-
-
-class _Lowered:
-    """The lowered form of the module that `source` returns, computed lazily."""
-
-    def __init__(self, source: Callable[[], IRModule], new_backend: Callable[[], Backend]) -> None:
-        self._source, self._new_backend = source, new_backend
-        self._module = Late(lambda: lower_module(source(), new_backend))
+    @property
+    def programs(self) -> DynamicPrograms:
+        """The cache of operators that are lowered at run time."""
+        return self._lowered().programs
 
     def run(self, name: str, *args: Value) -> Value:
         """Call a function of the module."""
-        return self._module().function(name)(*args)
+        return self._lowered().run(name, *args)
 
-    def compiled(self, program: Program, not_native: str = "", remark: str = "") -> Executable:
-        """The executable, for which the module is lowered now."""
-        module, lowered = self._source(), self._module()
-        public = public_signatures(module)
-        functions = {name: lowered.function(name) for name, _ in public.values()}
-        rows = *_kernel_rows(lowered), *_dynamic_rows(module, lowered.program)
-        report = ExecutionReport(rows, not_native, remark)
-        return self.executable(program, public, functions, report, module.functions_by_name)
+    def run_kernel(self, python_name: str, *args: Value) -> Value:
+        """Call the Python form of a kernel."""
+        return self._lowered().run_kernel(python_name, *args)
+
+    def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+        """The kernel of that Python name for arguments that alias."""
+        return self._lowered().in_text_order(name, namespace)
+
+    def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
+        """The error of an obligation that native code reports."""
+        return self._lowered().failure(number, index, size)
 
     def executable(
         self,
@@ -459,126 +434,9 @@ class _Lowered:
         names: Iterable[str],
     ) -> Executable:
         """The executable of compiled functions; `names` are those in the module."""
-        program.machine_code = self._machine_code
-        source = lambda: self._module().source  # noqa: E731
-        return _executable(
-            *(program, public, functions, source, report),
-            *(self._instrumented, self._new_backend, names),
+        program.machine_code = lambda sections: self._lowered().machine_code(sections)
+        return executable_of(
+            *(program, public, functions, lambda: self._lowered().source(), report),
+            lambda instrument: self._lowered().instrumented(instrument),
+            *(self._new_backend, names),
         )
-
-    def native_graphs(self) -> list[NativeGraph]:
-        """The functions, if all of them and all kernels are native and no kernel is public."""
-        lowered, public = self._module(), public_signatures(self._source())
-        if not isinstance(lowered.backend, GraphBackend) or not lowered.is_native:
-            return []
-        is_complete = {name for name, _ in public.values()} == lowered.backend.graphs.keys()
-        return lowered.backend.native_graphs() if is_complete else []
-
-    def _instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
-        module = self._source()
-        lowered = lower_module(module, self._new_backend, instrument)
-        return {name: lowered.function(name) for name, _ in public_signatures(module).values()}
-
-    def _machine_code(self, sections: Sections) -> Mapping[str, Any] | None:
-        lowered = self._module()
-        if not isinstance(lowered.backend, GraphBackend):
-            return None
-        graphs = self.native_graphs()
-        names = self._source().functions_by_name.keys()
-        private = names - {name for name, _ in public_signatures(self._source()).values()}
-        program: dict[str, Any] = {}
-        if graphs:
-            program = program_table(graphs, sections.add, _kernel_rows(lowered), private)
-            program["signatures"] = save_table(_signatures(self._source()), sections.add)
-        _ = lowered.source  # with the entries of kernels, which the source calls
-        with recorded() as objects:
-            MEMORY.object()
-            POOL.object()
-            enter_object()
-        library = graphs[0].code if graphs else b""
-        found = {**lowered.backend.objects, **objects}
-        return saved_code(found, sections.add, library, program or None)
-
-
-def _signatures(module: IRModule) -> IRModule:
-    """The functions of a module with empty bodies, which have the same signatures."""
-    empty = rx.SeqExpr((), rx.Tuple(()))
-    return IRModule(
-        {
-            name: replace(func, body=empty)
-            for name, func in module.functions_by_name.items()
-            if isinstance(func, rx.Function)
-        }
-    )
-
-
-def _executable(
-    program: Program,
-    public: PublicFunctions,
-    functions: Mapping[str, Callable[..., Value]],
-    source: str | Callable[[], str],
-    report: ExecutionReport,
-    instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
-    new_backend: Callable[[], Backend] | None,
-    names: Iterable[str],
-) -> Executable:
-    def entries(functions: Mapping[str, Callable[..., Value]]) -> dict[str, EntryPoint]:
-        return {
-            symbol: _entry_point(signature, functions[name], program)
-            for symbol, (name, signature) in public.items()
-        }
-
-    def instrumented_entries(instrument: Instrument) -> Mapping[str, EntryPoint]:
-        return entries(instrumented(instrument))
-
-    return Executable(
-        entries(functions),
-        program=program,
-        source=source,
-        report=report,
-        private_names=set(names) - {name for name, _ in public.values()},
-        instrumented=instrumented_entries,
-        kernel_source=lambda name, kind: kernel_source(program.module, new_backend, name, kind),
-        profile=ProgramProfiler(lambda: program.module, report, instrumented_entries),
-    )
-
-
-def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:
-    if isinstance(run, PrimFuncValue):
-        run = run.run  # an entry point checks the arguments as the value would
-    if not is_entry(run):
-        return EntryPoint(signature, run, program)
-    return DirectEntryPoint(signature, run, program, partial(with_fallback, run))
-
-
-def _dynamic_rows(module: IRModule, program: IRModule) -> tuple[ReportRow, ...]:
-    """The calls lowered at run time, in the module or in the one compiled instead."""
-    always = {name for name, _ in dynamic_calls(program)}
-    rows = []
-    for name, call in dynamic_calls(module):
-        sinfos = ", ".join(str(arg.struct_info) for arg in OperatorCall(call).open_operands)
-        reason = f"operands are {sinfos}" if sinfos else "it was not legalised"
-        if name not in always:
-            reason = f"sizes may be unequal: {reason}"
-        rows.append(ReportRow(operator_name(call), name, "lowered at run time", reason))
-    return tuple(rows)
-
-
-def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
-    rows = (
-        ReportRow(name, block.block, block.method, block.reason, block.backend, block.threads)
-        for name, kernel in lowered.kernels.items()
-        for block in kernel.report
-    )
-    if not lowered.problem:
-        return tuple(rows)
-    return tuple(
-        replace(
-            row,
-            method=row.method.removeprefix("native, "),
-            reason=row.reason or lowered.problem,
-            backend="numpy",
-            threads="",
-        )
-        for row in rows
-    )

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
+from weakref import ref
 
 import numpy as np
 from typing_extensions import override
@@ -26,6 +27,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError
 from relaxpy.exec.paths import write_whole
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.tensor import is_writable
 from relaxpy.ir.serialize import check_size, unique_members
 from relaxpy.support.dataclass import dataclass
 
@@ -240,8 +242,26 @@ def _views(sections: Sequence[Array], rows: _Rows, source: str) -> list[Array]:
 
 
 def digest(array: Array) -> str:
-    """The SHA-256 of the elements of an array."""
-    return hashlib.sha256(_elements(array).data).hexdigest()
+    """The SHA-256 of the elements of an array; that of a large one that cannot change is kept."""
+    if array.nbytes < _LARGE or is_writable(array):
+        return hashlib.sha256(_elements(array).data).hexdigest()
+    address = id(array)
+    known, found = _DIGESTS.get(address, (None, ""))
+    if known is None or known() is not array:
+        found = hashlib.sha256(_elements(array).data).hexdigest()
+        _DIGESTS[address] = ref(array, lambda gone: _forget(address, gone)), found
+    return found
+
+
+_DIGESTS: Final[dict[int, tuple[ref[Array], str]]] = {}
+"""The hashes of large read-only arrays, by identity."""
+_LARGE: Final = 1 << 16
+
+
+def _forget(address: int, gone: ref[Array]) -> None:
+    """Remove the hash of an array that is gone, unless another one has its place."""
+    if _DIGESTS.get(address, (None, ""))[0] is gone:
+        del _DIGESTS[address]
 
 
 def _elements(array: Array) -> Array:

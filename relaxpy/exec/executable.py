@@ -22,7 +22,7 @@ from relaxpy.errors import (
 )
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.paths import as_path
-from relaxpy.exec.report import ExecutionReport, kernel_sources
+from relaxpy.exec.report import CompileReport, ExecutionReport, kernel_sources
 from relaxpy.exec.runtime.checks import Bindings, Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
@@ -249,6 +249,23 @@ class Executable(CopiedByReference, StatefulCalls):
         self._entries = dict(entries)
         self._report = report
         self._private_names = frozenset(private_names)
+        self._origin: Executable | None = None
+        self._stages: Mapping[str, float] = {}
+
+    def sharing(self) -> Executable:
+        """An executable of the same code, without stored arguments."""
+        new = Executable(
+            self._entries,
+            program=self._program,
+            source=self._source,
+            report=self._report,
+            private_names=self._private_names,
+            instrumented=self.instrumented,
+            kernel_source=self._kernel_source,
+            profile=self._profile,
+        )
+        new._origin = self._origin or self  # which is in use as long as this is
+        return new
 
     @user_facing
     @override
@@ -437,6 +454,15 @@ class Executable(CopiedByReference, StatefulCalls):
     def report(self) -> ExecutionReport:
         """The method by which each kernel runs, and the reasons for slow methods."""
         return self._report.located(kernel_sources(self._program.module))
+
+    def compile_report(self) -> CompileReport:
+        """The time of the compilation of this executable by stage, as a table and as data."""
+        return CompileReport(self._stages, self._report.remark)
+
+    def timed(self, stages: Mapping[str, float]) -> Executable:
+        """The executable itself, with the seconds of the stages of its compilation."""
+        self._stages = stages
+        return self
 
     def as_python(self) -> str:
         """The generated Python source, like `source`; the name is that of TVM."""

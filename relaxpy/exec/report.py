@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from os.path import basename, exists
+from typing import Final
 
 from typing_extensions import override
 
@@ -87,6 +88,45 @@ class ExecutionReport(ShownAsTable):
         """The report with the sources of kernels."""
         rows = (replace(row, source=sources.get(row.kernel, row.source)) for row in self.rows)
         return replace(self, rows=tuple(rows))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CompileReport(ShownAsTable):
+    """The time of a compilation by stage, the longest first; `str` is a table.
+
+    LLVM works beside other stages: its stage is the time that they wait for it. A program that is
+    found on disk or in memory has few stages. `remark` says why it cannot be kept on disk.
+
+    Units: seconds.
+    """
+
+    stages: Mapping[str, float]
+    remark: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """The time of all stages."""
+        return sum(self.stages.values())
+
+    @property
+    def is_new(self) -> bool:
+        """True if passes have run, or kernels were planned: nothing kept it as a whole."""
+        return not self.stages.keys().isdisjoint((PASSES, PLANNING))
+
+    @property
+    @override
+    def _table(self) -> Table:
+        longest = sorted(self.stages.items(), key=lambda item: -item[1])
+        rows = [(name, f"{seconds * 1e3:.1f}") for name, seconds in longest]
+        return Table(("stage", "ms"), (*rows, ("all", f"{self.seconds * 1e3:.1f}")), 1)
+
+    @override
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (str(self._table), self.remark)))
+
+
+PASSES: Final = "passes"
+PLANNING: Final = "planning of kernels"
 
 
 def source_column(sources: Sequence[str]) -> tuple[str, list[str]]:

@@ -1,32 +1,37 @@
 """The disk cache of programs: cached ones run without passes, planning and LLVM.
 
-A file has the machine code of a program all of whose functions are native, and its report. The key
-is a hash of the program and of everything else that affects compilation: the options and the
-pipeline (only the default ones), the source of relaxpy, the versions of its dependencies, and the
-CPU. Nothing is stored if unhashable objects such as user functions take part. Arguments that native
-code refuses need the rest of the executable, which is then compiled.
+A file has the machine code of a program, the Python text of the functions that are not native with
+the objects that it uses, and the report. Constants of the program are not in it, only those that
+passes have computed. The key is a hash of the program and of everything else that affects
+compilation: the options and the pipeline (only the default ones), the source of relaxpy, the
+versions of its dependencies, and the CPU. Nothing is stored if Python objects without a name, such
+as functions in a module, take part. Positions are those of the program that is compiled now. What
+is not in the file is compiled when it is needed, such as the Python form of native functions.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple
-from functools import cache
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
+from typing_extensions import override
 
-from relaxpy.errors import RelaxpyError
-from relaxpy.exec.container import Container, Sections
+from relaxpy.errors import RelaxpyError, RuntimeCheckError, Span
+from relaxpy.exec.container import Container
 from relaxpy.exec.fast_paths import FAST_PATHS
-from relaxpy.exec.graph.backend import NativeGraph, link_graph
+from relaxpy.exec.graph.link import link_graph
 from relaxpy.exec.graph.program import Constant
-from relaxpy.exec.native.calls.interpreter import fits_interpreter
-from relaxpy.exec.native.calls.jit import link
+from relaxpy.exec.mapped import MappedFiles
+from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
+from relaxpy.exec.native.calls.interpreter import FAILURES, connect_failures, fits_interpreter
+from relaxpy.exec.native.calls.jit import Library, link
 from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.machine_code import disk_cache
 from relaxpy.exec.native.machine_code.machine import host
@@ -34,50 +39,95 @@ from relaxpy.exec.native.machine_code.processor import generator, processor
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.runtime.threads import thread_count
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.serialize import save_table
+from relaxpy.ir.relax.nodes.python_function import python_function_of
+from relaxpy.ir.serialize import load_table, save_table
 from relaxpy.support.dataclass import dataclass
+from relaxpy.support.frames import is_user_frame
 
-_LARGEST: Final = 1 << 28
-"""The most bytes of constants of a stored program: hashing more takes too long."""
-_FOLDED: Final = 1 << 27
-"""Bytes of constants that passes have computed, which are stored with the code."""
+if TYPE_CHECKING:
+    from relaxpy.exec.runtime.dynamic import DynamicPrograms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredProgram:
-    """A program from the disk: its functions, its report, and the rest of the table."""
+    """A program from the disk: its functions, its report, and the rest of the table.
+
+    `signatures` is a module of functions with the signatures after the passes, if they differ.
+    """
 
     functions: Mapping[str, Callable[..., Any]]
     rows: tuple[ReportRow, ...]
     private_names: tuple[str, ...]
+    signatures: IRModule | None
 
 
-def key_of_program(module: IRModule, *, has_passes: bool) -> str:
-    """The key of a program for the default pipeline, or for none; empty if it is not stored.
+class Remaining(Protocol):
+    """The parts of a compiled module that are compiled when they are needed."""
 
-    Errors:
-        MisuseError: RELAXPY_CACHE is not 0, 1 or code.
+    @property
+    def programs(self) -> DynamicPrograms:
+        """The cache of operators that are lowered at run time."""
+
+    def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+        """The kernel of that Python name for arguments that alias."""
+
+    def run(self, name: str, *args: Any) -> Any:
+        """Call a function of the module."""
+
+    def run_kernel(self, python_name: str, *args: Any) -> Any:
+        """Call the Python form of a kernel."""
+
+    def failure(self, number: int, index: int, size: int) -> RuntimeCheckError:
+        """The error of an obligation that native code reports."""
+
+
+class Source:
+    """A program to compile, with its key, its literals and its positions.
+
+    `key` is empty if the program is not stored; `problem` is the reason if that is the program.
     """
-    surroundings = _surroundings() if disk_cache.keeps_programs() else ""
-    if not surroundings or not is_default():
-        return ""
-    if any(isinstance(func, rx.ExternFunc) for func in module.functions.values()):
-        return ""
-    if sum(literal.nbytes for literal in _literals(module)) > _LARGEST:
-        return ""
-    sections = Sections()
-    try:
-        table = save_table(module, sections.add)
-    except RelaxpyError:  # an attribute without a JSON form
-        return ""
-    text = Container.of(table, sections).table
-    kind = "program" if has_passes else "saved program"
-    return disk_cache.key_of(kind, surroundings, str(thread_count()), text)
+
+    def __init__(self, module: IRModule, *, has_passes: bool) -> None:
+        self.key = self.problem = ""
+        surroundings = _surroundings() if disk_cache.keeps_programs() else ""
+        if not surroundings or not is_default():
+            return
+        nodes = [n for func in module.functions.values() for n in walk(func)]
+        self._spans = [getattr(node, "span", None) for node in nodes]
+        self.literals = [node for node in nodes if isinstance(node, rx.Constant)]
+        for node in nodes:
+            if isinstance(node, rx.ExternFunc) and python_function_of(node) is not None:
+                self.problem = f"it calls the Python function {node.global_symbol}"
+                return
+        files, arrays = MappedFiles(), list[str]()
+
+        def add(array: np.ndarray[Any, Any]) -> int:
+            arrays.append(f"{array.dtype.name} {array.shape} {files.identity(array)}")
+            return len(arrays) - 1
+
+        try:
+            table = save_table(module, add)
+        except RelaxpyError as error:  # an attribute without a JSON form
+            self.problem = error.diagnostic.message
+            return
+        text = json.dumps(table, separators=(",", ":"), allow_nan=False)
+        kind = "program" if has_passes else "saved program"
+        self.key = disk_cache.key_of(kind, surroundings, str(thread_count()), text, *arrays)
+
+    def span(self, number: int) -> Span | None:
+        """The position of a node by its number."""
+        return self._spans[number]
+
+    @late_property
+    def numbers(self) -> Mapping[Span, int]:
+        """The number of a node at each position."""
+        return {s: n for n, s in reversed([*enumerate(self._spans)]) if s is not None}
 
 
 def is_default() -> bool:
@@ -86,17 +136,16 @@ def is_default() -> bool:
     return is_usual and fits_interpreter()
 
 
-def load_program(
-    key: str, module: IRModule, fallback: Callable[[str], Callable[..., Any]]
-) -> StoredProgram | None:
-    """The stored program of `module`, if there is one; its functions call those of `fallback`."""
-    stored = disk_cache.load(key)
+def load_program(source: Source, remaining: Remaining) -> StoredProgram | None:
+    """The stored program of `source`, if there is one; what it lacks is in `remaining`."""
+    stored = disk_cache.load(source.key)
     if stored is None:
         return None
     try:
         saved = Container.of_memory(stored, "the cache")
-        literals = [*_literals(module), *map(rx.Constant, saved.arrays)]
-        return linked_program(saved.content, saved.arrays[0].tobytes(), literals, fallback)
+        literals = [*source.literals, *map(rx.Constant, saved.arrays)]
+        code = saved.arrays[0].tobytes()
+        return linked_program(saved.content, code, literals, remaining, source.span)
     except NOT_A_PROGRAM:
         return None  # another program has written it
 
@@ -105,99 +154,95 @@ def linked_program(
     table: Mapping[str, Any],
     code: bytes,
     literals: Sequence[rx.Constant],
-    fallback: Callable[[str], Callable[..., Any]],
+    remaining: Remaining,
+    located: Callable[[int], Span | None] | None = None,
 ) -> StoredProgram:
-    """The program of a `program_table` with its code; its functions call those of `fallback`.
+    """The program of a `program_table` with its code; what it lacks is in `remaining`.
 
     Errors:
         One of NOT_A_PROGRAM: the table is not one.
     """
     exports = [name for entry in table["functions"] for name in entry["exports"]]
-    library = link(code, exports)
+    kernels = [_called_kernel(*row) for row in table["kernels"]]
+    exports += [kernel.export for kernel in kernels]
+    if table["reports"]:
+        exports.append(FAILURES)
+    library = link(code, exports) if exports else Library(b"", {}, None)
+    if table["reports"]:
+        connect_failures(library, _Failures(remaining.failure))
     functions = {
         entry["name"]: link_graph(
             library,
             entry["symbol"],
             [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
             None if entry["entry"] is None else StaticEntry(*entry["entry"]),
-            fallback(entry["name"]),
+            partial(remaining.run, entry["name"]),
             entry["written"],
         )
         for entry in table["functions"]
     }
+    python_names = {entry["python_name"]: entry["name"] for entry in table["functions"]}
+    native = {name: functions[graph] for name, graph in python_names.items()}
+    for kernel in kernels:
+        native[kernel.name] = kernel.linked(library, partial(remaining.run_kernel, kernel.name))
+    arrays = _Arrays(literals)
+    if table["python"] is not None:
+        changed = changed_runtime() if kernels else {}
+        # Imported here, since it needs the planner of kernels, and native programs do not.
+        from relaxpy.exec.lower.saved import load_functions
+
+        functions |= load_functions(
+            *(table["python"], arrays, located or _nowhere, native, changed),
+            *(remaining.programs, remaining),
+        )
     rows = tuple(ReportRow(*row) for row in table["rows"])
-    return StoredProgram(functions, rows, tuple(frozenset(table["private_names"])))
+    saved = table["signatures"]
+    signatures = None if saved is None else load_table(saved, arrays, located or _nowhere)
+    return StoredProgram(functions, rows, tuple(frozenset(table["private_names"])), signatures)
+
+
+def _nowhere(number: int) -> None:
+    return None
+
+
+class _Arrays(Sequence[Any]):
+    """The arrays of literals, which are read when they are used."""
+
+    def __init__(self, literals: Sequence[rx.Constant]) -> None:
+        self._literals = literals
+
+    @override
+    def __len__(self) -> int:
+        return len(self._literals)
+
+    @override
+    def __getitem__(self, number: Any) -> Any:
+        return self._literals[number].data
+
+
+class _Failures:
+    """The obligations that stored code reports, which are compiled for the first error."""
+
+    def __init__(self, failure: Callable[[int, int, int], RuntimeCheckError]) -> None:
+        self._failure = failure
+
+    def __call__(self, number: int, index: int, size: int) -> RuntimeCheckError:
+        error = self._failure(number, index, size)
+        if is_user_frame(sys._getframe().f_back):
+            error.hide_internal_frames()
+        return error
 
 
 NOT_A_PROGRAM: Final = (
     *(RelaxpyError, LookupError, AttributeError, TypeError, ValueError),
     *(OverflowError, struct.error),  # numbers that do not fit
+    *(SyntaxError, NameError),  # a text that is not the source of functions
 )
 """The errors of reading a table that is not one of a program."""
 
 
-def store_program(
-    key: str,
-    module: IRModule,
-    graphs: Sequence[NativeGraph],
-    rows: Iterable[ReportRow],
-    private_names: Iterable[str],
-) -> None:
-    """Store the compiled form of `module`, if its constants are not too large."""
-    constants = [literal.data for literal in _literals(module)]
-    sources = {_place(data): index for index, data in enumerate(constants)}
-    read = [c.literal.data for g in graphs for c in g.constants]
-    folded = [data for data in read if _place(data) not in sources]
-    if sum(data.nbytes for data in folded) > _FOLDED:
-        return
-    sections = Sections()
-    sections.add(np.frombuffer(graphs[0].code, np.uint8))
-
-    def number(data: np.ndarray[Any, Any]) -> int:
-        """That of a constant of the program, or after them of a section."""
-        source = sources.get(_place(data))
-        return len(constants) + sections.add(data) if source is None else source
-
-    table = program_table(graphs, number, rows, private_names)
-    disk_cache.store(key, Container.of(table, sections).chunks())
-
-
-def program_table(
-    graphs: Sequence[NativeGraph],
-    number: Callable[[np.ndarray[Any, Any]], int],
-    rows: Iterable[ReportRow],
-    private_names: Iterable[str],
-) -> dict[str, Any]:
-    """The JSON form of native functions without their code; `number` has those of constants."""
-    return {
-        "functions": [
-            {
-                "name": graph.name,
-                "symbol": graph.symbol,
-                "exports": graph.exports,
-                "entry": graph.entry and astuple(graph.entry),
-                "written": graph.written,
-                "constants": [
-                    (number(c.literal.data), c.packing and astuple(c.packing))
-                    for c in graph.constants
-                ],
-            }
-            for graph in graphs
-        ],
-        "rows": [astuple(row) for row in rows],
-        "private_names": sorted(private_names),
-    }
-
-
-def _literals(module: IRModule) -> list[rx.Constant]:
-    """The literals of the functions of a program, in a fixed order."""
-    functions = [f for f in module.functions.values() if isinstance(f, rx.Function)]
-    return [node for f in functions for node in walk(f) if isinstance(node, rx.Constant)]
-
-
-def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
-    """A key that two arrays share if they are the same elements in memory."""
-    return data.ctypes.data, data.shape, data.strides, data.dtype
+def _called_kernel(name: str, symbol: str, entry: Any, kept: Sequence[int]) -> CalledKernel:
+    return CalledKernel(name, symbol, None if entry is None else StaticEntry(*entry), kept)
 
 
 def _packing(saved: Any) -> Packing | None:
@@ -221,7 +266,10 @@ def _surroundings() -> str:
 
 
 def _own_text() -> str:
-    """The sizes and times of the files of relaxpy; empty if it is not installed as files."""
+    """The sizes and times of the files of relaxpy; empty if it is not installed as files.
+
+    Times have seconds, as in the layers of container images.
+    """
     package = os.path.dirname(os.path.dirname(__file__))
     state = hashlib.sha256()
     folders = [package]
@@ -231,7 +279,7 @@ def _own_text() -> str:
                 for entry in sorted(entries, key=lambda entry: entry.name):
                     if entry.name.endswith(".py"):
                         found = entry.stat()
-                        text = f"{entry.path} {found.st_size} {found.st_mtime_ns}\n"
+                        text = f"{entry.path} {found.st_size} {int(found.st_mtime)}\n"
                         state.update(text.encode())
                     elif entry.is_dir() and entry.name != "__pycache__":
                         folders.append(entry.path)

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
+from relaxpy.errors import MisuseError, RelaxpyError, Span, check_type, unexpected
 from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
 from relaxpy.ir.core.budget import MAX_STEPS, Budget, written_out
@@ -50,6 +50,7 @@ from relaxpy.support.gc_pause import gc_paused
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Store: TypeAlias = Callable[[Array], int]
+Locate: TypeAlias = Callable[[Span], "int | None"]
 FORMAT = "relaxpy-ir"
 VERSION = 1
 _MAX_WRITTEN_OUT = 4_000_000
@@ -272,12 +273,20 @@ class _Writer:
 
     When nodes are pickled, the variables inside of them are `external`: pickle saves them itself,
     and row [-1, k] refers to the k-th. Saved text has no such rows. Arrays are numbers that `store`
-    returns, or part of the text without it.
+    returns, or part of the text without it. The `located` nodes have spans, by the numbers that
+    `locate` returns.
     """
 
-    def __init__(self, *, external_variables: bool = False, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        external_variables: bool = False,
+        store: Store | None = None,
+        locate: Locate | None = None,
+    ) -> None:
         self.external: list[Node] | None = [] if external_variables else None
-        self.store = store
+        self.store, self.locate = store, locate
+        self.located: list[tuple[int, int]] = []
         self.index: dict[int, int] = {}
         self.kinds: dict[str, int] = {}
         self.rows: list[list[object]] = []
@@ -310,7 +319,13 @@ class _Writer:
             self.counts.append(kind.written_out(row[1:], self.counts))
             self.rows.append(row)
             index[id(node)] = len(self.rows) - 1
+            if self.locate is not None and (span := getattr(node, "span", None)) is not None:
+                self.note(index[id(node)], self.locate(span))
         return index[id(root)]
+
+    def note(self, row: int, position: int | None) -> None:
+        if position is not None:
+            self.located.append((row, position))
 
     def value(self, value: object) -> object:
         if isinstance(value, Node):
@@ -368,13 +383,19 @@ def save_json(node: object) -> str:
 
 
 @gc_paused
-def save_table(node: Node, store: Store) -> dict[str, object]:
+def save_table(
+    node: Node | tuple[object, ...], store: Store, locate: Locate | None = None
+) -> dict[str, object]:
     """Return what `save_json` writes, with the number that `store` returns for each array.
+
+    With `locate`, which numbers positions or omits them, it also has those of nodes.
 
     Errors:
         MisuseError: the value of an attribute cannot be saved.
     """
-    return _table(_Writer(store=store), node)
+    writer = _Writer(store=store, locate=locate)
+    table = _table(writer, node)
+    return {**table, "spans": writer.located} if writer.located else table
 
 
 def _frozen(value: object) -> object:
@@ -429,9 +450,13 @@ def _restored(text: str, variables: tuple[Node, ...]) -> Node:
 
 class _Reader:
     def __init__(
-        self, kinds: list[object], variables: tuple[Node, ...], arrays: Sequence[Array]
+        self,
+        kinds: list[object],
+        variables: tuple[Node, ...],
+        arrays: Sequence[Array],
+        spans: Mapping[int, Span | None],
     ) -> None:
-        self.variables, self.arrays = variables, arrays
+        self.variables, self.arrays, self.spans = variables, arrays, spans
         self.nodes: list[Node] = []
         self.counts: list[int] = []
         self.kinds = list(map(_known_kind, kinds))
@@ -486,7 +511,9 @@ class _Reader:
         if len(values) != len(kind.fields):
             raise MisuseError(f"a {kind.name} has {len(kind.fields)} fields, found {len(values)}")
         self.counts.append(kind.written_out(values, self.counts))
-        self.nodes.append(kind.build(*map(self.value, values)))
+        node = kind.build(*map(self.value, values))
+        span = self.spans.get(len(self.nodes))
+        self.nodes.append(node if span is None else replace(node, span=span))
 
 
 def _known_kind(entry: object) -> _Kind:
@@ -536,16 +563,23 @@ def load_json(text: str) -> Any:
 
 
 @gc_paused
-def load_table(table: object, arrays: Sequence[Array]) -> Any:
-    """Read what `save_table` returned, with the arrays by number.
+def load_table(
+    table: object, arrays: Sequence[Array], located: Callable[[int], Span | None] | None = None
+) -> Any:
+    """Read what `save_table` returned, with the arrays by number, and the `located` spans.
 
     Errors:
         MisuseError (also ValueError): as for `load_json`.
     """
-    return _read(table, (), arrays)
+    return _read(table, (), arrays, located)
 
 
-def _read(saved: object, variables: tuple[Node, ...], arrays: Sequence[Array] = ()) -> Any:
+def _read(
+    saved: object,
+    variables: tuple[Node, ...],
+    arrays: Sequence[Array] = (),
+    located: Callable[[int], Span | None] | None = None,
+) -> Any:
     """The node in a text, or in a table."""
     if isinstance(saved, str):
         check_size(saved)
@@ -559,7 +593,8 @@ def _read(saved: object, variables: tuple[Node, ...], arrays: Sequence[Array] = 
         kinds, rows, root = table.get("kinds"), table.get("nodes"), table.get("root")
         if not isinstance(rows, list) or len(rows) > MAX_STEPS or not isinstance(kinds, list):
             raise MisuseError("the table of nodes is missing or too large")
-        reader = _Reader(kinds, variables, arrays)
+        spans = {} if located is None else {n: located(k) for n, k in table.get("spans", ())}
+        reader = _Reader(kinds, variables, arrays, spans)
         for row in rows:
             reader.add(row)
         match root:

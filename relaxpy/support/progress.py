@@ -1,6 +1,6 @@
-"""One line about long work, on a terminal or in a notebook, from half a second on.
+"""One line about long work, on a terminal or in a notebook, from half a second on, and its stages.
 
-It is gone when the work is done. Nothing is shown if standard error is not a terminal, in
+The line is gone when the work is done. Nothing is shown if standard error is not a terminal, in
 tests of pytest, or if the environment variable RELAXPY_PROGRESS is 0.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, Protocol
 
 from relaxpy.support.screen import ipython, takes_colour
@@ -98,6 +98,54 @@ def now(text: str) -> None:
     work = _current.get()
     if work is not None:
         work.now(text)
+
+
+class _Stages:
+    """The seconds of each stage of work, without those of stages inside of it."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._stage, self._since = "other", perf_counter()
+
+    def enter(self, stage: str) -> str:
+        """Begin a stage; return the one before it."""
+        now, before = perf_counter(), self._stage
+        self.seconds[before] = self.seconds.get(before, 0.0) + now - self._since
+        self._stage, self._since = stage, now
+        return before
+
+
+_stages: ContextVar[_Stages | None] = ContextVar("stages", default=None)
+
+
+@contextmanager
+def timed() -> Iterator[Mapping[str, float]]:
+    """A context of work with stages, whose seconds are in the table when it ends.
+
+    Inside of other such work, the stages count for the work inside alone.
+    """
+    stages = _Stages()
+    token = _stages.set(stages)
+    try:
+        yield stages.seconds
+    finally:
+        _stages.reset(token)
+        stages.enter("other")
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """A context of a stage of the work of this thread."""
+    now(name)
+    stages = _stages.get()
+    if stages is None:
+        yield
+        return
+    before = stages.enter(name)
+    try:
+        yield
+    finally:
+        stages.enter(before)
 
 
 def _is_wanted() -> bool:

@@ -254,12 +254,19 @@ def set_span(statements: Iterable[ast.stmt], span: Span | None) -> None:
             setattr(statement, _SPAN_ATTRIBUTE, span)
 
 
+def span_of(statement: ast.stmt) -> Span | None:
+    """Return the program span of a generated statement, if it has one."""
+    return getattr(statement, _SPAN_ATTRIBUTE, None)
+
+
 def spans_by_line(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
     """Return the function from the lines of `text`, the rendered `tree`, to program spans.
 
     The table is computed on first use.
     """
-    spans = [getattr(statement, _SPAN_ATTRIBUTE, None) for statement in _statements(tree)]
+    spans = [*map(span_of, _statements(tree))]
+    if not any(spans):
+        return lambda line: None
     by_line: dict[int, Span] = {}
 
     def span_of_line(line: int) -> Span | None:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from relaxpy.exec.fast_paths import ONLY_KERNEL
-from relaxpy.exec.graph.program import Graph, KernelCall, Tensor, Value as Result
-from relaxpy.exec.graph.regions import RegionEmitter, conjunction, constants_name, possible
+from relaxpy.exec.graph.program import Graph, KernelCall, Tensor, Value as Result, constants_name
+from relaxpy.exec.graph.regions import RegionEmitter, conjunction, possible
 from relaxpy.exec.native.calls.entry import Integer, call_kernel, emit_entry, size_names
 from relaxpy.exec.native.calls.interpreter import call_python, data_of, new_array
 from relaxpy.exec.native.calls.static_entry import StaticEntry, is_static

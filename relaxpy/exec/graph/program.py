@@ -340,3 +340,8 @@ def _reads(kernel: PrimFunc, index: int) -> bool:
     sources = {node.source.buffer for node in nodes if isinstance(node, MatchBufferRegion)}
     loads = {node.buffer for node in nodes if isinstance(node, BufferLoad)}
     return buffer in sources | loads or buffer.data in nodes
+
+
+def constants_name(symbol: str) -> str:
+    """The table with the addresses of the constants of a graph; the library has to export it."""
+    return f"{symbol}.constants"

@@ -23,6 +23,7 @@ from relaxpy.exec.graph.program import (
     Step,
     Tensor,
     Turn,
+    constants_name,
 )
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.function import BOOL, F64, I8, I32, I64, POINTER, VOID, Value
@@ -39,11 +40,6 @@ _TURNS = 1 << 6
 """The weight of an iteration that runs kernels, in the count for polling signals."""
 _MOST_BYTES = float(1 << 56)
 """No tensor of a possible size is larger."""
-
-
-def constants_name(symbol: str) -> str:
-    """The table with the addresses of the constants of a graph; the library has to export it."""
-    return f"{symbol}.constants"
 
 
 def conjunction(conditions: Iterable[Value]) -> Value | None:

@@ -21,9 +21,11 @@ from relaxpy.exec.kernel.plan.tree import Plan, written_memory
 from relaxpy.exec.kernel.report import KernelReport, report_of
 from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.kernel.text import load_text
+from relaxpy.exec.report import PLANNING
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.support.progress import stage
 
 
 class Kernel:
@@ -156,7 +158,7 @@ def plan_kernel(
     Errors:
         CompileError: a statement has no meaning outside special hardware.
     """
-    with _located(func):
+    with _located(func), stage(PLANNING):
         return Kernel(make_plan(func, name), unchecked_name, functions)
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from types import BuiltinFunctionType, SimpleNamespace
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,9 @@ from relaxpy.support import progress
 from relaxpy.support.dataclass import dataclass
 from relaxpy.support.pysource import Names
 
+Array: TypeAlias = np.ndarray[Any, Any]
+FunctionValues: TypeAlias = Mapping[str, tuple[str, Closure | PrimFuncValue]]
+"""The Python name and the value of functions of a module, by name."""
 _LARGE: Final = 1 << 20
 """Bytes of a literal from which it is loaded lazily: native code may have a copy."""
 
@@ -135,7 +138,7 @@ class ModuleLowering:
         self.value_names: dict[str, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
         self._definitions: dict[str, list[ast.FunctionDef]] = {}
-        self._literals: dict[rx.Constant, Late[np.ndarray[Any, Any]]] = {}
+        self._literals: dict[rx.Constant, Late[Array]] = {}
         self._without_checks: set[str] = set()
         self._reshapes: dict[str, bool] = {}
         functions = {**program.functions_by_name, **module.functions_by_name}
@@ -163,6 +166,10 @@ class ModuleLowering:
         unchecked = self.names.fresh(f"{python_name}_unchecked")
         kernel = self._backend.compile_kernel(func, python_name, unchecked, self._python_names)
         return GlobalCallee(python_name, signature, func, kernel)
+
+    def python_name(self, name: str) -> str:
+        """The Python name of a function of the module."""
+        return self._python_names[name]
 
     def functions(self) -> list[tuple[rx.GlobalVar, rx.Function]]:
         """The Relax functions that are compiled."""
@@ -259,6 +266,11 @@ class ModuleLowering:
         late = self._literals.setdefault(expr, Late(lambda: np.asarray(expr.data)))
         return py.call(self.share("const", late))
 
+    @property
+    def late_literals(self) -> Mapping[int, Array]:
+        """The arrays of literals that are loaded at run time, by the identity of their loader."""
+        return {id(late): expr.data for expr, late in self._literals.items()}
+
     def dtype_name(self, dtype: str) -> str:
         """The global name of a datatype."""
         if dtype not in self.dtypes:
@@ -306,18 +318,23 @@ def lower_module(
     Errors:
         CompileError: something in the module cannot be lowered.
     """
+    is_instrumented = instrument is not None
+    with progress.stage("lowering of functions"):
+        backend = new_backend()
+        programs = dynamic_programs(new_backend)
+        lowering = ModuleLowering(module, backend, programs, is_instrumented=is_instrumented)
+        lowered = LoweredModule(lowering, backend, instrument)
+        lowered.compile_graphs()
+    return lowered
+
+
+def dynamic_programs(new_backend: Callable[[], Backend]) -> DynamicPrograms:
+    """The cache of operators that are lowered at run time by new back ends."""
 
     def build(program: IRModule) -> Callable[..., Value]:
         return lower_module(program, new_backend).function("main")
 
-    is_instrumented = instrument is not None
-    backend = new_backend()
-    lowering = ModuleLowering(
-        module, backend, DynamicPrograms(build), is_instrumented=is_instrumented
-    )
-    lowered = LoweredModule(lowering, backend, instrument)
-    lowered.compile_graphs()
-    return lowered
+    return DynamicPrograms(build)
 
 
 class LoweredModule:
@@ -330,7 +347,7 @@ class LoweredModule:
     def __init__(
         self, lowering: ModuleLowering, backend: Backend, instrument: Instrument | None
     ) -> None:
-        self._lowering, self.backend = lowering, backend
+        self.lowering, self.backend = lowering, backend
         self._instrument = instrument
         self._lock = ForkLock()
         self._whole: _Text | None = None
@@ -353,38 +370,39 @@ class LoweredModule:
             CompileError: something in the module cannot be lowered.
         """
         compiled = self._compiled
-        functions = self._lowering.functions()
+        functions = self.lowering.functions()
         if self._instrument is None:
             for var, func in functions:
-                if self.backend.compile_graph(self._lowering, func, var.name_hint):
+                progress.now(var.name_hint)
+                if self.backend.compile_graph(self.lowering, func, var.name_hint):
                     compiled[var.name_hint] = partial(self._run_text, var.name_hint)
         kernels = self.kernels.items()
         self._in_python = {var.name_hint for var, _ in functions}.difference(compiled)
         self._in_python |= {name for name, kernel in kernels if not kernel.is_native}
+        funcs = self.lowering.program.functions_by_name
+        public = [n for n in self.kernels if "global_symbol" in funcs[n].attrs]
         if self._in_python:
-            funcs = self._lowering.program.functions_by_name
-            symbols = (n for n in self.kernels if "global_symbol" in funcs[n].attrs)
-            self._in_python.update(symbols)
+            self._in_python.update(public)
             self.problem = self._needed_text.problem
-        elif not functions:
-            self._link_kernels()
+        elif public:
+            self._link_kernels(public)
         if not self.problem:
             self._native, self.problem = self.backend.link_graphs(compiled)
         if self._needed is not None:  # it calls them
             for name, function in self._native.items():
-                callee = self._lowering.callees[name]
+                callee = self.lowering.callees[name]
                 assert isinstance(callee, GlobalCallee)
                 self._needed.namespace[callee.name] = function
 
-    def _link_kernels(self) -> None:
-        """Replace the kernels by native code, with the Python kernels as fallbacks."""
-        callees = self._lowering.callees.items()
+    def _link_kernels(self, names: Sequence[str]) -> None:
+        """Replace kernels by native code, with the Python kernels as fallbacks."""
+        callees = ((name, self.lowering.callees[name]) for name in names)
         called = {name: c for name, c in callees if isinstance(c, GlobalCallee)}
-        run = {c.name: partial(self._run_kernel, c.name) for c in called.values()}
+        run = {c.name: partial(self.run_kernel, c.name) for c in called.values()}
         progress.now("machine code")
         self.problem = self.backend.link(run)
         if not self.problem:
-            functions = self._lowering.module.functions_by_name
+            functions = self.lowering.program.functions_by_name
             self._values = {
                 name: _function_value(functions[name], callee, run[callee.name])
                 for name, callee in called.items()
@@ -400,15 +418,9 @@ class LoweredModule:
         return self._text.functions[name]
 
     @property
-    def is_native(self) -> bool:
-        """True if native code replaces all functions and kernels."""
-        functions = self._lowering.program.functions
-        return not self.problem and len(self._native) + len(self.kernels) == len(functions)
-
-    @property
     def program(self) -> IRModule:
         """The module to compile instead of the original one."""
-        return self._lowering.program
+        return self.lowering.program
 
     @property
     def source(self) -> str:
@@ -418,15 +430,34 @@ class LoweredModule:
     def _run_text(self, name: str, *args: Value) -> Value:
         return self._text.functions[name](*args)
 
-    def _run_kernel(self, python_name: str, *args: Value) -> Value:
+    def run_kernel(self, python_name: str, *args: Value) -> Value:
+        """Call the Python form of a kernel."""
         return self._text.kernels[python_name](*args)
+
+    def in_text_order(self, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+        """The kernel of that Python name for arguments that alias, in a namespace."""
+        kernel = next(kernel for kernel in self.kernels.values() if kernel.name == name)
+        return kernel.checked.in_text_order(namespace)
+
+    @property
+    def has_python_part(self) -> bool:
+        """True if the module has functions that run in Python, or function values."""
+        return self._needed is not None or bool(self._values)
+
+    @property
+    def python_part(self) -> tuple[str, Mapping[str, Any], FunctionValues]:
+        """The source that runs in Python, its namespace, and the function values of the module."""
+        if self._needed is not None:
+            return self._needed.source, self._needed.namespace, self._needed.values
+        values = {name: (self.lowering.python_name(name), v) for name, v in self._values.items()}
+        return "", {}, values
 
     @property
     def _text(self) -> _Text:
         """The source of all functions."""
         with self._lock:
             if self._whole is None:
-                self._whole = self._load(list(self._lowering.module.functions_by_name), None)
+                self._whole = self._load(list(self.lowering.module.functions_by_name), None)
             return self._whole
 
     @property
@@ -434,31 +465,37 @@ class LoweredModule:
         """The source of functions that run in Python and their callees, without native kernels."""
         with self._lock:
             if self._needed is None:
-                callees, kernels = self._lowering.callees, self.kernels.values()
+                callees, kernels = self.lowering.callees, self.kernels.values()
                 roots = (name for name in callees if name in self._in_python)
-                called = self._lowering.called_from(roots, self._compiled)
+                called = self.lowering.called_from(roots, self._compiled)
                 if len(called) == len(callees) and not any(k.is_native for k in kernels):
                     self._needed = self._text
                 else:
                     names = [name for name in callees if name in called]
-                    self._needed = self._load(names, self._run_kernel)
+                    self._needed = self._load(names, self.run_kernel)
             return self._needed
 
     def _load(self, names: Sequence[str], late: Callable[..., Value] | None) -> _Text:
+        with progress.stage("Python functions"):
+            return self._loaded(names, late)
+
+    def _loaded(self, names: Sequence[str], late: Callable[..., Value] | None) -> _Text:
         graphs = self._compiled if late is not None else {}
-        return _load(self._lowering, self.backend, self._instrument, names, late, graphs)
+        return _load(self.lowering, self.backend, self._instrument, names, late, graphs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
     """The source of a module, its names, and its functions; PrimFuncs are values.
 
-    `kernels` has their Python functions, by their names in the source.
+    `kernels` has their Python functions, by their names in the source, and `values` has all as
+    values.
     """
 
     source: str
     functions: Mapping[str, Callable[..., Value]]
     kernels: Mapping[str, Callable[..., Value]]
+    values: FunctionValues
     problem: str
     namespace: dict[str, Any]
 
@@ -498,7 +535,7 @@ def _load(
     plain_functions = dict(namespace)
     if instrument is not None:
         _instrument_calls(lowering, callees, namespace, instrument)
-    functions = {}
+    functions, values = {}, {}
     for name, callee in callees.items():
         plain = (plain_functions if callee.prim_func is None else namespace)[callee.name]
         value = _function_value(lowering.program[name], callee, plain)
@@ -509,7 +546,8 @@ def _load(
         if name in lowering.value_names:
             namespace[lowering.value_names[name]] = value
         functions[name] = value if isinstance(value, PrimFuncValue) else plain
-    return _Text(source, functions, kernels, problem, namespace)
+        values[name] = callee.name, value
+    return _Text(source, functions, kernels, values, problem, namespace)
 
 
 def _instrument_calls(
@@ -541,7 +579,7 @@ def _header(
 ) -> tuple[list[ast.stmt], dict[str, Any]]:
     """The imports and datatypes that the definitions use, and the values of all of them."""
     dtypes_by_name = {name: support.dtype(dtype) for dtype, name in lowering.dtypes.items()}
-    values = {**_MODULES, **dtypes_by_name}
+    values = {**MODULES, **dtypes_by_name}
     used = {node.id for node in py.nodes_in(definitions) if isinstance(node, ast.Name)}
     imports = [text for name, text in _IMPORTS.items() if name in used or name == "np"]
     dtypes = [
@@ -554,7 +592,7 @@ def _header(
     return [*ast.parse("\n".join(imports)).body, *dtypes], values
 
 
-_MODULES: Mapping[str, Any] = {
+MODULES: Mapping[str, Any] = {
     "math": math,
     "np": np,
     "ndarray": np.ndarray,
@@ -568,7 +606,7 @@ _IMPORTS: Mapping[str, str] = {
     "rx": "from relaxpy.exec.runtime import support as rx",
     "ndarray": "ndarray = np.ndarray",
 }
-"""The lines of source that define the names of `_MODULES`."""
+"""The lines of source that define the names of `MODULES`."""
 
 
 def _function_value(

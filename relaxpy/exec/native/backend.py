@@ -17,11 +17,11 @@ from relaxpy.exec.kernel.plan.as_written import plan_as_written
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
 from relaxpy.exec.kernel.report import BlockReport, report_of
-from relaxpy.exec.native.calls.copies import WithCopies
-from relaxpy.exec.native.calls.entry import Array, emit_entry, empty_builtin, entry_name
-from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
+from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
+from relaxpy.exec.native.calls.interpreter import FAILURES, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
-from relaxpy.exec.native.calls.static_entry import kernel_entry, make_kernel_entry
+from relaxpy.exec.native.calls.static_entry import kernel_entry
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.llvm.function import Function
 from relaxpy.exec.native.llvm.module import Module
@@ -39,9 +39,8 @@ from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, program_of
 from relaxpy.exec.native.trees.repeated import repeated_loads
 from relaxpy.exec.native.values.datatypes import RefusedError
-from relaxpy.exec.native.values.failures import FAILURES, FailureTable
+from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -49,6 +48,7 @@ from relaxpy.ir.tir.expr import Call
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
+from relaxpy.support.progress import stage
 
 
 def rewritten(program: KernelProgram) -> KernelProgram:
@@ -74,6 +74,8 @@ class NativeBackend:
         """The obligations that kernels report."""
         self.objects: dict[str, bytes] = {}
         """The code of `library`, by key."""
+        self.called: list[CalledKernel] = []
+        """The kernels that Python calls, after they were linked."""
         self._library: Library | None = None
         self._ahead = PartsAhead()
         self._entries: frozenset[str] = frozenset()
@@ -86,7 +88,8 @@ class NativeBackend:
         try:
             if self.as_written:
                 return self._compiled_as_written(kernel)
-            program, written = self._claim(kernel)
+            with stage("emission of kernels"):
+                program, written = self._claim(kernel)
         except RefusedError as error:
             reason = f"not native: {error}"
         except RecursionError:
@@ -204,21 +207,19 @@ class NativeBackend:
     def _link(self, namespace: dict[str, Any]) -> None:
         names = [name for name in self.claimed if name in namespace]
         library = self.library(names)
-        entries: dict[str, Any] = {}
-        for name in names:
-            symbol, signature = self.claimed[name]
-            params = signature.params
-            last = partial(run_kernel, namespace[name])
-            kept = [
-                n
-                for n, param in enumerate(params)
-                if isinstance(param, Array) and (param.written or param.strides is not None)
-            ]
-            make = partial(make_kernel_entry, library, symbol, params)
-            entries[name] = make(WithCopies(partial(make, last), last, kept))
-        namespace.update(entries)
+        self.called = [self._called_kernel(name) for name in names]
+        namespace.update({k.name: k.linked(library, namespace[k.name]) for k in self.called})
         if "rx" in namespace:
-            namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | {"empty": empty_builtin()})
+            namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | changed_runtime())
+
+    def _called_kernel(self, name: str) -> CalledKernel:
+        symbol, signature = self.claimed[name]
+        kept = [
+            n
+            for n, param in enumerate(signature.params)
+            if isinstance(param, Array) and (param.written or param.strides is not None)
+        ]
+        return CalledKernel(name, symbol, kernel_entry(symbol, signature.params), kept)
 
     def library(self, called: Iterable[str] = ()) -> Library:
         """The native code, with entries of the kernels that are `called` by Python."""

@@ -309,7 +309,12 @@ class DynamicOperator:
     @property
     def name(self) -> str:
         """The name of the operator."""
-        return operator_name(self._template.call)
+        return operator_name(self.call)
+
+    @property
+    def call(self) -> rx.Call:
+        """The call in the program."""
+        return self._template.call
 
     def __call__(self, *values: Value) -> Value:
         """The result, for the values of the open operands.

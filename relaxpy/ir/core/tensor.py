@@ -129,6 +129,16 @@ class Tensor(np.ndarray[Any, Any]):
         return target
 
 
+def is_writable(array: np.ndarray[Any, Any]) -> bool:
+    """Return whether an array, or one of which it is a view, is writable."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return True
+        base = base.base
+    return False
+
+
 def as_tensor_view(value: Any) -> Any:
     """An array as a tensor over the same memory; any other value itself."""
     return value.view(Tensor) if type(value) is np.ndarray else value

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
-from relaxpy.plugins.cli.programs import STDIN, ProgramFile, ProgramSource, files_in, program_source
+from relaxpy.plugins.cli.programs import (
+    STDIN,
+    ProgramFile,
+    ProgramSource,
+    files_in,
+    models_in,
+    program_source,
+)
 from relaxpy.plugins.cli.show import FORMATS, UsageError, show_error, show_os_error
 
 if TYPE_CHECKING:
@@ -167,6 +174,52 @@ def compile_(options: Namespace) -> int:
     executable.save(options.output)
     print(f"{options.output}: {executable!r}")
     return 0
+
+
+def warm(options: Namespace) -> int:
+    """Compile programs, and print what the disk cache then has of each.
+
+    The exit code is 1 if a program is wrong, and 2 if a file cannot be read.
+    """
+    from relaxpy.exec.native.machine_code import disk_cache
+
+    place = disk_cache.usage()
+    if place.problem or not disk_cache.keeps_programs():
+        reason = place.problem or f"{disk_cache.SWITCH}=code"
+        raise UsageError(f"programs are not kept on disk: {reason}")
+    code = 0
+    for path in (file for given in options.files for file in models_in(given)):
+        before = disk_cache.usage().size
+        try:
+            source = program_source(path, options.imported)
+            is_saved = isinstance(source, ProgramFile) and source.saved is not None
+            executable = source.executable(None if is_saved else options.target)
+        except OSError as error:
+            show_os_error(error)
+            code = 2
+            continue
+        except RelaxpyError as error:
+            show_error(error, sys.stderr, path)
+            code = max(code, 2 if isinstance(error, UsageError) else 1)
+            continue
+        report = executable.compile_report()
+        stored = disk_cache.usage().size - before
+        if report.remark:
+            found = report.remark
+        elif stored > 0:
+            found = f"{_in_kib(stored)} stored, compiled in {report.seconds:.1f} s"
+        elif report.is_new:
+            found = f"nothing is kept on disk for the target {executable.target}"
+        else:
+            found = "it was stored before"
+        print(f"{path}: {counted(len(executable), 'function')}, {found}", flush=True)
+    place = disk_cache.usage()
+    print(f"{place.path}: {counted(place.files, 'file')}, {_in_kib(place.size)}")
+    return code
+
+
+def _in_kib(size: int) -> str:
+    return f"{-(-size // 1024)} KiB"
 
 
 def _words(options: Namespace) -> list[str]:

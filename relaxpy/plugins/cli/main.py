@@ -167,6 +167,18 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     )
 
     command = add(
+        "warm",
+        commands.warm,
+        "compile programs for the cache on disk, so that they start fast",
+        "Of a folder, all programs, models of ONNX and executables (.rxp) in and below it.",
+    )
+    command.add_argument("files", nargs="+", metavar="FILE", help="a program, or a folder")
+    _add_import(command)
+    command.add_argument(
+        "--target", metavar="NAME", help="that of all programs but executables, which have one"
+    )
+
+    command = add(
         "run",
         commands.run,
         "call a function of a program",

@@ -12,7 +12,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.native import backend
+from relaxpy.exec.native.calls import called
 from relaxpy.exec.native.calls.static_entry import make_kernel_entry
 from relaxpy.script import from_source
 
@@ -84,7 +84,7 @@ def calls_left_to_numpy() -> Iterator[list[tuple[object, ...]]]:
         return make_kernel_entry(library, symbol, listed, count)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "make_kernel_entry", counted)
+        patch.setattr(called, "make_kernel_entry", counted)
         yield refused
 
 

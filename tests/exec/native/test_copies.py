@@ -10,8 +10,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.graph import backend as graphs
-from relaxpy.exec.native import backend
+from relaxpy.exec.graph import link as graphs
+from relaxpy.exec.native.calls import called
 from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.script import from_source
 
@@ -50,7 +50,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return count
 
     monkeypatch.setattr(graphs._Fallback, "__call__", counted(graphs._Fallback.__call__))
-    monkeypatch.setattr(backend, "run_kernel", counted(run_kernel))
+    monkeypatch.setattr(called, "run_kernel", counted(run_kernel))
     return calls
 
 

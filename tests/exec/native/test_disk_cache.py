@@ -15,7 +15,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
-from relaxpy.exec import compile as compilation
+from relaxpy.exec import lowered as compilation
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.machine_code import disk_cache, machine, processor
 from relaxpy.exec.native.machine_code.disk_cache import key_of, load, store, usage
@@ -23,6 +23,7 @@ from relaxpy.exec.native.machine_code.objects import compile_object
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.serialize import save_table
 from relaxpy.script import from_source, relax as R
 
 ROOT = Path(__file__).parents[3]
@@ -266,7 +267,7 @@ def test_a_warm_start_does_not_import_llvmlite(place: Path) -> None:
 
 def record_of(calls: list[object]) -> Callable[..., Any]:
     """What runs passes, and appends the module of each call."""
-    original = compilation._transformed
+    original = compilation.transformed
 
     def transformed(module: IRModule, pipeline: object) -> IRModule:
         calls.append(module)
@@ -280,7 +281,7 @@ def test_constants_that_passes_compute_are_stored_up_to_a_limit(
     place: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None
 ) -> None:
     if limit is not None:
-        monkeypatch.setattr("relaxpy.exec.stored._FOLDED", limit)
+        monkeypatch.setattr("relaxpy.exec.storing._FOLDED", limit)
     weight = np.arange(90_000, dtype=np.float32).reshape(300, 300)
     x = rx.Var("x", rx.TensorStructInfo((300, 300), "float32"))
     builder = BlockBuilder()
@@ -292,7 +293,7 @@ def test_constants_that_passes_compute_are_stored_up_to_a_limit(
     expected = run()
     np.testing.assert_array_equal(expected, weight + weight * weight)
     passes: list[object] = []
-    monkeypatch.setattr("relaxpy.exec.compile._transformed", record_of(passes))
+    monkeypatch.setattr("relaxpy.exec.lowered.transformed", record_of(passes))
     np.testing.assert_array_equal(run(), expected)
     assert bool(passes) == (limit is not None)
 
@@ -315,6 +316,11 @@ def test_files_that_another_program_wrote_are_compiled_again(place: Path, kind: 
             if name == "entry" and value is None:
                 continue  # a function may have none
             tables.append({**saved.content, "functions": [{**function, name: value}]})
+        python = ("text", (), (), ()), ("def f(:", (), (), ()), ("unknown", (), (("x", (1,)),), ())
+        tables += [{**saved.content, "python": save_table(part, len)} for part in python]
+        for name, value in product(saved.content, ({}, [], 3, "text", [[1]])):
+            if value or name not in ("private_names", "rows", "kernels", "reports"):
+                tables.append({**saved.content, name: value})
         sections = Sections()
         for array in saved.arrays:
             sections.add(array)

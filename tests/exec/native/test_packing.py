@@ -17,7 +17,7 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import FunctionSignatureError
-from relaxpy.exec.graph import backend
+from relaxpy.exec.graph import link
 from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir.core.traverse import walk
@@ -266,7 +266,7 @@ def test_equal_constants_are_packed_once(packed: list[Packing], tmp_path: Path) 
 def test_large_constants_are_packed_by_the_first_call(
     packed: list[Packing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "_LARGE", 300 * 70 * 4)
+    monkeypatch.setattr(link, "_LARGE", 300 * 70 * 4)
     text = graph(parameters(x=(60, 300), w=(70, 300)), "R.linear(x, w)")
     x, w = numbers((60, 300)), numbers((70, 300), seed=1)
     first = relaxpy.compile(bound(text, w=w), target="native")
@@ -306,7 +306,7 @@ def test_literals_let_go_of_what_is_packed(
     dtype: str,
 ) -> None:
     """Of which nothing can be seen: any bits are read again, by any number of threads at once."""
-    monkeypatch.setattr(backend, "_LARGE", 1)
+    monkeypatch.setattr(link, "_LARGE", 1)
     function = from_source(graph(f"x: R.Tensor({x}), w: R.Tensor({w})", body))["main"]
     dims = [tuple(getattr(n, "value", 60) for n in p.struct_info.shape) for p in function.params]
     kind = str(function.params[1].struct_info.dtype)
@@ -347,7 +347,7 @@ def test_literals_let_go_of_what_is_packed(
 def test_literals_keep_what_is_read_in_place_too(
     packed: list[Packing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "_LARGE", 1)
+    monkeypatch.setattr(link, "_LARGE", 1)
     shapes = parameters(x=(60, 600), w=(600, 600))
     module = bound(graph(shapes, "(R.matmul(x, w), w)"), w=numbers((600, 600)))
     [literal] = {node for node in walk(module["main"]) if isinstance(node, relax.Constant)}

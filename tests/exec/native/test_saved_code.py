@@ -17,7 +17,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError
-from relaxpy.exec import compile as module_of_compile
+from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.calls import jit
 from relaxpy.exec.native.machine_code import objects
@@ -189,9 +189,9 @@ def test_code_for_another_interface_is_linked_piece_by_piece(
 ) -> None:
     """Programs of another version are lowered, and use those objects that they would compile to."""
     lowered: list[object] = []
-    lower = module_of_compile.lower_module
+    lower = module_of_lowering.lower_module
     monkeypatch.setattr(
-        module_of_compile, "lower_module", lambda *args: lowered.append(args) or lower(*args)
+        module_of_lowering, "lower_module", lambda *args: lowered.append(args) or lower(*args)
     )
     relaxpy.load_executable(path, native_code=True)["main"](*ARGS)
     assert not lowered

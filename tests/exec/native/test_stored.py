@@ -1,6 +1,7 @@
 """Programs on disk: what was compiled before needs no passes, and everything else is compiled."""
 
 import pickle
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,10 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec import compile as module_of_compile
+from relaxpy.exec import lowered as module_of_lowering
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.ir.op import Op
-from relaxpy.script import from_source
+from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import PassContext
 
 TEXT = """
@@ -38,14 +39,14 @@ def lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(Op, "user_changes", 0)  # other tests may have registered operators
     ran: list[str] = []
-    lower = module_of_compile.lower_module
+    lower = module_of_lowering.lower_module
 
     def record(module: relaxpy.IRModule, new_backend: object, *others: object) -> object:
         if new_backend is GraphBackend:  # constants are evaluated on NumPy
             ran.append(module.script())
         return lower(module, new_backend, *others)
 
-    monkeypatch.setattr(module_of_compile, "lower_module", record)
+    monkeypatch.setattr(module_of_lowering, "lower_module", record)
     return ran
 
 
@@ -144,6 +145,91 @@ def test_a_module_that_changes_later_has_no_effect(lowered: list[str]) -> None:
         assert second.as_text() != third.as_text()
 
 
+def test_the_same_functions_share_code(lowered: list[str]) -> None:
+    module = from_source(TEXT)
+    first = relaxpy.compile(module, target="native")
+    text = first.as_text()
+    second = relaxpy.compile(module.clone(), target="native")
+    third = relaxpy.compile(module, target="native")
+    del first  # the others keep it
+    fourth = relaxpy.compile(module, target="native")
+    assert len(lowered) == 1
+    executables = second, third, fourth
+    assert len({*map(id, executables)}) == 3
+    for number, executable in enumerate(executables):
+        executable.set_input("other", np.full((3, 4), number, "float32"))
+    for number, executable in enumerate(executables):
+        executable.invoke_stateful("other")
+        result = executable.get_outputs("other")
+        np.testing.assert_array_equal(result, np.full(3, 4 * number, "float32"))
+        assert executable.as_text() == text
+    with PassContext(disabled_pass=["FuseOps"]):
+        assert relaxpy.compile(module, target="native").as_text() != text
+    del module["other"]
+    assert list(relaxpy.compile(module, target="native")) == ["main"]
+    assert len(lowered) == 3
+
+
+def test_positions_are_those_of_the_program(lowered: list[str]) -> None:
+    def fail(x: object) -> object:
+        raise ValueError("it fails")
+
+    relaxpy.register_func("test.failing", fail, override=True)
+    text = """
+@R.function
+def main(x: R.Tensor((3, 8), "float32"), y: R.Tensor((2,), "float32")):
+    return R.call_pure_packed("test.failing", x, sinfo_args=R.Tensor((3, 8), "float32"))
+"""
+    for lines in (0, 3, 5):
+        executable = compiled("\n" * lines + text)
+        assert message(executable, X, X[0, :2]).startswith(f"<string>:{lines + 4}:12: packed")
+        assert message(executable, X, X).startswith(f"<string>:{lines + 3}:42: parameter y")
+    assert len(lowered) == 1
+
+
+def test_what_has_no_name_is_reported(lowered: list[str]) -> None:
+    @I.ir_module
+    class Module(relax.BasePyModule):
+        @I.pyfunc
+        def twice(self, x):  # type: ignore[no-untyped-def]
+            return x + x
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((3, 8), "float32")):  # type: ignore[no-untyped-def]
+            return R.call_py_func("twice", (x,), out_sinfo=R.Tensor((3, 8), "float32"))
+
+    for _ in range(2):
+        executable = relaxpy.compile(Module, target="native")
+        np.testing.assert_array_equal(executable["main"](X), 2 * X)
+    assert "not kept on disk: it calls the Python function twice" in str(executable.report())
+    assert len(lowered) == 2
+
+
+def test_the_stages_of_a_compilation_are_reported(lowered: list[str], tmp_path: Path) -> None:
+    module = from_source(TEXT)
+    first = relaxpy.compile(module, target="native")
+    reports = [
+        first.compile_report(),
+        compiled().compile_report(),
+        relaxpy.compile(module, target="native").compile_report(),
+        relaxpy.compile(module, target="numpy").compile_report(),
+    ]
+    new = {"passes", "planning of kernels", "emission of kernels", "code generation by LLVM"}
+    stages = [{*report.stages} for report in reports]
+    assert stages[0] >= new | {"storing", "linking", "hash of the program"}
+    assert stages[1] == {"hash of the program", "loading from the disk", "linking", "other"}
+    assert stages[2] == {"other"}
+    assert stages[3] >= {"passes", "planning of kernels", "Python functions"}
+    assert [report.is_new for report in reports] == [True, False, False, True]
+    assert reports[1].seconds == pytest.approx(sum(reports[1].stages.values()))
+    shown = str(reports[0]).splitlines()
+    assert shown[0].split() == ["stage", "ms"]
+    assert shown[-1].split()[0] == "all"
+    first.save(tmp_path / "model.rxp")
+    loaded = relaxpy.load_executable(tmp_path / "model.rxp").compile_report()
+    assert {"reading of the file", "planning of kernels"} <= {*loaded.stages}
+
+
 CHANGES = [
     *(("2.0", "3.0"), ("exp", "tanh"), ("axis=[1]", "axis=[0]"), ("(3, 4)", "(4, 4)")),
     *(("def main", "def first"), ('("n", 8)', "(3, 8)"), ("data", "rows"), ("float32", "float64")),
@@ -215,19 +301,20 @@ def test_what_users_register_or_configure_is_not_stored(
     assert Op.user_changes > 0
 
 
-def test_functions_of_users_are_not_stored(lowered: list[str]) -> None:
-    relaxpy.register_func("test.stored", lambda x: x + 1, override=True)
+def test_packed_functions_are_looked_up(lowered: list[str]) -> None:
     text = """
 @R.function
 def main(x: R.Tensor((3, 8), "float32")):
     return R.call_pure_packed("test.stored", R.exp(x), sinfo_args=R.Tensor((3, 8), "float32"))
 """
-    for _ in range(2):
-        np.testing.assert_allclose(compiled(text)["main"](X), np.exp(X) + 1, rtol=1e-6)
-    assert len(lowered) == 2
+    for number in (1, 2):
+        add = partial(np.add, np.float32(number))
+        relaxpy.register_func("test.stored", add, override=True)
+        np.testing.assert_allclose(compiled(text)["main"](X), np.exp(X) + number, rtol=1e-6)
+    assert len(lowered) == 1
 
 
-def test_kernels_that_can_be_called_are_not_stored(lowered: list[str]) -> None:
+def test_kernels_that_can_be_called_are_stored(lowered: list[str]) -> None:
     text = """
 @T.prim_func
 def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
@@ -238,7 +325,7 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
         result = np.zeros(4, "float32")
         compiled(text)["main"](np.ones(4, "float32"), result)
         np.testing.assert_array_equal(result, np.full(4, 2, "float32"))
-    assert len(lowered) == 2
+    assert len(lowered) == 1
 
 
 def test_damaged_files_are_compiled_again(lowered: list[str], tmp_path: Path) -> None:

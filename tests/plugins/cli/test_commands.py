@@ -15,6 +15,7 @@ import pytest
 
 import relaxpy
 from relaxpy.ir import assert_structural_equal, load_json
+from relaxpy.ir.op import Op
 from relaxpy.plugins.cli.main import main
 from relaxpy.plugins.cli.passes import public_passes
 from relaxpy.script import from_source
@@ -318,6 +319,33 @@ def test_compile_saves_an_executable_that_the_other_commands_read(
     assert "is a saved executable" in err
 
 
+def test_warm_fills_the_cache(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("llvmlite")
+    monkeypatch.setattr(Op, "user_changes", 0)  # other tests may have registered operators
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(folder / "cache"))
+    models = folder / "models"
+    models.mkdir()
+    (models / "a.py").write_text(IMPORTS + MODEL)
+    relaxpy.compile(from_source(MODEL), "numpy").save(models / "b.rxp")
+    code, out, _ = command("warm models --target native", capsys)
+    a, b, total = out.splitlines()
+    assert re.fullmatch(r"models/a.py: 1 function, \d+ KiB stored, compiled in \d+\.\d s", a)
+    assert "b.rxp" not in a
+    assert b == "models/b.rxp: 1 function, nothing is kept on disk for the target numpy"
+    assert re.fullmatch(rf"{folder}/cache: \d+ files, \d+ KiB", total)
+    assert code == 0
+    code, out, _ = command("warm models/a.py models/c.py flaws.py --target native", capsys)
+    assert "models/a.py: 1 function, it was stored before" in out
+    assert code == 2
+    monkeypatch.setenv("RELAXPY_CACHE", "0")
+    code, out, errors = command("warm models", capsys)
+    assert (code, out) == (2, "")
+    assert "programs are not kept on disk: RELAXPY_CACHE=0" in errors
+
+
 def test_report_source_and_profile(capsys: pytest.CaptureFixture[str]) -> None:
     executable = relaxpy.compile(from_source(IMPORTS + MODEL, filename="model.py"), target="numpy")
     _, out, _ = command("report model.py --target numpy", capsys)
@@ -485,8 +513,10 @@ def test_a_reader_that_ends_early_is_no_error() -> None:
 
 
 def test_the_examples_of_the_page_run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(folder / "cache"))
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\$ relaxpy (.*?)(?:  #.*)?$", text, re.M)
     assert len(lines) > 10

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from relaxpy.plugins.cli.main import _parser
+from tests.plugins.llm.tiny import config, write_folder
 
 ROOT = Path(__file__).parents[3]
 #: What the import machinery of a Python finds where llvmlite is not installed.
@@ -48,12 +49,14 @@ class Model:
             R.output(y)
         return y
 """
-#: A command line for each command; `lsp` waits for an editor, and says how it is installed.
+#: A command line for each command; `lsp` waits for an editor, and says how it is installed. Those of
+#: language models have a test of their own.
 COMMANDS = {
     "check": "check model.py",
     "print": "print model.py",
     "opt": "opt model.py --pipeline default --explain",
     "compile": "compile model.py -o compiled",
+    "warm": "warm model.py",
     "run": "run model.py --random 0 --dim n=3",
     "profile": "profile model.py --random 0 --dim n=3 --repeat 1",
     "report": "report model.py",
@@ -64,6 +67,7 @@ COMMANDS = {
     "targets": "targets",
     "doctor": "doctor",
     "explain": "explain DER-36",
+    **{name: f"{name} --help" for name in ("generate", "chat", "serve")},
 }
 OTHERS = (
     "opt model.py --pipeline default --bisect",
@@ -128,6 +132,18 @@ def assert_all_work(found: Mapping[str, tuple[str, str, int]]) -> None:
 
 def test_each_command_has_a_row() -> None:
     assert set(COMMANDS) == set(_parser()[1])
+
+
+def test_language_models_answer_on_numpy_and_say_so(folder: Path) -> None:
+    pytest.importorskip("tokenizers")
+    write_folder(folder / "lm", config())
+    line = "generate lm cat --max-tokens 2"
+    env = {**os.environ, "PYTHONPATH": site(folder, ABSENT), "RELAXPY_CACHE_DIR": str(folder)}
+    command = [sys.executable, "-c", DRIVER, line]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    [[output, errors, code]] = json.loads(done.stdout)
+    assert (bool(output), code) == (True, 0), errors
+    assert "NumPy" in errors
 
 
 def test_commands_work_where_llvmlite_is_not_installed(folder: Path) -> None:

@@ -10,7 +10,7 @@ import ctypes
 import struct
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -20,10 +20,13 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.llvm.function import I8, I32, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.threads.memory import memory
 
 PYTHON: Final = "relaxpy_python"
 """The table of a module with the addresses of objects and functions of Python."""
+FAILURES: Final = "relaxpy_failures"
+"""The variable of a module with the address of its table of failures; 0 if there is none."""
 DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
     **{n: np.dtype(n) for n in ("bool", "float16", "float32", "float64")},
     **{
@@ -205,3 +208,9 @@ def call_python(f: Function, name: str, type: Type, *arguments: Value) -> Value:
 def field_of(f: Function, item: Value, offset: int, type: Type) -> Value:
     """The field of an object at an offset in bytes."""
     return f.load(type, f.element(item, offset, I8))
+
+
+def connect_failures(library: Library, table: Callable[[int, int, int], Exception]) -> None:
+    """Let the code of a library report to a table of failures, which the library keeps."""
+    ctypes.c_uint64.from_address(library[FAILURES]).value = id(table)
+    library.keep(table)

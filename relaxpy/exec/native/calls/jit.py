@@ -20,6 +20,7 @@ from relaxpy.exec.native.machine_code.objects import (
 from relaxpy.exec.native.threads.memory import connect_memory, memory
 from relaxpy.exec.native.threads.parallel import POOL
 from relaxpy.exec.native.threads.pool import connect
+from relaxpy.support.progress import stage
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -62,15 +63,17 @@ class PartsAhead:
 
     def code(self) -> bytes:
         """The objects of the parts, one after the other; this waits for the last of them."""
-        if self._thread is not None:
-            self._thread.shutdown()
-            self._thread = None
-        parts = [compiled.result() for compiled in self._compiled]
+        with stage(_GENERATION):
+            if self._thread is not None:
+                self._thread.shutdown()
+                self._thread = None
+            parts = [compiled.result() for compiled in self._compiled]
         for _, objects in parts:
             record(objects)
         return b"".join(code for code, _ in parts)
 
 
+_GENERATION: Final = "code generation by LLVM"
 _PART: Final = 1 << 12
 """The number of values of the functions of a part, which LLVM compiles in a tenth of a second."""
 
@@ -100,7 +103,8 @@ def compile_module(
         return link(compile_object(module.text(), machine=machine), exports)
     ahead = ahead or PartsAhead()
     parts = module.parts(name for name in module.functions if name not in ahead.functions)
-    rest = _compiled(*parts, machine)
+    with stage(_GENERATION):
+        rest = _compiled(*parts, machine)
     return link(ahead.code() + rest, exports)
 
 
@@ -111,7 +115,8 @@ def link(code: bytes, exports: Collection[str]) -> Library:
     is no longer there, memory that is kept for later use goes back to the system.
     """
     found = [name for name in _CONNECTED if f"\0{name}\0".encode() in code]
-    library = link_object(code, [*exports, *found])
+    with stage("linking"):
+        library = link_object(code, [*exports, *found])
     for name in found:
         _CONNECTED[name](library[name])
     if MEMORY in found:

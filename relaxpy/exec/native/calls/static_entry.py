@@ -297,16 +297,15 @@ def kernel_entry(kernel: str, params: Sequence[Param]) -> StaticEntry | None:
 
 
 def make_kernel_entry(
-    library: Library, kernel: str, params: Sequence[Param], fallback: Callable[..., object]
+    library: Library, kernel: str, entry: StaticEntry | None, fallback: Callable[..., object]
 ) -> Callable[..., object]:
-    """The function of `make_entry`, through the common entry if that takes the parameters.
+    """The function of `make_entry`, through the common `entry` if the kernel has one.
 
     Otherwise the library exports `entry_name(kernel)`, too.
     """
-    static = kernel_entry(kernel, params)
-    if static is None:
+    if entry is None:
         return make_entry(library, kernel, fallback)
-    return static.builtin(library, kernel, fallback)
+    return entry.builtin(library, kernel, fallback)
 
 
 def is_static(

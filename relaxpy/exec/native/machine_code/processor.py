@@ -80,4 +80,5 @@ def generator() -> str:
         library = os.stat(os.path.join(folder, "binding", "libllvmlite.so"))
     except OSError:
         return ""
-    return f"{state.hexdigest()} {library.st_size} {library.st_mtime_ns}"
+    # Seconds are what layers of container images keep.
+    return f"{state.hexdigest()} {library.st_size} {int(library.st_mtime)}"

@@ -8,7 +8,6 @@ the error, and the entry of the kernel returns it to Python.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable
 from types import FunctionType
@@ -17,7 +16,13 @@ from typing import Final
 from relaxpy.errors import SPAN_OF_LINE, RuntimeCheckError
 from relaxpy.exec.kernel.arguments import fail
 from relaxpy.exec.kernel.runtime import checked_index
-from relaxpy.exec.native.calls.interpreter import TYPE, declare_python, python_text
+from relaxpy.exec.native.calls.interpreter import (
+    FAILURES,
+    TYPE,
+    connect_failures,
+    declare_python,
+    python_text,
+)
 from relaxpy.exec.native.llvm.function import I64, Function, Operand, Type, Value
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.trees.obligations import Obligation
@@ -25,8 +30,6 @@ from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.frames import is_user_frame
 
-FAILURES: Final = "relaxpy_failures"
-"""The variable of a module with the address of its table; 0 if there is none."""
 _NONE: Final = (1 << 63) - 1
 """The task that failed if none did."""
 _TEXT: Final = f"""\
@@ -141,8 +144,7 @@ class FailureTable:
 
     def connect(self, library: Library) -> None:
         """Let the code of a library report to this table, which the library keeps."""
-        ctypes.c_uint64.from_address(library[FAILURES]).value = id(self)
-        library.keep(self)
+        connect_failures(library, self)
 
 
 class Failures:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
@@ -127,9 +129,26 @@ def _separated(target: Array, how: Joined, dtype: np.dtype[Any]) -> Array:
     return plain
 
 
+def _memory(size: int) -> Array:
+    """New bytes of zeros.
+
+    Large memory gets all of its pages at once, which takes a quarter of the time of a page fault
+    for each.
+    """
+    populate = getattr(mmap, "MAP_POPULATE", 0)
+    if size < _LARGE or not populate:
+        return np.zeros(size, np.uint8)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | populate)
+    pages: Any = (ctypes.c_uint8 * size).from_buffer(memory)
+    return np.ndarray((size,), np.uint8, pages)
+
+
+_LARGE: Final = 1 << 20
+
+
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array of zeros whose address is a multiple of `_ALIGNMENT`."""
     size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    memory = _memory(size + _ALIGNMENT)
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)

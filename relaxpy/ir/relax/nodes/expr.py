@@ -18,7 +18,7 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.memo import Released
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
-from relaxpy.ir.core.tensor import Tensor, check_elements, read_array
+from relaxpy.ir.core.tensor import Tensor, check_elements, is_writable, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import base as bases
 from relaxpy.ir.relax.nodes.base import Expr
@@ -186,7 +186,7 @@ class Constant(bases.Expr):
         dtype = DataType(data.dtype)
         if not data.dtype.isnative:
             data = data.astype(data.dtype.newbyteorder("="))
-        if data is not given or _is_writable(data):
+        if data is not given or is_writable(data):
             data = data.copy()
             data.flags.writeable = False
         actual = TensorStructInfo(data.shape, dtype)  # type: ignore[arg-type]
@@ -265,16 +265,6 @@ def _check_constant(actual: TensorStructInfo, declared: bases.StructInfo) -> Non
         or (tensor.shape is not None and tensor.get_shape() != actual.get_shape())
     ):
         raise MisuseError(f"the literal is {actual}, not {declared}", rule="DER-4", about=declared)
-
-
-def _is_writable(data: Array) -> bool:
-    """Return whether an array, or one of which it is a view, is writable."""
-    base: object = data
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
-            return True
-        base = base.base
-    return False
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -22,7 +22,7 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.plugins.cli.lsp.findings import NAMESPACES, Finding, Findings, covers, findings
 from relaxpy.plugins.cli.lsp.names import Names, mended_program
-from relaxpy.plugins.cli.programs import sketch
+from relaxpy.plugins.cli.sketch import sketch
 from relaxpy.rules import explain
 from relaxpy.script.language.wording import public_names
 from relaxpy.support.dataclass import dataclass

@@ -1,0 +1,75 @@
+"""Assembles executables from compiled functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program, SourceKind
+from relaxpy.exec.native.calls.entry import is_entry, with_fallback
+from relaxpy.exec.report import ExecutionReport
+from relaxpy.exec.runtime.checks import PublicFunctions, Signature
+from relaxpy.exec.runtime.instrument import Instrument
+from relaxpy.exec.runtime.values import PrimFuncValue, Value
+
+if TYPE_CHECKING:
+    from relaxpy.exec.lower.module import Backend
+    from relaxpy.exec.profile import Profile
+
+
+def executable_of(
+    program: Program,
+    public: PublicFunctions,
+    functions: Mapping[str, Callable[..., Value]],
+    source: str | Callable[[], str],
+    report: ExecutionReport,
+    instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
+    new_backend: Callable[[], Backend] | None,
+    names: Iterable[str],
+) -> Executable:
+    """The executable of compiled functions; `names` are those in the module.
+
+    Kernels are compiled by a new back end for their sources, unless there is none.
+    """
+
+    def entries(functions: Mapping[str, Callable[..., Value]]) -> dict[str, EntryPoint]:
+        return {
+            symbol: _entry_point(signature, functions[name], program)
+            for symbol, (name, signature) in public.items()
+        }
+
+    def instrumented_entries(instrument: Instrument) -> Mapping[str, EntryPoint]:
+        return entries(instrumented(instrument))
+
+    # These need the planner of kernels, which programs from the disk do without.
+    def source_of_kernel(name: str, kind: SourceKind) -> str:
+        from relaxpy.exec.kernel_source import kernel_source
+
+        return kernel_source(program.module, new_backend, name, kind)
+
+    def profile(name: str, args: Sequence[object], repeat: int, trace: Path | None) -> Profile:
+        from relaxpy.exec.profile import ProgramProfiler
+
+        profiler = ProgramProfiler(lambda: program.module, report, instrumented_entries)
+        return profiler(name, args, repeat, trace)
+
+    return Executable(
+        entries(functions),
+        program=program,
+        source=source,
+        report=report,
+        private_names=set(names) - {name for name, _ in public.values()},
+        instrumented=instrumented_entries,
+        kernel_source=source_of_kernel,
+        profile=profile,
+    )
+
+
+def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:
+    if isinstance(run, PrimFuncValue):
+        run = run.run  # an entry point checks the arguments as the value would
+    if not is_entry(run):
+        return EntryPoint(signature, run, program)
+    return DirectEntryPoint(signature, run, program, partial(with_fallback, run))

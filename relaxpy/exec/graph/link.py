@@ -1,0 +1,116 @@
+"""Links native functions of Relax functions with their constants, which are packed for them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from relaxpy.exec.container import release
+from relaxpy.exec.graph.program import Constant, constants_name
+from relaxpy.exec.native.calls.copies import WithCopies
+from relaxpy.exec.native.calls.entry import make_entry
+from relaxpy.exec.native.calls.static_entry import StaticEntry
+from relaxpy.exec.native.machine_code.objects import Library, return_memory
+from relaxpy.exec.native.threads.pool import native_threads
+from relaxpy.exec.native.values.packing import MARK
+from relaxpy.ir.core.fork_lock import Late
+from relaxpy.support.dataclass import dataclass
+
+
+def link_graph(
+    library: Library,
+    symbol: str,
+    constants: Sequence[Constant],
+    entry: StaticEntry | None,
+    fallback: Callable[..., Any],
+    written: Sequence[int],
+) -> Callable[..., Any]:
+    """The function of a library that runs a Relax function, and calls `fallback` if it cannot.
+
+    It writes the parameters at the positions `written`, which are therefore not copied.
+    Large constants are packed when it is first called: a program that is compiled to be saved needs
+    no copy of them.
+    """
+    packed = sum(c.literal.nbytes for c in constants if c.packing is not None)
+
+    def linked() -> Callable[..., Any]:
+        kept = [*map(_in_memory, constants)] if packed < _LARGE else _large_in_memory(constants)
+        table = library[constants_name(symbol)] if constants else 0
+        for index, (constant, data) in enumerate(zip(constants, kept, strict=True)):
+            mark = 0 if constant.packing is None else MARK
+            ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
+        last = _Fallback(fallback, kept)
+        make = partial(make_entry if entry is None else entry.builtin, library, symbol)
+        return make(WithCopies(partial(make, last), last, written))
+
+    return linked() if packed < _LARGE else _Unlinked(Late(linked))
+
+
+def _in_memory(constant: Constant, *, releases: bool = False) -> np.ndarray[Any, Any]:
+    """The elements of a constant in the order in which the program reads them.
+
+    If `releases`, the literal of a packed copy drops its own array.
+    """
+    literal, packing = constant.literal, constant.packing
+    data = np.require(literal.data, requirements=["C", "A"])
+    if packing is None:
+        return data
+    packed = packing.shared(data)
+    if not release(data) and releases and packing.has_all(data):
+        literal.release(partial(packing.unpacked, packed, data.shape, data.dtype))
+    return packed
+
+
+def _large_in_memory(constants: Sequence[Constant]) -> list[np.ndarray[Any, Any]]:
+    """The elements of constants; literals with packed copies drop their own arrays.
+
+    They are packed in small groups, so that only a few elements are in memory twice.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
+
+    unpacked = {constant.literal for constant in constants if constant.packing is None}
+
+    def in_memory(constant: Constant) -> np.ndarray[Any, Any]:
+        array = _in_memory(constant, releases=constant.literal not in unpacked)
+        return_memory()
+        return array
+
+    largest = max(constant.literal.nbytes for constant in constants)
+    share = sum(constant.literal.nbytes for constant in constants) // _AT_ONCE // largest
+    with ThreadPoolExecutor(min(native_threads(), max(share, 1))) as pool:
+        return [*pool.map(in_memory, constants)]
+
+
+_LARGE: Final = 1 << 24
+"""Bytes of constants from which they are packed lazily."""
+_AT_ONCE: Final = 20
+"""The share of the constants that is packed at a time, unless one is larger."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unlinked:
+    """A function that is linked when it is first called."""
+
+    linked: Late[Callable[..., Any]]
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """The result of the function."""
+        return self.linked()(*args, **keywords)
+
+
+class _Fallback:
+    """The Python fallback, and the constants, which live as long as it does."""
+
+    __slots__ = ("constants", "function")
+
+    def __init__(
+        self, function: Callable[..., Any], constants: Sequence[np.ndarray[Any, Any]]
+    ) -> None:
+        self.function, self.constants = function, constants
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self.function(*args, **keywords)
