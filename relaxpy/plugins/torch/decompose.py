@@ -26,6 +26,7 @@ from relaxpy.plugins.torch import (
 )
 from relaxpy.plugins.torch.backward import DECOMPOSITIONS
 from relaxpy.plugins.torch.mutation import changes_argument, changes_of, given_inputs, is_overload
+from relaxpy.plugins.torch.ops.assertions import checks_matrices
 from relaxpy.plugins.torch.registry import found, is_converted
 
 #: The kernels of operators that call others, and have no gradient of their own or need none.
@@ -164,7 +165,7 @@ def traced(target: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, list[
         return None
     if module.graph.find_nodes(op="call_function", target=target):
         return None
-    module.graph.eliminate_dead_code()
+    module.graph.eliminate_dead_code(lambda node: node.is_impure() or checks_matrices(node))
     return module, nodes
 
 
