@@ -191,11 +191,15 @@ def _has_kernel(target: Any) -> bool:
 
 
 def _of_kernel(target: Any) -> Callable[..., Any]:
-    """A function that traces the kernel of an operator; it returns NotImplemented if that fails."""
+    """A function that traces the kernel of an operator; it returns NotImplemented if that fails.
+
+    What the kernel changes in place are new values in the trace.
+    """
+    functional = dispatch_functionalize(functools.partial(target._op_dk, _COMPOSED))
 
     def simple(*args: Any, **kwargs: Any) -> Any:
         try:
-            return target._op_dk(_COMPOSED, *args, **kwargs)
+            return functional(*args, **kwargs)
         except Exception:  # of the function, which needs more than sizes and datatypes
             return NotImplemented
 
