@@ -11,7 +11,7 @@ from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.support.dataclass import dataclass
 
 _WIDE: Final = "float64"
-"""The datatype in which overlaps are computed."""
+"""The datatype in which scores are compared with their limit, so that it is not rounded."""
 _LANES: Final = 16
 """The number of lanes that are compared at once."""
 _GROUP: Final = 32
@@ -37,7 +37,8 @@ def suppressed_by_class(
             with k.every(buffer.shape) as index:
                 k.store(buffer, index, 0.0)
         limit = k.local(ops.cast_to(most[_first(most)], "int64"))
-        iou, least = (k.local(ops.cast_to(x[_first(x)], _WIDE)) for x in (iou, least))
+        iou = k.local(ops.cast_to(iou[_first(iou)], _at_least_float32(boxes)))
+        least = k.local(ops.cast_to(least[_first(least)], _WIDE))
         ranked, kept = _Ranked.of(k, scores), _Kept.of(k, boxes)
         count, total = (k.local(ops.const(0, "int64")) for _ in range(2))
         with k.loop(batch) as b:
@@ -73,6 +74,11 @@ def _first(buffer: Any) -> tuple[int, ...]:
     return (0,) * len(buffer.shape)
 
 
+def _at_least_float32(buffer: Any) -> str:
+    """The datatype in which elements of a buffer are computed."""
+    return _WIDE if buffer.dtype.bits > 32 else "float32"
+
+
 def _lanes(k: Loops) -> Any:
     """A loop over lanes that are compared at once."""
     return k.loop(_LANES, kind=ForKind.VECTORIZED)
@@ -92,7 +98,7 @@ class _Ranked:
     @staticmethod
     def of(k: Loops, scores: Any) -> _Ranked:
         """Memory for the scores of a class."""
-        dtype = _WIDE if scores.dtype.bits > 32 else "float32"
+        dtype = _at_least_float32(scores)
         rows = scores.shape[2] // (_GROUP * _LANES) + 1
         left, best = k.array([rows, _LANES, _GROUP], dtype), k.array([rows, _LANES], dtype)
         return _Ranked(k, scores, left, best, k.array([_LANES], dtype), k.array([_LANES], "int64"))
@@ -166,16 +172,17 @@ class _Kept:
     def of(k: Loops, corners: Any) -> _Kept:
         """Memory for as many boxes as there are."""
         shape = corners.shape[1] // (_ROWS * _LANES) + 1, _ROWS, _LANES
-        fields = [k.array(shape, _WIDE) for _ in range(5)]
+        dtype = _at_least_float32(corners)
+        fields = [k.array(shape, dtype) for _ in range(5)]
         for field in fields:
             with k.every(shape) as index:
                 k.store(field, index, float("nan"))
-        return _Kept(k, corners, fields, k.array([_LANES], _WIDE))
+        return _Kept(k, corners, fields, k.array([_LANES], dtype))
 
     def add_if_free(self, b: Number, box: Number, count: Number, iou: Number) -> Number:
         """True if none of `count` boxes overlaps a box too much; the box is then added to them."""
-        k = self.loops
-        sides = [[ops.cast_to(self.corners[b, box, n + m], _WIDE) for m in (0, 2)] for n in (0, 1)]
+        k, dtype = self.loops, str(self.covers.dtype)
+        sides = [[ops.cast_to(self.corners[b, box, n + m], dtype) for m in (0, 2)] for n in (0, 1)]
         low = [k.local(ops.minimum(*pair))[0] for pair in sides]
         high = [k.local(ops.maximum(*pair))[0] for pair in sides]
         area = k.local((high[0] - low[0]) * (high[1] - low[1]))[0]
