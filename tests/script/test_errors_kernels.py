@@ -7,7 +7,7 @@ import pytest
 
 from relaxpy import tir
 from relaxpy.errors import ParseError, RelaxpyWarning, WellFormedError
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source, tir as T
 from tests.rows import sections
 from tests.script.marked import check_marks

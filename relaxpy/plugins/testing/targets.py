@@ -12,9 +12,9 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, RelaxpyError, counted, unexpected
 from relaxpy.exec.as_module import as_module
+from relaxpy.exec.bisect import Tolerance, copied
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
-from relaxpy.exec.random_rounding import Tolerance, copied
 from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir import hooks

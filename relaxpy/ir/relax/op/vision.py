@@ -11,14 +11,14 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import FLOAT32, INT32, INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition import gradients, rules
-from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.multibox import multibox_transform_loc as multibox_transform_loc
+from relaxpy.ir.relax.op.definition.signature import integer_literal
 from relaxpy.ir.relax.op.regions import (
     non_max_suppression as non_max_suppression,
     roi_align as roi_align,
     roi_pool as roi_pool,
 )
+from relaxpy.ir.relax.op.vision import multibox_transform_loc as multibox_transform_loc
 from relaxpy.ir.te.topi.shapes import product, shape_text
 from relaxpy.ir.tir import ops
 from relaxpy.support.dataclass import dataclass
