@@ -29,7 +29,7 @@ help:
 	@echo "make check   lint, types and quick tests; a change has to pass this and make test-slow"
 	@echo "make times   measure all tests, and divide them into quick and slow ones"
 	@echo "make fuzz    compare N=$(N) random kernels with plain Python loops, and test N/100 graphs,"
-	@echo "             N/50 signatures of kernels and damaged ones, N/10 sessions of queries to integer reasoning,"
+	@echo "             N/50 signatures, damaged kernels and files, N/10 sessions of queries to integer reasoning,"
 	@echo "             N/10 plans of kernels, and N/5000 hostile texts for each name of I, R and T"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  write the stub of operators, the tables of docs/rules.md, docs/operators.md,"
@@ -145,7 +145,7 @@ check: $(READY)
 N ?= 100000
 fuzz: $(READY)
 	@failed=0; \
-	for machine in kernels:1 graphs:100 signatures:50 damaged_kernels:50 onnx_models:100 torch_modules:100 arith:10 schedules:10 namespaces:5000; do \
+	for machine in kernels:1 graphs:100 signatures:50 damaged_kernels:50 damaged_files:50 onnx_models:100 torch_modules:100 arith:10 schedules:10 namespaces:5000; do \
 		PYTHONPATH=. $(PY) -m tests.fuzz.$${machine%:*} $$(( $(N) / $${machine#*:} )) $(SEED) || failed=1; \
 	done; \
 	exit $$failed

@@ -36,7 +36,7 @@ VERSION: Final = 2
 _MAGIC: Final = b"\x93relaxpy"
 _OLDER: Final = b'{"format": "relaxpy-executable"'
 """The start of files of version 1, which were JSON including the arrays."""
-_HEADER: Final = struct.Struct("<8sI4xQ32s8x")
+HEADER: Final = struct.Struct("<8sI4xQ32s8x")
 _ALIGNMENT: Final = 64
 _LARGEST_TABLE: Final = 1 << 28
 _PICKLE: Final = "the pickle"
@@ -112,7 +112,7 @@ class Container:
             if stat.S_ISREG(status.st_mode) and status.st_size:
                 memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             else:  # such as a pipe, or a device that never ends
-                start = file.read(_HEADER.size)
+                start = file.read(HEADER.size)
                 memory = start + file.read() if start.startswith(_MAGIC) else start
             return cls.of_memory(memory, str(path))
 
@@ -120,7 +120,7 @@ class Container:
     def of_memory(cls, memory: bytes | mmap.mmap | memoryview, source: str) -> Self:
         """The container in memory, which messages call `source`. Errors: as for `read`."""
         data = np.frombuffer(memory, np.uint8)
-        start = bytes(memory[: _HEADER.size])
+        start = bytes(memory[: HEADER.size])
         if not start.startswith(_MAGIC):
             older = start.startswith(_OLDER)
             raise MisuseError(
@@ -130,23 +130,23 @@ class Container:
                 hint=f"{'compile the program again, and ' * older}write one with Executable.save",
                 about=source,
             )
-        if len(start) < _HEADER.size:
+        if len(start) < HEADER.size:
             raise damaged(source, f"it ends after {len(start)} bytes")
-        _, version, length, expected = _HEADER.unpack(start)
+        _, version, length, expected = HEADER.unpack(start)
         if version != VERSION:
             raise MisuseError(
                 f"{source} has version {version}, expected version {VERSION}", about=source
             )
-        if length > min(len(data) - _HEADER.size, _LARGEST_TABLE):
+        if length > min(len(data) - HEADER.size, _LARGEST_TABLE):
             raise damaged(source, f"its table of {length} bytes is not in it")
-        if start != _HEADER.pack(_MAGIC, version, length, expected):
+        if start != HEADER.pack(_MAGIC, version, length, expected):
             raise damaged(source, "its header has other bytes than zero between the numbers")
-        table = bytes(memory[_HEADER.size : _HEADER.size + length])
+        table = bytes(memory[HEADER.size : HEADER.size + length])
         if hashlib.sha256(table).digest() != expected:
             raise damaged(source, "its table does not have the hash in its header")
         content, rows = _parsed(table, source)
         sections: list[Array] = []
-        end = _HEADER.size + length
+        end = HEADER.size + length
         for dtype, shape, _ in rows:
             begin = _rounded(end)
             if data[end:begin].any():
@@ -172,9 +172,9 @@ class Container:
     def chunks(self) -> Iterator[bytes | memoryview]:
         """The bytes that `write` writes, in chunks."""
         table = self.table.encode()
-        yield _HEADER.pack(_MAGIC, VERSION, len(table), hashlib.sha256(table).digest())
+        yield HEADER.pack(_MAGIC, VERSION, len(table), hashlib.sha256(table).digest())
         yield table
-        end = _HEADER.size + len(table)
+        end = HEADER.size + len(table)
         for array in self.arrays:
             section = _elements(array)
             yield bytes(_rounded(end) - end)

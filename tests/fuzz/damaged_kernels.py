@@ -3,19 +3,13 @@
 Rows of the saved form are changed: variables and buffers are exchanged, and so are datatypes,
 extents and kinds of loops; definitions disappear. What is read then is compiled for all targets and
 called with arrays that lie between others. Nothing but an error of ours may come of it: no other
-exception, no write beside the arrays, no crash and no call that cannot be interrupted. So batches
-run in processes of their own, which name the case that they are about to try.
+exception, no write beside the arrays, no crash and no call that cannot be interrupted.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import signal
-import subprocess
-import sys
-import traceback
-import warnings
 import zlib
 from collections import Counter
 from typing import Any
@@ -26,7 +20,7 @@ import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import load_json, save_json
 from relaxpy.script import from_source
-from tests.fuzz.seed import SEED
+from tests.fuzz.batches import LongError, command_line, limited, run
 
 KERNELS = [
     """
@@ -131,11 +125,6 @@ DTYPES = [
     "void",
 ]
 SCOPES = ["global", "shared", "local", ""]
-LIMIT = 5
-"""The seconds after which a call is interrupted."""
-PATIENCE = 60
-"""The seconds in which a process does something."""
-BATCH = 100
 
 
 def damaged(table: dict[str, Any], choose: random.Random) -> str:
@@ -206,14 +195,6 @@ def arguments(number: int, rng: np.random.Generator) -> tuple[list[Any], list[An
     return [*(array for array, _ in pairs), *others], [memory for _, memory in pairs]
 
 
-class LongError(BaseException):
-    """A call takes long, and can be interrupted."""
-
-
-def interrupt(*_: object) -> None:
-    raise LongError
-
-
 def check(seed: str) -> Counter[str]:
     """What became of one damaged kernel."""
     choose, rng = random.Random(seed), np.random.default_rng(zlib.crc32(seed.encode()))
@@ -227,11 +208,10 @@ def check(seed: str) -> Counter[str]:
         return Counter(unread=1)
     found: Counter[str] = Counter()
     for target in ("numpy", "native", "reference"):
-        signal.alarm(LIMIT)
+        values, memory = arguments(number, rng)
         try:
-            executable = relaxpy.compile(module, target)
-            values, memory = arguments(number, rng)
-            executable["kernel"](*values)
+            with limited():
+                relaxpy.compile(module, target)["kernel"](*values)
         except RelaxpyError:
             found["refused"] += 1
         except LongError:
@@ -241,66 +221,13 @@ def check(seed: str) -> Counter[str]:
             for block in memory:
                 assert (block[:4096] == 0xA5).all(), f"{target} wrote before an array"
                 assert (block[-4096:] == 0xA5).all(), f"{target} wrote behind an array"
-        finally:
-            signal.alarm(0)
     return found
-
-
-def run_batch(begin: int, end: int, seed: str) -> None:
-    """Try some cases, after naming each."""
-    warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, interrupt)
-    for number in range(begin, end):
-        print("case", number, flush=True)
-        try:
-            print("found", json.dumps(check(f"{seed} {number}")), flush=True)
-        except Exception:
-            text = traceback.format_exc().replace("\n", "\n| ")
-            print(f"fault {number}: {text}", flush=True)
 
 
 def main(count: int, seed: str) -> int:
     """Try `count` cases; the number of faults."""
-    total: Counter[str] = Counter()
-    faults, begin = 0, 0
-    while begin < count:
-        end = min(count, begin + BATCH)
-        command = [sys.executable, "-X", "faulthandler", "-m", __spec__.name, "batch"]
-        process = subprocess.Popen(
-            [*command, str(begin), str(end), seed],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            out, _ = process.communicate(timeout=PATIENCE + LIMIT * 3 * BATCH)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, _ = process.communicate()
-        last = begin
-        for line in out.splitlines():
-            word, _, rest = line.partition(" ")
-            if word == "case":
-                last = int(rest)
-            elif word == "found":
-                total += Counter(json.loads(rest))
-            elif word == "fault" or line.startswith("|"):
-                faults += word == "fault"
-                print(line)
-        if process.returncode:
-            faults += 1
-            print(f"case {last} ends the process: {process.returncode}\n{out[-3000:]}")
-            end = last + 1
-        begin = end
-    print(f"{count} damaged kernels of seed {seed!r}: {dict(total)}, {faults} faults")
-    return faults
+    return run(__spec__.name, "damaged kernels", count, seed)
 
 
 if __name__ == "__main__":
-    arguments_of_batch = sys.argv[1:]
-    if arguments_of_batch[:1] == ["batch"]:
-        run_batch(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
-    else:
-        number_of_cases = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-        sys.exit(bool(main(number_of_cases, sys.argv[2] if len(sys.argv) > 2 else SEED)))
+    command_line(check, main)

@@ -22,7 +22,7 @@ def test_arithmetic_that_makes_no_sense() -> None:
             #      ^^^^^^ division of `n` by zero [PX-3]
             A[0] = n / 2
             #      ^^^^^ the rounding of / on integers is ambiguous
-            # hint: use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)
+            # hint: use // (down), T.truncdiv (toward zero), or T.Cast("float32", x) / y (a float)
             A[0] = 1 // 0
             #      ^^^^^^ integer division or modulo by zero
             A[0] = A[0] + "a"
@@ -606,7 +606,7 @@ def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "int32")):
     # hint: write T.pow(A[0], 2)
     B[0] /= 3
 #   ^^^^^^^^^ the rounding of / on integers is ambiguous
-    # hint: use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)
+    # hint: use // (down), T.truncdiv (toward zero), or T.Cast("float32", x) / y (a float)
     A[0], B[0] = 1.0, 2
 #   ^^^^ each element is assigned in a separate statement
 --- a declared datatype is that of the value

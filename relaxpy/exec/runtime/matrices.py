@@ -3,7 +3,8 @@
 Each is called with its options as JSON and then its operands. In the options, `complex` has the
 positions of operands that are complex, `names` the names of the last operands, which may be left
 out, and `results` the numbers of the results that are used, with their datatypes and whether they
-are complex. Complex tensors have their two parts along a last axis.
+are complex. Complex tensors have their two parts along a last axis. `checked` is the name of the
+function in whose name the last result, LAPACK's info, is checked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def matrix_function(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(options: str, *operands: Array) -> Array | tuple[Array, ...]:
         given = json.loads(options)
         are_complex, wanted = given.pop("complex"), given.pop("results")
-        names = given.pop("names", ())
+        names, checked = given.pop("names", ()), given.pop("checked", None)
         values = [
             _joined(np.asarray(x)) if k in are_complex else np.asarray(x)
             for k, x in enumerate(operands)
@@ -39,13 +40,34 @@ def matrix_function(function: Callable[..., Any]) -> Callable[..., Any]:
                 count = len(values) - len(names)
                 named = dict(zip(names, values[count:], strict=True))
                 results = function(*values[:count], **named, **given)
+            if checked is not None:
+                _check(results[-1], checked)
         except np.linalg.LinAlgError as error:
-            raise PackedFuncError(f"{function.__name__}: {error!s:.200}") from None
+            raise PackedFuncError(f"{checked or function.__name__}: {error!s:.200}") from None
         found = results if isinstance(results, tuple) else (results,)
         used = tuple(_parts(found[k], *kind) for k, *kind in wanted)
         return used if len(used) > 1 else used[0]
 
     return function
+
+
+def _check(info: Array, name: str) -> None:
+    """Raise the error of a matrix that has no factors or no inverse; `info` is 0 for the others.
+
+    Errors:
+        LinAlgError: one of the matrices is singular, or not positive definite.
+    """
+    failed = np.argwhere(info)
+    if not len(failed):
+        return
+    at = tuple(failed[0].tolist())
+    which = f"matrix {', '.join(map(str, at))} of the batch" if at else "the matrix"
+    order = int(info[at])
+    if "cholesky" in name and "inverse" not in name:
+        text = f"{which} is not positive definite: its leading minor of order {order} is not"
+    else:
+        text = f"{which} is singular: the diagonal element {order} of its factor is zero"
+    raise np.linalg.LinAlgError(text)
 
 
 def _joined(pair: Array) -> Array:
@@ -268,7 +290,9 @@ def linalg_cholesky_ex(a: Array, upper: bool = False) -> tuple[Array, Array]:
 @matrix_function
 def cholesky(a: Array, upper: bool = False) -> Array:
     """The Cholesky factors of Hermitian matrices."""
-    return linalg_cholesky_ex(a, upper)[0]  # type: ignore[no-any-return]
+    factor, info = linalg_cholesky_ex(a, upper)
+    _check(info, "cholesky")
+    return factor  # type: ignore[no-any-return]
 
 
 @matrix_function
@@ -281,6 +305,8 @@ def cholesky_solve(b: Array, factor: Array, upper: bool = False) -> Array:
 @matrix_function
 def cholesky_inverse(factor: Array, upper: bool = False) -> Array:
     """The inverse, from the Cholesky factor."""
+    zeros = np.diagonal(factor, axis1=-2, axis2=-1) == 0
+    _check(np.where(zeros.any(-1), zeros.argmax(-1) + 1, 0), "cholesky_inverse")
     unit = np.broadcast_to(np.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
     return cholesky_solve(unit, factor, upper)  # type: ignore[no-any-return]
 
@@ -330,7 +356,9 @@ def linalg_lu_factor_ex(a: Array, pivot: bool = True) -> tuple[Array, Array, Arr
 @matrix_function
 def linalg_lu_factor(a: Array, pivot: bool = True) -> tuple[Array, Array]:
     """Both factors in one matrix, and the pivots counted from 1."""
-    return linalg_lu_factor_ex(a, pivot)[:2]  # type: ignore[no-any-return]
+    lu, pivots, info = linalg_lu_factor_ex(a, pivot)
+    _check(info, "linalg_lu_factor")
+    return lu, pivots
 
 
 def _permutations(pivots: Array, rows: int, dtype: Any) -> Array:

@@ -476,7 +476,7 @@ def true_div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     if convert(a).dtype.is_int and convert(b).dtype.is_int:
         raise MisuseError(
             "the rounding of / on integers is ambiguous",
-            hint="use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)",
+            hint='use // (down), T.truncdiv (toward zero), or T.Cast("float32", x) / y (a float)',
         )
     return _divide(expr.Div, a, b, integers=False)
 

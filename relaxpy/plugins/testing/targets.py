@@ -55,7 +55,9 @@ def check_targets(
     function on arrays, or the name of a target. Where it is a target and fails, the others have to
     raise an error of the same class. Floats may differ by `rtol` times the largest element; by
     default, by 32 roundings to the narrowest datatype of the program, or by what random errors of
-    4 roundings in each step of the program change, as the reference evaluator measures it.
+    4 roundings in each step of the program change, as the reference evaluator measures it. That one
+    needs about ten seconds for a million multiplications: leave it out of `targets` for large
+    models.
 
     Errors:
         AssertionError: a target computes something else.

@@ -26,6 +26,7 @@ from relaxpy.plugins.torch import (
 )
 from relaxpy.plugins.torch.backward import DECOMPOSITIONS
 from relaxpy.plugins.torch.mutation import changes_argument, changes_of, given_inputs, is_overload
+from relaxpy.plugins.torch.ops.assertions import checks_matrices
 from relaxpy.plugins.torch.registry import found, is_converted
 
 #: The kernels of operators that call others, and have no gradient of their own or need none.
@@ -164,7 +165,7 @@ def traced(target: Any, args: Any, kwargs: Any, result: Any) -> tuple[Any, list[
         return None
     if module.graph.find_nodes(op="call_function", target=target):
         return None
-    module.graph.eliminate_dead_code()
+    module.graph.eliminate_dead_code(lambda node: node.is_impure() or checks_matrices(node))
     return module, nodes
 
 
@@ -190,11 +191,15 @@ def _has_kernel(target: Any) -> bool:
 
 
 def _of_kernel(target: Any) -> Callable[..., Any]:
-    """A function that traces the kernel of an operator; it returns NotImplemented if that fails."""
+    """A function that traces the kernel of an operator; it returns NotImplemented if that fails.
+
+    What the kernel changes in place are new values in the trace.
+    """
+    functional = dispatch_functionalize(functools.partial(target._op_dk, _COMPOSED))
 
     def simple(*args: Any, **kwargs: Any) -> Any:
         try:
-            return target._op_dk(_COMPOSED, *args, **kwargs)
+            return functional(*args, **kwargs)
         except Exception:  # of the function, which needs more than sizes and datatypes
             return NotImplemented
 

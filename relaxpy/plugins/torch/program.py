@@ -24,6 +24,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.plugins.importing.unsupported import FrontendError
 from relaxpy.plugins.torch.decompose import graphs
+from relaxpy.plugins.torch.ops.assertions import asserts
 from relaxpy.plugins.torch.ops.random import draws
 from relaxpy.plugins.torch.symbols import Symbols, is_symbolic, sympy_of
 from relaxpy.support.dataclass import dataclass
@@ -74,8 +75,8 @@ class Program:
 
     @property
     def is_pure(self) -> bool:
-        """True if no node draws random numbers."""
-        return not any(draws(node) for node in self.nodes())
+        """True if no node draws random numbers or asserts something about values."""
+        return not any(draws(node) or asserts(node) for node in self.nodes())
 
     def nodes(self) -> Iterator[Any]:
         """The nodes of the graph and of those in it."""

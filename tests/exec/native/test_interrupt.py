@@ -165,6 +165,38 @@ def test_interrupts_end_long_kernels(name: str) -> None:
     np.testing.assert_array_equal(c, expected)
 
 
+#: Sums of more iterations than any memory has elements: their loops, and what is added.
+REPEATED = {
+    "one number": ("T.grid(1 << 40, 64, 64)", "RSS", "T.float32(1)"),
+    "the same elements": ("T.grid(1 << 40, 64, 64)", "RSS", "A[vi, 0]"),
+    "the same products": ("T.grid(1 << 40, 64, 64)", "RSS", "A[vi, 0] * A[vj, 1]"),
+    "products many times": ("T.grid(1 << 40, 64, 64, 99)", "RSSR", "A[vi, vk] * A[vj, vk]"),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_interrupts_end_sums_of_few_elements(name: str) -> None:
+    loops, kinds, value = REPEATED[name]
+    more = (", vk", ", k") if len(kinds) == 4 else ("", "")
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64, 64), "float32")):
+    for t, i, j{more[1]} in {loops}:
+        with T.block("sum"):
+            vt, vi, vj{more[0]} = T.axis.remap("{kinds}", [t, i, j{more[1]}])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + {value}
+"""
+    executable = relaxpy.compile(from_source(text), "native")
+    assert all(row.method.startswith("native") for row in executable.report())
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        executable["main"](np.ones((64, 1000), "float32"), np.zeros((64, 64), "float32"))
+    timer.join()
+
+
 def test_interrupts_end_long_programs() -> None:
     lines = "\n".join(f"            v{n + 1} = R.exp(R.matmul(v{n}, w))" for n in range(100))
     text = f"""

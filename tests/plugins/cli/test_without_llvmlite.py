@@ -49,8 +49,8 @@ class Model:
             R.output(y)
         return y
 """
-#: A command line for each command; `lsp` waits for an editor, and says how it is installed. Those of
-#: language models have a test of their own.
+#: A command line for each command; `lsp` waits for an editor, and says how it is installed.
+#: Commands of language models have a test of their own.
 COMMANDS = {
     "check": "check model.py",
     "print": "print model.py",

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import relaxpy
 from relaxpy.plugins.importing.unsupported import OpNotImplemented
@@ -206,6 +207,40 @@ def test_trees_choose_classes(
     attributes["classlabels_int64s"] = list(range(7, 7 + classes))
     more = {"post_transform": transform, "base_values": base or None}
     check(model("TreeEnsembleClassifier", ["label", "scores"], **attributes, **more))
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("base", [[], [0.25], [0.25, -0.5]])
+@pytest.mark.parametrize("ids", ["both", "mixed", "one"])
+def test_trees_choose_of_two_classes(ids: str, base: list[float], transform: str) -> None:
+    """ONNX Runtime has the label 1 of votes for both, whatever the labels are."""
+    attributes = grown(2, 3, MODES, 1 if ids == "one" else 2, "class")
+    if ids == "mixed":  # leaves vote for one class, the other, or both
+        pairs = range(0, len(attributes["class_ids"]), 2)
+        kept = [k + n for k in pairs for n in [[0], [1], [0, 1]][RNG.integers(3)]]
+        attributes |= {
+            name: [attributes[name][k] for k in kept]
+            for name in attributes
+            if name.startswith("class_")
+        }
+    if ids == "one":  # shares, of which the other class has the rest
+        attributes["class_weights"] = [abs(weight) / 9 for weight in attributes["class_weights"]]
+    attributes |= {"base_values": base or None, "classlabels_int64s": [7, 8]}
+
+    def expected(transform: str) -> Any:
+        proto = model("TreeEnsembleClassifier", ["y", "z"], post_transform=transform, **attributes)
+        return proto, *ReferenceEvaluator(proto).run(None, {"x": X})
+
+    proto, label, scores = expected(transform)
+    if ids == "one":
+        share = expected("NONE")[2][:, 1]
+        label = np.where(share > 0.5, 8, 7)
+    for target in targets(str(proto)):
+        found = relaxpy.compile(from_onnx(proto), target)["main"](X)
+        np.testing.assert_array_equal(found[0], label)
+        if ids != "one" or transform == "NONE":
+            np.testing.assert_allclose(found[1], scores, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

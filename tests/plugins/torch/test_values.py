@@ -267,6 +267,90 @@ def test_indices_out_of_range_are_refused_where_pytorch_refuses_them(
             torch.testing.assert_close(run(*args), right)
 
 
+SINGULAR = torch.ones(2, 3, 3) + torch.tensor([0.0, 1.0]).view(2, 1, 1) * torch.eye(3)
+
+
+def asserted(x: Any) -> Any:
+    torch._assert_async(x.sum() > 0, "{the sum} is positive")  # as `assert` in torch.compile
+    return x * 2
+
+
+def asserted_in_a_branch(x: Any) -> Any:
+    def checked(x: Any) -> Any:
+        torch._assert_async(x[0] > 0, "the first is positive")
+        return x.clone()
+
+    return torch.cond(x[1] > 0, checked, lambda x: x * 2, (x,))
+
+
+def asserted_in_a_loop(x: Any) -> Any:
+    def step(x: Any) -> Any:
+        torch._assert_async(x[0] > 0, "the first stays positive")
+        return (x - 1,)
+
+    return torch._higher_order_ops.while_loop(lambda x: x[1] > 0, step, (x,))
+
+
+#: Functions that raise for some arguments: right ones, wrong ones, and what the error says.
+RAISING: dict[str, tuple[Callable[[Any], Any], Any, Any, str]] = {
+    **{
+        name: (function, SINGULAR[1], SINGULAR[0], "is singular: the diagonal element 2")
+        for name, function in {
+            "linalg.inv": torch.linalg.inv,
+            "linalg.inv_ex": lambda x: torch.linalg.inv_ex(x, check_errors=True)[0],
+            "linalg.solve": lambda x: torch.linalg.solve(x, x[0]),
+            "linalg.tensorinv": lambda x: torch.linalg.tensorinv(x.view(3, 3), 1),
+            "linalg.matrix_power": lambda x: torch.linalg.matrix_power(x, -2),
+            "linalg.lu_factor": torch.linalg.lu_factor,
+        }.items()
+    },
+    "cholesky_inverse": (
+        torch.cholesky_inverse,
+        torch.eye(3),
+        torch.zeros(3, 3),
+        "is singular: the diagonal element 1",
+    ),
+    "inv of batches": (torch.linalg.inv, SINGULAR[1:], SINGULAR[:1], "matrix 0 of the batch is"),
+    "linalg.cholesky": (
+        torch.linalg.cholesky,
+        SINGULAR[1],
+        -SINGULAR[1],
+        "not positive definite: its leading minor of order 1",
+    ),
+    "linalg.cholesky of complex numbers": (
+        torch.linalg.cholesky,
+        SINGULAR[1] + 0j,
+        SINGULAR[1] - 3 * torch.eye(3) + 0j,
+        "not positive definite: its leading minor of order 1",
+    ),
+    "assert": (asserted, row(1.0, 2.0), row(-1.0, -2.0), "{the sum} is positive"),
+    "a branch": (asserted_in_a_branch, row(1.0, 2.0), row(-1.0, 2.0), "the first is positive"),
+    "a loop": (asserted_in_a_loop, row(7.0, 2.0), row(2.0, 4.0), "the first stays positive"),
+}
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("target", ["numpy", "native", "torch.compile"])
+@pytest.mark.parametrize("name", RAISING)
+def test_matrices_and_assertions_are_checked_where_pytorch_checks_them(
+    name: str, target: str
+) -> None:
+    function, right, wrong, message = RAISING[name]
+    if target == "torch.compile":
+        run = captured(function)
+    elif right.is_complex():
+        real = exported(function, right, target=target)
+        run = lambda x: [torch.view_as_complex(real(torch.view_as_real(x))[0])]  # noqa: E731
+    else:
+        run = exported(function, right, target=target)
+    for found, expected in zip(run(right), leaves(function(right)), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), expected)
+    with pytest.raises(RuntimeError):
+        function(wrong)
+    with pytest.raises(RelaxpyError, match=message):
+        run(wrong)
+
+
 @pytest.mark.each_choice
 @ROADS
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def _of_run(run: Run, plan: Plan) -> int:
             if (buffer, indices) not in seen:
                 seen.add((buffer, indices))
                 total += _of_access(buffer, indices, along.var)
-    return total
+    return max(total, _SAME)  # sums of a number read nothing
 
 
 def _of_access(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> int:

@@ -102,6 +102,9 @@ def product_of(run: Run) -> Product | None:
         return None
     if any(d.has(n) for n in range(INITIAL, len(operands)) for d in over):
         return None
+    # Tiles poll no signals: what they add is bounded by the elements of the factors.
+    if not all(d.has(A) or d.has(B) or d.extent.constant == 1 for d in over):
+        return None
     starts = tuple(_at_start(x, run) for x in linear)
     product = Product(member, run.after, elements, operands, starts, (), None, spatial[0], ())
     return _sorted(product, _merged(spatial), over)

@@ -193,10 +193,10 @@ def _float_key(value: PrimExpr, kind: str) -> PrimExpr:
 
 
 _WIDE: Final = "float64"
-"""The datatype in which overlaps are computed."""
+"""The datatype in which scores are compared with their limit, so that it is not rounded."""
 _LANES: Final = 16
 """The number of lanes that are compared at once."""
-_GROUP: Final = 32
+_GROUP: Final = 64
 """The number of scores in a group whose best one is tracked."""
 _ROWS: Final = 8
 """The number of vector comparisons before their results are tested."""
@@ -219,7 +219,9 @@ def suppressed_by_class(
             with k.every(buffer.shape) as index:
                 k.store(buffer, index, 0.0)
         limit = k.local(ops.cast_to(most[_first(most)], "int64"))
-        iou, least = (k.local(ops.cast_to(x[_first(x)], _WIDE)) for x in (iou, least))
+        iou = k.local(ops.cast_to(iou[_first(iou)], _at_least_float32(boxes)))
+        wide = _WIDE if least.dtype.bits > 32 else _at_least_float32(scores)
+        least = k.local(ops.cast_to(least[_first(least)], wide))
         ranked, kept = _Ranked.of(k, scores), _Kept.of(k, boxes)
         count, total = (k.local(ops.const(0, "int64")) for _ in range(2))
         with k.loop(batch) as b:
@@ -255,9 +257,26 @@ def _first(buffer: Any) -> tuple[int, ...]:
     return (0,) * len(buffer.shape)
 
 
+def _at_least_float32(buffer: Any) -> str:
+    """The datatype in which elements of a buffer are computed."""
+    return _WIDE if buffer.dtype.bits > 32 else "float32"
+
+
 def _lanes(k: Loops) -> Any:
     """A loop over lanes that are compared at once."""
     return k.loop(_LANES, kind=ForKind.VECTORIZED)
+
+
+def _folded(k: Loops, values: Any, better: Callable[[Number, Number], Number]) -> Number:
+    """The best of the values of all lanes."""
+    count = _LANES
+    while count > 1:
+        count //= 2
+        half = k.array([count], str(values.dtype))
+        with k.loop(count, kind=ForKind.VECTORIZED) as lane:
+            k.store(half, lane, better(values[lane], values[lane + count]))
+        values = half
+    return values[0]
 
 
 @dataclass(frozen=True)
@@ -274,10 +293,10 @@ class _Ranked:
     @staticmethod
     def of(k: Loops, scores: Any) -> _Ranked:
         """Memory for the scores of a class."""
-        dtype = _WIDE if scores.dtype.bits > 32 else "float32"
+        dtype = _at_least_float32(scores)
         rows = scores.shape[2] // (_GROUP * _LANES) + 1
         left, best = k.array([rows, _LANES, _GROUP], dtype), k.array([rows, _LANES], dtype)
-        return _Ranked(k, scores, left, best, k.array([_LANES], dtype), k.array([_LANES], "int64"))
+        return _Ranked(k, scores, left, best, k.array([_LANES], dtype), k.array([_LANES], "int32"))
 
     @property
     def _none(self) -> Number:
@@ -286,15 +305,20 @@ class _Ranked:
     def fill(self, b: Number, c: Number, least: Number) -> None:
         """Replace the contents by the scores of a class above `least`."""
         k, size = self.loops, self.scores.shape[2]
-        with k.every(self.left.shape) as index:
-            k.store(self.left, index, self._none)
-        with k.every(self.left.shape) as (row, lane, n):
-            box = (row * _LANES + lane) * _GROUP + n
-            with k.when(box < size):
-                score = self.scores[b, c, box]
-                is_valid = ops.cast_to(score, _WIDE) > least
-                kept = tir.Select(is_valid, ops.cast_to(score, str(self.left.dtype)), self._none)
-                k.store(self.left, (row, lane, n), kept)
+        whole = size // (_GROUP * _LANES)
+
+        def store(row: Number, lane: Number, n: Number) -> None:
+            score = self.scores[b, c, (row * _LANES + lane) * _GROUP + n]
+            is_valid = ops.cast_to(score, str(least.dtype)) > least
+            kept = tir.Select(is_valid, ops.cast_to(score, str(self.left.dtype)), self._none)
+            k.store(self.left, (row, lane, n), kept)
+
+        with k.every((whole, _LANES, _GROUP)) as index:
+            store(*index)
+        with k.every((_LANES, _GROUP)) as index:
+            k.store(self.left, (whole, *index), self._none)
+        with k.loop(size % (_GROUP * _LANES)) as rest:
+            store(whole, rest // _GROUP, rest % _GROUP)
         with k.every(self.best.shape) as index:
             k.store(self.best, index, self._none)
             with k.loop(_GROUP) as n:
@@ -302,7 +326,7 @@ class _Ranked:
 
     def pop(self) -> Number:
         """Remove the best box, or of equal ones the first, and return it; or leave the loop."""
-        k, most = self.loops, intrin.max_value("int64")
+        k, most = self.loops, intrin.max_value("int32")
         rows = self.best.shape[0]
         with _lanes(k) as lane:
             k.store(self.best_of_lanes, lane, self._none)
@@ -310,29 +334,33 @@ class _Ranked:
         with k.loop(rows) as row, _lanes(k) as lane:
             better = _greatest(self.best[row, lane], self.best_of_lanes[lane])
             k.store(self.best_of_lanes, lane, better)
-        top, group = k.local(self._none), k.local(most)
-        with k.loop(_LANES) as lane:
-            k.store(top, 0, _greatest(self.best_of_lanes[lane], top[0]))
-        with k.when(ops.compare(tir.EQ, top[0], self._none)):
+        top = _folded(k, self.best_of_lanes, _greatest)
+        with k.when(ops.compare(tir.EQ, top, self._none)):
             k.leave()
         with k.loop(rows) as row, _lanes(k) as lane:
-            is_best = ops.compare(tir.EQ, self.best[row, lane], top[0])
-            place = tir.Select(is_best, row * _LANES + lane, most)
+            is_best = ops.compare(tir.EQ, self.best[row, lane], top)
+            number = ops.cast_to(row * _LANES + lane, "int32")
+            place = tir.Select(is_best, number, most)
             k.store(self.place_of_lanes, lane, _least(place, self.place_of_lanes[lane]))
-        with k.loop(_LANES) as lane:
-            k.store(group, 0, _least(self.place_of_lanes[lane], group[0]))
-        row, lane = k.local(group[0] // _LANES)[0], k.local(group[0] % _LANES)[0]
-        found, rest = k.local(ops.const(-1, "int64")), k.local(self._none)
-        with k.loop(_GROUP) as n:
-            value = k.local(self.left[row, lane, n])[0]
-            is_found = (found[0] < 0) & ops.compare(tir.EQ, value, top[0])
-            with k.when(is_found):
-                k.store(found, 0, n)
-                k.store(self.left, (row, lane, n), self._none)
-            with k.otherwise():
-                k.store(rest, 0, _greatest(value, rest[0]))
-        k.store(self.best, (row, lane), rest[0])
-        return k.local(group[0] * _GROUP + found[0])[0]
+        group = k.local(ops.cast_to(_folded(k, self.place_of_lanes, _least), "int64"))[0]
+        # Both are inside; the bounds show it, so that the loops over them need no test.
+        line = ops.maximum(ops.minimum(group // _LANES, rows - 1), 0)
+        column = ops.maximum(ops.minimum(group % _LANES, _LANES - 1), 0)
+        with _lanes(k) as n:
+            k.store(self.place_of_lanes, n, most)
+        with k.loop(_GROUP // _LANES) as part, _lanes(k) as n:
+            is_best = ops.compare(tir.EQ, self.left[line, column, part * _LANES + n], top)
+            place = tir.Select(is_best, ops.cast_to(part * _LANES + n, "int32"), most)
+            k.store(self.place_of_lanes, n, _least(place, self.place_of_lanes[n]))
+        found = k.local(ops.cast_to(_folded(k, self.place_of_lanes, _least), "int64"))[0]
+        k.store(self.left, (line, column, found), self._none)
+        with _lanes(k) as n:
+            k.store(self.best_of_lanes, n, self._none)
+        with k.loop(_GROUP // _LANES) as part, _lanes(k) as n:
+            value = self.left[line, column, part * _LANES + n]
+            k.store(self.best_of_lanes, n, _greatest(value, self.best_of_lanes[n]))
+        k.store(self.best, (line, column), _folded(k, self.best_of_lanes, _greatest))
+        return k.local(group * _GROUP + found)[0]
 
 
 @dataclass(frozen=True)
@@ -348,16 +376,17 @@ class _Kept:
     def of(k: Loops, corners: Any) -> _Kept:
         """Memory for as many boxes as there are."""
         shape = corners.shape[1] // (_ROWS * _LANES) + 1, _ROWS, _LANES
-        fields = [k.array(shape, _WIDE) for _ in range(5)]
+        dtype = _at_least_float32(corners)
+        fields = [k.array(shape, dtype) for _ in range(5)]
         for field in fields:
             with k.every(shape) as index:
                 k.store(field, index, float("nan"))
-        return _Kept(k, corners, fields, k.array([_LANES], _WIDE))
+        return _Kept(k, corners, fields, k.array([_LANES], dtype))
 
     def add_if_free(self, b: Number, box: Number, count: Number, iou: Number) -> Number:
         """True if none of `count` boxes overlaps a box too much; the box is then added to them."""
-        k = self.loops
-        sides = [[ops.cast_to(self.corners[b, box, n + m], _WIDE) for m in (0, 2)] for n in (0, 1)]
+        k, dtype = self.loops, str(self.covers.dtype)
+        sides = [[ops.cast_to(self.corners[b, box, n + m], dtype) for m in (0, 2)] for n in (0, 1)]
         low = [k.local(ops.minimum(*pair))[0] for pair in sides]
         high = [k.local(ops.maximum(*pair))[0] for pair in sides]
         area = k.local((high[0] - low[0]) * (high[1] - low[1]))[0]
@@ -378,7 +407,7 @@ class _Kept:
                 meets = is_kept & (height > 0) & (width > 0)
                 covers = _greatest(tir.Select(meets, ratio, -1.0), self.covers[lane])
                 k.store(self.covers, lane, covers)
-            with k.loop(_LANES) as lane, k.when(self.covers[lane] > iou):
+            with k.when(_folded(k, self.covers, _greatest) > iou):
                 k.store(is_free, 0, ops.const(0, "bool"))
         with k.when(is_free[0]):
             row, lane = count // _LANES, count % _LANES

@@ -223,8 +223,9 @@ class _CornerBoxes:
 
     @staticmethod
     def of(corners: Array) -> _CornerBoxes:
-        """The boxes with two opposite corners in each row."""
-        sides = np.ascontiguousarray(corners.T, np.float64).reshape(2, 2, -1)
+        """The boxes with two opposite corners in each row, computed in float32 at least."""
+        dtype = np.result_type(corners.dtype, np.float32)
+        sides = np.ascontiguousarray(corners.T, dtype).reshape(2, 2, -1)
         low, high = sides.min(0), sides.max(0)
         return _CornerBoxes(low, high, (high[0] - low[0]) * (high[1] - low[1]))
 
@@ -246,7 +247,8 @@ class _CornerBoxes:
         height, width = np.minimum(first.high, second.high) - np.maximum(first.low, second.low)
         shared = height * width
         with np.errstate(invalid="ignore"):  # the area of a box may be infinite
-            meet.reshape(-1)[pairs] = shared / (first.area + second.area - shared) > iou
+            ratio = shared / (first.area + second.area - shared)
+        meet.reshape(-1)[pairs] = ratio > self.area.dtype.type(iou)
         return meet
 
 

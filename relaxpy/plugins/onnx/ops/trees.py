@@ -224,9 +224,12 @@ def tree_ensemble_classifier(
     names = class_labels(cx, classlabels_int64s, classlabels_strings)
     classes = len(classlabels_strings or classlabels_int64s)
     attributes, dtype = dict(cx.node.attributes), _computed_in(x)
-    single = classes == 2 and len(set(attributes["class_ids"])) == 1
+    voted = set(attributes["class_ids"])
+    single = classes == 2 and len(voted) == 1
     if single:
         attributes["class_ids"] = [0] * len(attributes["class_ids"])
+        base = _numbers(attributes, "base_values", dtype)
+        attributes["base_values_as_tensor"] = base[min(min(voted), len(base) - 1) :][:1]
     forest = _forest(attributes, "class", 1 if single else classes, dtype)
     votes = forest.votes(cx, rows_of(cx, x, dtype))
     scores = _scores(cx, cx.emit(R.sum(votes, axis=[1])), attributes)

@@ -1,6 +1,7 @@
 """Converters, one module for each family of operators; importing this fills the table."""
 
 from relaxpy.plugins.torch.ops import (
+    assertions as assertions,
     attention as attention,
     bessel as bessel,
     complex_functions as complex_functions,

@@ -30,7 +30,7 @@ from relaxpy.plugins.torch.complexes import (
 )
 from relaxpy.plugins.torch.context import Context
 from relaxpy.plugins.torch.ops import counting, creation, indexing
-from relaxpy.plugins.torch.ops.creation import assertion, filled
+from relaxpy.plugins.torch.ops.creation import filled
 from relaxpy.plugins.torch.ops.elementwise import cast
 from relaxpy.plugins.torch.ops.movement import transposed
 from relaxpy.plugins.torch.ops.prims import bits_as
@@ -307,9 +307,6 @@ def masked_select(cx: Context, z: Complex, mask: Expr) -> Complex:
     places = cx.emit(reshaped(R.arange(0, total, 1, "int64"), shape_of(z.re)))
     chosen = cx.emit(indexing.masked_select(cx, places, mask))
     return Complex(*(R.take(cx.emit(reshaped(x, [total])), chosen, 0) for x in (z.re, z.im)))
-
-
-complex_converter(*("_assert_tensor_metadata", "_assert_async", "_assert_async.msg"))(assertion)
 
 
 # ---- reductions

@@ -32,6 +32,7 @@ from relaxpy.plugins.importing.unsupported import UnsupportedError
 from relaxpy.plugins.torch.arrays import dtype_name
 from relaxpy.plugins.torch.complexes import Complex, as_tensor, from_pair, has_complex_result
 from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.ops.assertions import in_order
 from relaxpy.plugins.torch.registry import Value
 
 #: A loop of at most this number of iterations is unrolled.
@@ -107,7 +108,8 @@ def _loop(
     infos: tuple[StructInfo, ...] = tuple(map(cx.builder.struct_info_of, initial))
     params = [Var(f"v{k}", info) for k, info in enumerate(infos)]
     returned = TupleStructInfo(infos)
-    itself = Var("loop", FuncStructInfo(infos, returned))
+    pure = cx.importer.program.is_pure
+    itself = Var("loop", FuncStructInfo(infos, returned, purity=pure))
     with _scope(cx):
         cx.builder.declare(itself)
         with _scope(cx, params):
@@ -119,7 +121,7 @@ def _loop(
                 otherwise = cx.builder.end_scope(Tuple(tuple(params)))
             body = cx.builder.end_scope(cx.builder.emit(If(goes_on, then, otherwise)))
         cx.builder.end_scope()
-    function = cx.builder.emit(Function(tuple(params), body, returned), var=itself)
+    function = cx.builder.emit(Function(tuple(params), body, returned, is_pure=pure), var=itself)
     return cx.builder.emit(Call(function, tuple(initial)))
 
 
@@ -213,10 +215,9 @@ def _row(cx: Context, x: Expr, k: Size) -> Expr:
 
 
 def _with_effects(cx: Context, token: Value, op: Any, *args: Value, **kwargs: Value) -> Any:
-    """An operator in the order that tokens give: a check of results, which Relax leaves out."""
     if op._schema.returns:
         raise UnsupportedError(f"the order of the effects of {op}")
-    return token, None
+    return in_order(cx, token, op, *args)
 
 
 HIGHER_ORDER: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""Tensors of given values, assertions, sizes."""
+"""Tensors of given values, sizes."""
 
 from __future__ import annotations
 
@@ -141,14 +141,3 @@ def sym_storage_offset(cx: Context, x: Expr) -> Any:
 @converter("sym_numel", "sym_stride.int", "numel")
 def sym_value(cx: Context, x: Expr, *rest: Value) -> Any:
     return cx.importer.symbols.expr(cx.meta())
-
-
-@converter(
-    *("_assert_async.msg", "_assert_scalar", "_assert_tensor_metadata", "_assert_async"),
-    "_linalg_check_errors",
-    *("sym_constrain_range", "sym_constrain_range_for_size", "_functional_assert_scalar"),
-    *("_functional_assert_async.msg", "_functional_sym_constrain_range"),
-    *("_functional_sym_constrain_range_for_size", "_make_dep_token"),
-)
-def assertion(cx: Context, *args: Value) -> None:
-    return None

@@ -9,6 +9,7 @@ from relaxpy.plugins.importing.matrices import call
 from relaxpy.plugins.torch.arrays import part_name
 from relaxpy.plugins.torch.complexes import complex_converter, from_pair, is_complex, to_pair
 from relaxpy.plugins.torch.context import Context
+from relaxpy.plugins.torch.ops.assertions import checked_names
 from relaxpy.plugins.torch.registry import Value, converter
 
 _NAMES = (
@@ -42,7 +43,11 @@ def _packed(cx: Context, *unused: Value) -> Any:
             tensors.append(cx.emit(to_pair(value)) if is_complex(value) else value)
         elif value is not None and declared.name not in ("check_errors", "driver"):
             options[declared.name] = value
+        elif value and declared.name == "check_errors":
+            options["checked"] = cx.node.target._opname
     name = cx.node.target._schema.name.partition("::")[2].removeprefix("_").removesuffix("_")
+    for checked in checked_names(cx.node):
+        options["checked"] = checked
     if name in _FACTORS:
         options["factors"] = cx.uses(*_FACTORS[name])
     meta = cx.meta()

@@ -60,11 +60,15 @@ def suppression(
     )
 
 
-def every_kept(boxes: Array, scores: Array, *limits: Any) -> list[list[list[int]]]:
-    """The classes and the boxes that remain of each image."""
+def every_kept(
+    boxes: Array, scores: Array, count: int, iou: float, least: float
+) -> list[list[list[int]]]:
+    """The classes and the boxes that remain of each image; overlaps are float32, or float64."""
+    wide = boxes.astype(np.result_type(boxes.dtype, "float32"))
+    limits = count, wide.dtype.type(iou), least
     return [
         [[kind, k] for kind, row in enumerate(rows) for k in selected(corners, row, *limits)]
-        for corners, rows in zip(boxes.astype("float64"), scores.astype("float64"), strict=True)
+        for corners, rows in zip(wide, scores.astype("float64"), strict=True)
     ]
 
 
@@ -123,6 +127,16 @@ def test_one_program_selects_of_all_sizes(target: str, dtype: str) -> None:
                 assert (rows[image, len(pairs) :] == -1).all()
                 of_pairs = [float(scores[image, kind, k]) for kind, k in pairs]
                 assert values[image].tolist() == of_pairs + [0.0] * (classes * n - len(pairs))
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("iou", [0.7, float(np.float32(0.7))])
+def test_overlaps_at_the_limit_are_not_above_it(iou: float, target: str) -> None:
+    """As in ONNX Runtime: 7 / 10 is 0.7 in float32, whose 0.7 is less than 7 / 10 in float64."""
+    boxes = np.array([[[0, 0, 1, 10], [0, 0, 1, 7], [0, 0, 1, 8]]], "float32")
+    scores = np.array([[[3, 2, 1]]], "float32")
+    rows, total = suppression(boxes, scores, target=target)(boxes, scores, 9, iou, 0)
+    assert rows[: int(total[0]), 2].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("target", ["numpy", "native"])
