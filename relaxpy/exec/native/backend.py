@@ -428,11 +428,12 @@ def _reasons(program: KernelProgram) -> Iterator[str]:
     """The reason why each native run is slower than others of its kind, if any."""
     decoded = _decoded(program)
     for run in runs(program.plan.trees):
-        if axes := decoded_again(run, program):
+        if repeated_loads(run, program.plan) is None:
+            reason = "the weights of a last group that is not whole are decoded for each row"
+            yield reason if _is_remainder(run, decoded) else ""
+        elif axes := decoded_again(run, program):
             names = ", ".join(axis.var.name for axis in axes)
             yield f"weights are decoded again in each iteration of {names}"
-        elif _is_remainder(run, decoded) and repeated_loads(run, program.plan) is None:
-            yield "the weights of a last group that is not whole are decoded for each row"
         else:
             yield ""
 
