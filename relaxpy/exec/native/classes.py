@@ -25,6 +25,8 @@ from relaxpy.support.dataclass import dataclass, replace
 
 _LANES: Final = 16
 """Elements of a vector: shorter loops are unrolled, and multiples need no remainder."""
+_LONG_ROW: Final = 64
+"""The extent of rows from which long kernels do not spend their time around these."""
 _LONG_SUM: Final = 128
 """The extent from which the code of a reduction does not depend on its length."""
 _SHORT_KERNEL: Final = 1 << 15
@@ -181,6 +183,10 @@ class _Reader:
         if _is_product(store.value):
             raise RefusedError("the tiles of products depend on sizes")
         self._access(store.buffer, store.indices)
+        if not self.is_short and store.buffer.ndim:
+            row = self._extents[self._numbers[store.buffer] + store.buffer.ndim - 1]
+            if row.value < _LONG_ROW:
+                raise RefusedError("its rows are short")
         stack: list[Node] = [store.value]
         while stack:
             node = stack.pop()
