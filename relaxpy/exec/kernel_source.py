@@ -15,7 +15,7 @@ from relaxpy.exec.native.trees.as_written import program_as_written
 from relaxpy.exec.native.trees.program import program_of
 from relaxpy.exec.native.trees.text import tree_text
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.support.pysource import render
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from relaxpy.exec.graph.in_place import have_shape, indices_in_place, may_run_again
 from relaxpy.exec.graph.program import (
     Branch,
     Check,
@@ -22,7 +21,10 @@ from relaxpy.exec.graph.program import (
     Turn,
     Value,
     elements,
+    have_shape,
+    indices_in_place,
     leaves,
+    may_run_again,
 )
 from relaxpy.exec.lower.proof import Sizes, sizes_if_equal
 from relaxpy.exec.lower.scope import GlobalCallee
@@ -31,7 +33,7 @@ from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.exec.runtime.signatures import output_sinfos, widened
+from relaxpy.exec.runtime.checks import output_sinfos, widened
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.op import Op

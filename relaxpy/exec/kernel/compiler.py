@@ -23,7 +23,7 @@ from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 
 
 class Kernel:
