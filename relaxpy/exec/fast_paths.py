@@ -40,5 +40,15 @@ VIEWS: Final = FastPath("views")
 """A kernel that only reshapes its operand is a view of it."""
 SHARED_MEMORY: Final = FastPath("shared memory")
 """Tensors with disjoint live ranges share memory."""
+KERNEL_CLASSES: Final = FastPath("kernel classes")
+"""Kernels that differ in sizes alone are one kernel, which takes the sizes as arguments."""
 
-FAST_PATHS: Final = (ONLY_KERNEL, STATIC_ENTRY, WHOLE_GRAPH, PACKED_WEIGHTS, VIEWS, SHARED_MEMORY)
+FAST_PATHS: Final = (
+    ONLY_KERNEL,
+    STATIC_ENTRY,
+    WHOLE_GRAPH,
+    PACKED_WEIGHTS,
+    VIEWS,
+    SHARED_MEMORY,
+    KERNEL_CLASSES,
+)

@@ -47,12 +47,14 @@ def kernel_source(
             hint='compile for target="numpy" or "native"',
         )
     backend = new_backend()
-    names = {other: other for other in module.functions_by_name}
+    names = {other: other for other in backend.program(module).functions_by_name}
     kernel = backend.compile_kernel(func, name, f"{name}_unchecked", names)
     if kind == "tree":
-        if isinstance(backend, NativeBackend) and backend.as_written:
+        if not isinstance(backend, NativeBackend):
+            return tree_text(rewritten(program_of(kernel.plan)))
+        if backend.as_written:
             return tree_text(program_as_written(plan_as_written(func, name))[0])
-        return tree_text(rewritten(program_of(kernel.plan)))
+        return tree_text(backend.loops(func, kernel))
     if kind == "python":
         return render(ast.Module([kernel.tree], []))
     code = backend.machine_code(name, kind)

@@ -11,6 +11,7 @@ import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.fast_paths import (
     FAST_PATHS,
+    KERNEL_CLASSES,
     ONLY_KERNEL,
     PACKED_WEIGHTS,
     SHARED_MEMORY,
@@ -97,6 +98,9 @@ PROGRAMS = {
         "    return (R.matmul(y, a), R.matmul(a, y))"
     ),
     "packed": main(f"return R.nn.relu(R.matmul(R.tanh(x), {WEIGHT}))", '("n", 64)', y=""),
+    "two sizes": main(
+        "m = R.max(x)\n    return (R.full((20, 24), m, 'float32'), R.full((33, 40), m, 'float32'))"
+    ),
     "chain": main(
         "\n    ".join(
             ["a = R.matmul(x, R.permute_dims(y))"]
@@ -153,6 +157,7 @@ REACHED = {
     PACKED_WEIGHTS: "packed",
     VIEWS: "reshape",
     SHARED_MEMORY: "chain",
+    KERNEL_CLASSES: "two sizes",
 }
 
 

@@ -49,7 +49,9 @@ class GraphBackend(NativeBackend):
 
     def program(self, module: IRModule) -> IRModule:
         """The module, with kernels for operands whose sizes are equal at run time."""
-        return with_equal_sizes(module)
+        program = with_equal_sizes(module)
+        self.find_classes(program)
+        return program
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
         """Compile a Relax function; return whether it has a native form."""

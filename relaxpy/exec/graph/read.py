@@ -575,12 +575,13 @@ class GraphReader:
                 arguments.append(scalar)
             else:
                 raise RefusedError("a kernel takes strides or numbers")
-        passed = []
+        passed: list[tir.PrimExpr] = []
         wide = {var: cast_to(value, INT64) for var, value in sizes.items()}
         for name in size_names(signature.params):
             size = widened(signature.sizes[name], wide)
             self._sizes.add(size)
             passed.append(size)
+        passed += [tir.IntImm("int64", value) for value in signature.constants]
         return KernelCall(callee.name, arguments, passed, new)
 
 

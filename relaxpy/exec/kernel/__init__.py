@@ -1,6 +1,6 @@
 """The kernel compiler: a PrimFunc becomes a plan, and the plan a Python function over NumPy."""
 
-from relaxpy.exec.kernel.compiler import Kernel, compile_kernel, plan_kernel
+from relaxpy.exec.kernel.compiler import Kernel, compile_kernel
 from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
 from relaxpy.exec.kernel.report import BlockReport, KernelReport
 
@@ -11,5 +11,4 @@ __all__ = [
     "NativeUnchecked",
     "Unchecked",
     "compile_kernel",
-    "plan_kernel",
 ]

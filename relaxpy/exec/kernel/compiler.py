@@ -39,12 +39,24 @@ class Kernel:
     lazily.
     """
 
-    def __init__(self, plan: Plan, unchecked_name: str, functions: Mapping[str, str]) -> None:
-        self.name = plan.name
-        self.plan = plan
+    def __init__(
+        self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
+    ) -> None:
+        self.name = name
         self.is_native = False
+        self._func = func
         self._report: KernelReport | None = None
         self.unchecked_name, self._functions = unchecked_name, functions
+
+    @late_property
+    def plan(self) -> Plan:
+        """The plan.
+
+        Errors:
+            CompileError: a statement has no meaning outside special hardware.
+        """
+        with _located(self._func), stage(PLANNING):
+            return make_plan(self._func, self.name)
 
     @property
     def report(self) -> KernelReport:
@@ -150,18 +162,6 @@ class Kernel:
         return self._definitions[1]
 
 
-def plan_kernel(
-    func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
-) -> Kernel:
-    """`compile_kernel` with lazy emission, which may fail later.
-
-    Errors:
-        CompileError: a statement has no meaning outside special hardware.
-    """
-    with _located(func), stage(PLANNING):
-        return Kernel(make_plan(func, name), unchecked_name, functions)
-
-
 def compile_kernel(
     func: PrimFunc,
     name: str,
@@ -176,7 +176,7 @@ def compile_kernel(
     Errors:
         CompileError: the kernel uses an operation that cannot run on NumPy.
     """
-    kernel = plan_kernel(func, name, unchecked_name or f"{name}_unchecked", functions)
+    kernel = Kernel(func, name, unchecked_name or f"{name}_unchecked", functions)
     assert kernel.tree is not None
     return kernel
 

@@ -11,19 +11,21 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.kernel import Kernel, plan_kernel
+from relaxpy.exec.fast_paths import KERNEL_CLASSES
+from relaxpy.exec.kernel import BlockReport, Kernel, KernelReport
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.as_written import plan_as_written
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, runs
-from relaxpy.exec.kernel.report import BlockReport, report_of
+from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.calls.called import CalledKernel, changed_runtime
 from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
 from relaxpy.exec.native.calls.interpreter import FAILURES, fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, PartsAhead, compile_module
 from relaxpy.exec.native.calls.static_entry import kernel_entry
+from relaxpy.exec.native.classes import KernelClass, classes_of
 from relaxpy.exec.native.emit import KernelEmitter
-from relaxpy.exec.native.llvm.function import Function
+from relaxpy.exec.native.llvm.function import I32, I64, POINTER, Function
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
@@ -35,6 +37,7 @@ from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import decoded_again, with_flat_axes
 from relaxpy.exec.native.trees.lanes import with_best_order
+from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram, program_of
 from relaxpy.exec.native.trees.repeated import repeated_loads
@@ -42,10 +45,13 @@ from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FailureTable
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call
+from relaxpy.ir.tir.expr import Call, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.stmt import Block
 from relaxpy.ir.tir.substitution import mentions
 from relaxpy.support.dataclass import replace
 from relaxpy.support.progress import stage
@@ -76,37 +82,38 @@ class NativeBackend:
         """The code of `library`, by key."""
         self.called: list[CalledKernel] = []
         """The kernels that Python calls, after they were linked."""
+        self._classes: dict[PrimFunc, _Class] = {}
+        """The classes of kernels that have one."""
         self._library: Library | None = None
         self._ahead = PartsAhead()
         self._entries: frozenset[str] = frozenset()
+
+    def find_classes(self, module: IRModule) -> None:
+        """Find the kernels of `module` that are compiled as one."""
+        if KERNEL_CLASSES and not self.as_written:
+            kernels = [f for f in module.functions_by_name.values() if isinstance(f, PrimFunc)]
+            for found in classes_of(kernels):
+                self._classes.update(dict.fromkeys(found.members, _Class(found)))
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
     ) -> Kernel:
         """The kernel of `func`, as for NumPy, with a report of how it runs."""
-        kernel = plan_kernel(func, name, unchecked_name, functions)
+        kernel = Kernel(func, name, unchecked_name, functions)
         try:
             if self.as_written:
                 return self._compiled_as_written(kernel)
             with stage("emission of kernels"):
-                program, written = self._claim(kernel)
+                if func in self._classes and self._claim_in_class(kernel, func):
+                    return kernel
+                program = self._program(kernel)
+                written = self._emit(name, rewritten(program))
         except RefusedError as error:
             reason = f"not native: {error}"
         except RecursionError:
             reason = "not native: an expression nests too deeply"
         else:
-            threads = self._threads(name, written)
-            trees = program.plan.trees
-            kernel.report = tuple(
-                replace(
-                    row,
-                    method=f"native, {row.method}",
-                    reason=reason,
-                    backend="native",
-                    threads=threads,
-                )
-                for row, reason in zip(report_of(trees), _reasons(program), strict=True)
-            )
+            kernel.report = self._report(name, program, written)
             kernel.is_native = True
             return kernel
         kernel.report = tuple(
@@ -114,6 +121,49 @@ class NativeBackend:
             for row in kernel.report
         )
         return kernel
+
+    def _report(self, name: str, program: KernelProgram, written: Sequence[str]) -> KernelReport:
+        """The report of a claimed kernel, which has the functions `written`."""
+        threads = self._threads(name, written)
+        return tuple(
+            replace(
+                row,
+                method=f"native, {row.method}",
+                reason=reason,
+                backend="native",
+                threads=threads,
+            )
+            for row, reason in zip(report_of(program.plan.trees), _reasons(program), strict=True)
+        )
+
+    def _claim_in_class(self, kernel: Kernel, func: PrimFunc) -> bool:
+        """Claim a kernel of a class, which is emitted for the first one.
+
+        Return whether the class has a native form.
+        """
+        shared = self._classes[func]
+        found = shared.found
+        if shared.kernel is None:
+            shared.kernel = Kernel(found.func, kernel.name, "", {})
+            try:
+                program = replace(self._program(shared.kernel), is_short=found.is_short)
+                written = self._emit(kernel.name, rewritten(program), found.multiples)
+            except (RefusedError, RecursionError):
+                for member in found.members:
+                    del self._classes[member]
+                return False
+            shared.kernel.report = self._report(kernel.name, program, written)
+            shared.claimed = self.claimed[kernel.name]
+        assert shared.claimed is not None
+        symbol, signature = shared.claimed
+        self.claimed[kernel.name] = symbol, signature.of_member(func, found.members[func])
+        self.packings[kernel.name] = {}
+        blocks = dict(zip(*map(_block_names, (found.func, func)), strict=True))
+        kernel.report = tuple(
+            replace(row, block=blocks.get(row.block, row.block)) for row in shared.kernel.report
+        )
+        kernel.is_native, kernel.written = True, shared.kernel.written
+        return True
 
     def _compiled_as_written(self, kernel: Kernel) -> Kernel:
         """The kernel, with the loops of its source.
@@ -145,10 +195,8 @@ class NativeBackend:
         is_parallel = any(function.startswith(tasks) for function in functions)
         return str(native_threads()) if is_parallel else "1"
 
-    def _claim(self, kernel: Kernel) -> tuple[KernelProgram, Sequence[str]]:
-        """Emit the native form of a kernel; its program, and the names of its functions.
-
-        The program is the one before loop fusion, with the statements of the source.
+    def _program(self, kernel: Kernel) -> KernelProgram:
+        """The native program of a kernel before loop fusion, with the statements of the source.
 
         Errors:
             RefusedError: it has no native form.
@@ -156,10 +204,14 @@ class NativeBackend:
         check_native(kernel.plan)
         program = program_of(kernel.plan)
         check_price(program)
-        return program, self._emit(kernel.name, rewritten(program))
+        return program
 
-    def _emit(self, name: str, program: KernelProgram) -> Sequence[str]:
+    def _emit(
+        self, name: str, program: KernelProgram, multiples: Mapping[Var, int] | None = None
+    ) -> Sequence[str]:
         """Emit the program of a kernel; the names of its functions.
+
+        That of a class has `multiples` of sizes, and reports no obligations.
 
         Errors:
             RefusedError: a part of it has no native form.
@@ -168,8 +220,9 @@ class NativeBackend:
         symbol = f"kernel{len(self.claimed)}"
         before, reported = self.module.copy(), len(self.failures.entries)
         try:
-            report = partial(self.failures.add, plan.name, plan.func)
-            emitter = KernelEmitter(self.module, symbol, program, signature, report)
+            report = _refused if multiples else partial(self.failures.add, plan.name, plan.func)
+            sizes = multiples or {}
+            emitter = KernelEmitter(self.module, symbol, program, signature, report, sizes)
             emitter.emit()
             written = list(islice(self.module.functions, len(before.functions), None))
             check_length(map(self.module.functions.__getitem__, written))
@@ -213,13 +266,13 @@ class NativeBackend:
             namespace["rx"] = SimpleNamespace(**vars(namespace["rx"]) | changed_runtime())
 
     def _called_kernel(self, name: str) -> CalledKernel:
-        symbol, signature = self.claimed[name]
+        symbol, params = self._called_symbol(name), self.claimed[name][1].params
         kept = [
             n
-            for n, param in enumerate(signature.params)
+            for n, param in enumerate(params)
             if isinstance(param, Array) and (param.written or param.strides is not None)
         ]
-        return CalledKernel(name, symbol, kernel_entry(symbol, signature.params), kept)
+        return CalledKernel(name, symbol, kernel_entry(symbol, params), kept)
 
     def library(self, called: Iterable[str] = ()) -> Library:
         """The native code, with entries of the kernels that are `called` by Python."""
@@ -228,9 +281,12 @@ class NativeBackend:
             module, exports = self.without_entries(), self.exports()
             if entries:
                 module = self.module.copy()
-                for name, (symbol, signature) in self.claimed.items():
+                for name, (function, signature) in self.claimed.items():
                     if name not in entries:
                         continue
+                    symbol = self._called_symbol(name)
+                    if symbol != function:
+                        emit_member(module, symbol, function, signature)
                     exports.append(symbol)
                     if kernel_entry(symbol, signature.params) is None:
                         emit_entry(module, symbol, signature.params)
@@ -243,6 +299,11 @@ class NativeBackend:
             self._entries = entries
         return self._library
 
+    def _called_symbol(self, name: str) -> str:
+        """The function of a kernel that takes no more than its parameters and sizes."""
+        symbol, signature = self.claimed[name]
+        return f"{symbol}.{name}" if signature.constants else symbol
+
     def without_entries(self) -> Module:
         """The functions of a library without entries of kernels."""
         return self.module
@@ -251,12 +312,47 @@ class NativeBackend:
         """The names that a library without entries of kernels exports."""
         return [FAILURES] if self.failures.entries else []
 
+    def loops(self, func: PrimFunc, kernel: Kernel) -> KernelProgram:
+        """The loops of the kernel of `func`, which may be those of its class."""
+        shared = self._classes.get(func)
+        if shared is None or shared.kernel is None or not kernel.is_native:
+            return rewritten(program_of(kernel.plan))
+        is_short = shared.found.is_short
+        return rewritten(replace(program_of(shared.kernel.plan), is_short=is_short))
+
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""
         if name not in self.claimed:
             return None
         text = self.module.text()
         return text if kind == "llvm" else compile_assembly(text)
+
+
+def emit_member(module: Module, name: str, kernel: str, signature: EntrySignature) -> None:
+    """Write a function `name` that calls the kernel of a class with the constants of a member."""
+    params = [
+        (POINTER if isinstance(param, Array) else I64, f"p{n}")
+        for n, param in enumerate(signature.params)
+    ]
+    f = module.function(name, params, I32, optimised=False)
+    f.ret(f.call(kernel, I32, *f.params, *(f.const(I64, c) for c in signature.constants)))
+
+
+def _refused(_: Obligation) -> int:
+    raise RefusedError("the kernels of a class report other errors")
+
+
+class _Class:
+    """A class with its kernel, and the function and the signature if that is native."""
+
+    def __init__(self, found: KernelClass) -> None:
+        self.found = found
+        self.kernel: Kernel | None = None
+        self.claimed: tuple[str, EntrySignature] | None = None
+
+
+def _block_names(func: PrimFunc) -> list[str]:
+    return [block.name_hint for block in occurrences(func.body, Block)]
 
 
 _SMALL_PRODUCT = 1 << 15
@@ -334,11 +430,12 @@ def _reasons(program: KernelProgram) -> Iterator[str]:
     """The reason why each native run is slower than others of its kind, if any."""
     decoded = _decoded(program)
     for run in runs(program.plan.trees):
-        if axes := decoded_again(run, program):
+        if repeated_loads(run, program.plan) is None:
+            reason = "the weights of a last group that is not whole are decoded for each row"
+            yield reason if _is_remainder(run, decoded) else ""
+        elif axes := decoded_again(run, program):
             names = ", ".join(axis.var.name for axis in axes)
             yield f"weights are decoded again in each iteration of {names}"
-        elif _is_remainder(run, decoded) and repeated_loads(run, program.plan) is None:
-            yield "the weights of a last group that is not whole are decoded for each row"
         else:
             yield ""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.kernel.plan.tree import For, Tile, Tree
@@ -38,7 +39,7 @@ class KernelEmitter:
 
     The function returns 0 on success. Otherwise it has either only written memory that it does not
     read, or raised a Python exception: that of an obligation, which `report` numbers, or that of a
-    signal that interrupted it.
+    signal that interrupted it. Sizes with `multiples` are divisible by these powers of two.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class KernelEmitter:
         program: KernelProgram,
         signature: EntrySignature,
         report: Callable[[Obligation], int],
+        multiples: Mapping[Var, int] = MappingProxyType({}),
     ) -> None:
         self.report = report
         self.program, self.plan, self.signature = program, program.plan, signature
@@ -63,6 +65,8 @@ class KernelEmitter:
                 given[param.name] = value
         self.sizes = {size: given[name] for name, size in signature.sizes.items()}
         variables = {size: v for size, v in self.sizes.items() if isinstance(size, Var)}
+        for size, multiple in multiples.items():
+            variables[size].multiple = multiple
         zero = f.const(I64, 0)
         variables |= {o: zero for o in signature.offsets if isinstance(o, Var)}
         self.offsets = [o for o in signature.offsets if not isinstance(o, Var)]
@@ -126,6 +130,8 @@ class KernelEmitter:
 
     def _is_long(self) -> bool:
         """Return whether the loops outside of tasks may take so long that they poll signals."""
+        if self.program.is_short:
+            return False
         times = [time_of(tree, self.plan, ()).constant for tree in self.program.trees]
         return any(time is None or time > LONG for time in times)
 

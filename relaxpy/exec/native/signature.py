@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param
+from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param, size_names
 from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.support.dataclass import dataclass
+from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.substitution import substitute
+from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,13 +22,34 @@ class EntrySignature:
 
     The kernel takes the addresses of the `buffers` and the scalars, in the order of `params`, and
     then the values of `sizes` as i64: each is a variable, or an expression that it has to be equal
-    to. The `offsets` are those that buffers declare; arguments have none.
+    to. The `offsets` are those that buffers declare; arguments have none. Last are `constants`: the
+    values that one kernel of a class has for the sizes of the class.
     """
 
     params: tuple[Param, ...]
     buffers: tuple[Buffer, ...]
     sizes: Mapping[str, PrimExpr]
     offsets: tuple[PrimExpr, ...]
+    constants: tuple[int, ...] = ()
+
+    def of_member(self, func: PrimFunc, values: Mapping[Var, PrimExpr]) -> EntrySignature:
+        """The signature of `func`, which has these values for the last parameters of a class."""
+        params = tuple(
+            replace(param, shape=tuple(_value(size, {}) for size in buffer.shape))
+            if isinstance(param, Array) and buffer is not None
+            else param
+            for param, buffer in zip(self.params, func.buffer_map_items, strict=False)
+        )
+        constants = [_value(value, {}) for value in values.values()]
+        constants += [_value(self.sizes[name], values) for name in size_names(self.params)]
+        return replace(self, params=params, constants=tuple(constants))
+
+
+def _value(size: PrimExpr, values: Mapping[Var, PrimExpr]) -> int:
+    """The integer that a size is for these values of its variables."""
+    value = as_poly(substitute(size, values)).constant
+    assert value is not None
+    return value
 
 
 def signature_of(program: KernelProgram) -> EntrySignature:

@@ -54,6 +54,8 @@ _UNROLLED = 8
 
 def in_tasks(program: KernelProgram) -> KernelProgram:
     """`program` with parallel loops where they pay."""
+    if program.is_short:
+        return program
     partial: list[Buffer] = []
     trees = tuple(t for tree in program.trees for t in _outermost(tree, program, partial))
     return replace(

@@ -59,13 +59,6 @@ def f(A: f32[2, 300, N], B: f32[300, N], C: f32[300, 2]):
         C[i, n] = M[n, i] / (T.abs(M[1 - n, i]) + f32(1))
 # with N: 2 | 3
 # rtol: 1e-4
---- what neighbouring rows write is not kept in registers
-def f(A: f32[40, 3], B: f32[40, 3]):
-    S = T.alloc_buffer((40, 3), "float32")
-    for i, k in T.grid(40, 3):
-        S[i, k] = T.exp(A[i, k])
-    for i, k in T.grid(40, 3):
-        B[i, k] = S[39 - i, k] + S[i, 2 - k]
 --- statements of single elements
 def f(A: f32[n, 3], B: f32[n, 3], C: f32[n, 3]):
     for i in range(n):
@@ -89,6 +82,13 @@ x: f32[n, K], w: f32[K, N] <- R.matmul(x, w) => x @ w
     : K="3 4 2 5", N="3 4 5 3", n=(0, 1, 2, 15, 16, 17, 40, 333), tol=1e-5
 """)
 LONG_ROWS = sections("""
+--- what neighbouring rows write is not kept in registers
+def f(A: f32[40, 3], B: f32[40, 3]):
+    S = T.alloc_buffer((40, 3), "float32")
+    for i, k in T.grid(40, 3):
+        S[i, k] = T.exp(A[i, k])
+    for i, k in T.grid(40, 3):
+        B[i, k] = S[39 - i, k] + S[i, 2 - k]
 --- rows that fill a vector
 def f(A: f32[n, 8], W: f32[8], B: f32[n, 8]):
     for i, k in T.grid(n, 8):

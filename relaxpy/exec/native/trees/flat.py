@@ -13,7 +13,7 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
-from relaxpy.exec.native.trees.repeated import RepeatedLoads
+from relaxpy.exec.native.trees.repeated import RepeatedLoads, repeated_loads
 from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
@@ -94,6 +94,8 @@ def _decodes(run: Run, program: KernelProgram) -> bool:
     """Return whether a run is a matmul with packed weights whose row loops are parallel."""
     if not run.over or not _is_plain(replace(run, over=())):
         return False
+    if repeated_loads(run, program.plan) is None:
+        return False  # without asking for all other strategies
     return isinstance(strategy_of(run, program), RepeatedLoads)
 
 

@@ -172,12 +172,6 @@ def repeated_loads(
         return None
     if str(member.target.dtype) != "float32" or str(member.value.dtype) != "float32":
         return None
-    whole = whole or {}
-    bounds = [*enclosing, *(whole.get(axis.start, axis) for axis in run.loops)]
-    for load in dict.fromkeys(loads(member.value)):
-        is_inside = not unproved(load.buffer, load.indices, bounds, plan.shape_vars)
-        if not is_inside or plan.root(load.buffer) is plan.root(member.target):
-            return None
     value, found = member.value, _block(run.over)
     if found is None:
         value, found = _in_parts(value, run.over)
@@ -194,6 +188,12 @@ def repeated_loads(
     shared, own = _factors(value, packed)
     if not packed or (not is_packed and (own is None or _is_converted(shared))):
         return None
+    whole = whole or {}
+    bounds = [*enclosing, *(whole.get(axis.start, axis) for axis in run.loops)]
+    for load in dict.fromkeys(loads(member.value)):
+        is_inside = not unproved(load.buffer, load.indices, bounds, plan.shape_vars)
+        if not is_inside or plan.root(load.buffer) is plan.root(member.target):
+            return None
     numbers: dict[Var, tuple[int, ...]] = {}
     tables: dict[Var, Table] = {}
     values = [

@@ -87,12 +87,20 @@ def short_rows(tree: Run | Tile, program: KernelProgram) -> ShortRows | None:
     else:
         places = _places(tree.axes)
     for outer, axis in places:
-        if (axis.extent.constant or _LEAST_ROWS) >= _LEAST_ROWS:
+        is_long = (axis.extent.constant or _LEAST_ROWS) >= _LEAST_ROWS
+        if is_long and any(_has_gaps(run, axis) for run in members):
             finder = _Finder(program.plan, private, outer, axis)
             rows = finder.result() if all(map(finder.add, members)) else None
             if rows is not None:
                 return rows
     return None
+
+
+def _has_gaps(run: Run, axis: Axis) -> bool:
+    """Return whether elements of neighbouring rows may not be adjacent in memory."""
+    row = next((a for a in run.loops if a.has_bounds_of(axis)), axis)
+    elements = (BufferLoad(*element) for m in run.assignments for element in m.elements())
+    return any(step_of(element, row) not in (0, 1) for element in elements)
 
 
 def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[Axis, ...], Axis]]:

@@ -1,0 +1,329 @@
+"""Kernels that differ in sizes alone are one kernel, which takes them as arguments.
+
+Each extent of a kernel that is long, and that only whole dimensions and loops have, is replaced by
+a variable. Kernels that are then the same belong to one class, which is compiled once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar, cast
+
+from relaxpy.exec.native.values.datatypes import RefusedError
+from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import occurrences, rewrite, walk
+from relaxpy.ir.equality.structural import function_key
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import Add, Cast, IntImm, IterVarKind, Mul, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.ir.tir.prim_func import PrimFunc
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
+from relaxpy.support.dataclass import dataclass, replace
+
+_LANES: Final = 16
+"""Elements of a vector: shorter loops are unrolled, and multiples need no remainder."""
+_LONG_ROW: Final = 64
+"""The extent of rows from which long kernels do not spend their time around these."""
+_LONG_SUM: Final = 128
+"""The extent from which the code of a reduction does not depend on its length."""
+_SHORT_KERNEL: Final = 1 << 15
+"""The iterations up to which a kernel takes less time than to start threads."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelClass:
+    """The kernels `members`, each with the values of the further parameters of `func`.
+
+    Fields:
+        multiples: these parameters, and a power of two that divides each.
+        is_short: whether the kernels take less time than to start threads.
+    """
+
+    func: PrimFunc
+    multiples: Mapping[Var, int]
+    is_short: bool
+    members: Mapping[PrimFunc, Mapping[Var, PrimExpr]]
+
+
+def classes_of(functions: Iterable[PrimFunc]) -> Iterator[KernelClass]:
+    """The classes of kernels with at least two members."""
+    for similar in _groups(functions, _parameters):
+        readers = [reader for func in similar if (reader := _read(func)) is not None]
+        for alike in _groups(readers, _Reader.form):
+            for members in _groups(alike, lambda reader: function_key(reader.general)):
+                yield _class_of(members)
+
+
+def _groups(items: Iterable[T], key: Callable[[T], Hashable]) -> Iterator[list[T]]:
+    """The groups of at least two items with the same key, in order."""
+    groups: dict[Hashable, list[T]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return (group for group in groups.values() if len(group) > 1)
+
+
+def _parameters(func: PrimFunc) -> Hashable:
+    return tuple(None if b is None else (b.dtype, b.ndim) for b in func.buffer_map_items)
+
+
+def _read(func: PrimFunc) -> _Reader | None:
+    try:
+        return _Reader(func)
+    except RefusedError:
+        return None
+
+
+def _class_of(readers: Sequence[_Reader]) -> KernelClass:
+    first = readers[0]
+    sizes = first.general.params[len(first.func.params) :]
+    members = {
+        reader.func: {
+            size: IntImm(size.dtype, value)
+            for size, value in zip(sizes, reader.values, strict=True)
+        }
+        for reader in readers
+    }
+    multiples = {size: _multiple(value) for size, value in zip(sizes, first.values, strict=True)}
+    return KernelClass(first.general, multiples, first.is_short, members)
+
+
+def _multiple(size: int) -> int:
+    return _LANES if size % _LANES == 0 else 1
+
+
+class _Reader:
+    """Finds the extents of a kernel that are equal because an index relates them.
+
+    These are numbered: first those of the dimensions of each buffer and of each variable.
+
+    Errors:
+        RefusedError: its code depends on its sizes.
+    """
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self._numbers: dict[Buffer | Var, int] = {}
+        self._extents: list[IntImm] = []
+        self._related: list[int] = []
+        """For each extent the number of an earlier one that it is related to, or its own."""
+        self._constant: set[int] = set()
+        self._summed: set[Var] = set()
+        iterations = 0
+        for buffer in func.buffer_map.values():
+            self._enter_buffer(buffer)
+        for node in walk(func.body):
+            if isinstance(node, Stmt):
+                iterations += self._enter(node)
+        self.is_short = iterations <= _SHORT_KERNEL
+        for node in walk(func.body):
+            match node:
+                case BlockRealize(iter_values=values, block=Block(iter_vars=iter_vars)):
+                    for each, value in zip(iter_vars, values, strict=True):
+                        self._relate(self._numbers[each.var], value)
+                case BufferStore():
+                    self._read_store(node)
+                case _:
+                    pass
+        if self.is_short and self._summed:
+            self._check_memory()
+        self._places = self._long_extents()
+        if not self._places:
+            raise RefusedError("its sizes are small")
+
+    # ---- extents
+
+    def _enter_buffer(self, buffer: Buffer) -> None:
+        if buffer.strides or not _is_zero(buffer.elem_offset):
+            raise RefusedError("a buffer is not contiguous")
+        self._enter_extents(buffer, buffer.shape)
+
+    def _enter_extents(self, owner: Buffer | Var, extents: Sequence[PrimExpr]) -> None:
+        if owner in self._numbers:
+            raise RefusedError("two loops have the same variable")
+        self._numbers[owner] = len(self._extents)
+        for extent in extents:
+            if not isinstance(extent, IntImm):
+                raise RefusedError("its sizes are variables")
+            self._related.append(len(self._extents))
+            self._extents.append(extent)
+
+    def _enter(self, node: Stmt) -> int:
+        """Enter the extents of a statement; the number of its iterations if it is a block."""
+        match node:
+            case For(loop_var=var, kind=ForKind.SERIAL, thread_binding=None) if (
+                _is_zero(node.min) and not node.annotations
+            ):
+                self._enter_extents(var, [node.extent])
+            case Block(iter_vars=iter_vars, match_buffers=()):
+                for each in iter_vars:
+                    if each.dom is None or not _is_zero(each.dom.min):
+                        raise RefusedError("a loop does not start at 0")
+                    self._enter_extents(each.var, [each.dom.extent])
+                    if each.iter_type == IterVarKind.CommReduce:
+                        self._summed.add(each.var)
+                for buffer in node.alloc_buffers:
+                    self._enter_buffer(buffer)
+                extents = (self._extents[self._numbers[each.var]].value for each in iter_vars)
+                return math.prod(extents) if iter_vars else 0
+            case BlockRealize(predicate=IntImm(value=1)) | BufferStore(predicate=None) | SeqStmt():
+                pass
+            case _:
+                raise RefusedError("it has other statements")
+        return 0
+
+    # ---- relations
+
+    def _read_store(self, store: BufferStore) -> None:
+        """Relate extents by the indices of a store and of what it reads."""
+        if _is_product(store.value):
+            raise RefusedError("the tiles of products depend on sizes")
+        self._access(store.buffer, store.indices)
+        if not self.is_short and store.buffer.ndim:
+            row = self._extents[self._numbers[store.buffer] + store.buffer.ndim - 1]
+            if row.value < _LONG_ROW:
+                raise RefusedError("its rows are short")
+        stack: list[Node] = [store.value]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, BufferLoad):
+                self._access(node.buffer, node.indices)
+                if not self.is_short:
+                    self._check_order(store.indices, node.indices)
+                stack += (index for index in node.indices if not isinstance(index, Var))
+            elif isinstance(node, Var):
+                self._keep(node)
+            else:
+                stack += node._children()
+
+    def _access(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
+        if buffer not in self._numbers:
+            raise RefusedError("it has other memory")
+        for number, index in enumerate(indices, self._numbers[buffer]):
+            self._relate(number, index)
+
+    def _relate(self, number: int, index: PrimExpr) -> None:
+        """Relate the extent of a dimension to that of the variable which is its index."""
+        match index:
+            case Var() if index in self._numbers:
+                first, second = sorted((self._first(number), self._first(self._numbers[index])))
+                if self._extents[first].value != self._extents[second].value:
+                    raise RefusedError("an index does not pass through a whole dimension")
+                self._related[second] = first
+                if second in self._constant:
+                    self._constant.add(first)
+            case IntImm():
+                self._constant.add(self._first(number))
+            case BufferLoad() | Cast(value=BufferLoad()):
+                pass
+            case _:
+                raise RefusedError("an index is computed")
+
+    def _keep(self, var: Var) -> None:
+        """Keep the extent of a variable that is used as a number."""
+        if var in self._numbers:
+            self._constant.add(self._first(self._numbers[var]))
+
+    def _first(self, number: int) -> int:
+        while (earlier := self._related[number]) != number:
+            number = earlier
+        return number
+
+    def _check_order(self, stored: Sequence[PrimExpr], read: Sequence[PrimExpr]) -> None:
+        """Check that a long kernel reads elements in the order of memory, or in whole squares.
+
+        Sums across rows are split by their length, and the rest of squares is slow.
+        """
+        if any(index in self._summed for index in read[:-1]):
+            raise RefusedError("it sums across rows")
+        if stored and read and stored[-1] in read[:-1] and read[-1] in stored[:-1]:
+            last = (self._numbers[v] for v in (stored[-1], read[-1]) if isinstance(v, Var))
+            if any(self._extents[number].value % _LANES for number in last):
+                raise RefusedError("it transposes squares that are not whole")
+
+    def _check_memory(self) -> None:
+        """Check that a short kernel with a reduction has no local buffers.
+
+        All of these are in cache, so that blocks of rows, which larger kernels need, do not pay.
+        """
+        parameters = {*self.func.buffer_map.values()}
+        if any(isinstance(b, Buffer) and b not in parameters for b in self._numbers):
+            raise RefusedError("its local buffers are small")
+
+    # ---- the kernel for all sizes
+
+    def _long_extents(self) -> Mapping[int, int]:
+        """For each extent that is replaced the first one that it is related to."""
+        summed = {self._first(self._numbers[var]) for var in self._summed}
+        places = {}
+        for number, extent in enumerate(self._extents):
+            first = self._first(number)
+            least = _LONG_SUM if first in summed else _LANES
+            if first not in self._constant and extent.value >= least:
+                places[number] = first
+        return places
+
+    @property
+    def values(self) -> list[int]:
+        """The values of the variables that replace extents."""
+        return [self._extents[first].value for first in dict.fromkeys(self._places.values())]
+
+    def form(self) -> Hashable:
+        """What kernels of a class have in common beside the text."""
+        return self.is_short, tuple(map(_multiple, self.values)), tuple(self._places.items())
+
+    @late_property
+    def general(self) -> PrimFunc:
+        """The kernel with variables as its extents, which are its last parameters."""
+        sizes = {
+            first: Var(f"n{n}", self._extents[first].dtype)
+            for n, first in enumerate(dict.fromkeys(self._places.values()))
+        }
+        extents = [
+            sizes[self._places[n]] if n in self._places else extent
+            for n, extent in enumerate(self._extents)
+        ]
+        buffers: dict[int, Buffer] = {}
+
+        def buffer(old: Buffer) -> Buffer:
+            if id(old) not in buffers:
+                first = self._numbers[old]
+                shape = tuple(extents[first : first + old.ndim])
+                buffers[id(old)] = replace(old, shape=shape)
+            return buffers[id(old)]
+
+        def rule(node: Node) -> Node | None:
+            match node:
+                case Buffer():
+                    return buffer(node)
+                case For(loop_var=var):
+                    return replace(node, extent=extents[self._numbers[var]])
+                case IterVar(var=var, dom=Range(min=least)):
+                    return replace(node, dom=Range(least, extents[self._numbers[var]]))
+                case Block():
+                    return replace(node, reads=(), writes=())
+                case _:
+                    return None
+
+        func = self.func.without_attr("global_symbol")
+        body = cast("Stmt", rewrite(func.body, rule))
+        params = (*func.params, *sizes.values())
+        taken = {param: buffer(old) for param, old in func.buffer_map.items()}
+        return PrimFunc(params, body, func.ret_type, taken, func.attrs, span=func.span)
+
+
+def _is_zero(value: PrimExpr) -> bool:
+    return isinstance(value, IntImm) and value.value == 0
+
+
+def _is_product(value: PrimExpr) -> bool:
+    """Return whether a sum is one of products of elements, whose tiles depend on sizes."""
+    match value:
+        case Add(a=BufferLoad(), b=Mul(a=a, b=b)):
+            return all(next(occurrences(x, BufferLoad), None) is not None for x in (a, b))
+        case _:
+            return False

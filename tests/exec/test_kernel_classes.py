@@ -1,0 +1,213 @@
+"""Kernels that differ in sizes alone run as one, with the results and errors of each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule, relax
+from relaxpy.errors import RelaxpyError
+from relaxpy.exec.fast_paths import KERNEL_CLASSES
+from relaxpy.script import from_source
+
+pytest.importorskip("llvmlite")
+
+op = relax.op
+Array = np.ndarray[Any, Any]
+Body = Callable[..., relax.Expr]
+
+SIZES = ((0, 40), (1, 33), (17, 1), (16, 48), (31, 64), (97, 16), (53, 131), (256, 144), (199, 331))
+"""Below and at the length of a vector, multiples, primes; the last ones are long kernels."""
+MATRIX, ROW, COLUMN, INDICES = (
+    ("float32", lambda a, b: (a, b)),
+    ("float32", lambda a, b: (b,)),
+    ("float32", lambda a, b: (a, 1)),
+    ("int64", lambda a, b: (a,)),
+)
+HALF, BYTES = (("float16", MATRIX[1]), ("int8", MATRIX[1]))
+KERNELS: dict[str, tuple[Sequence[tuple[str, Any]], Body]] = {
+    "elementwise": ([MATRIX], lambda x: op.add(op.tanh(x), x)),
+    "a row": ([MATRIX, ROW], lambda x, y: op.nn.relu(op.add(x, y))),
+    "a column": ([MATRIX, COLUMN], op.multiply),
+    "a cast": ([HALF], lambda x: op.astype(x, "float32")),
+    "bytes": ([BYTES, BYTES], op.add),
+    "sums of rows": ([MATRIX], lambda x: op.sum(x, [1])),
+    "sums of columns": ([MATRIX], lambda x: op.sum(x, [0])),
+    "maxima": ([MATRIX], lambda x: op.max(x, [1])),
+    "softmax": ([MATRIX], op.nn.softmax),
+    "a transpose": ([MATRIX], op.permute_dims),
+    "a gather": ([MATRIX, INDICES], lambda x, i: op.take(x, i, 0)),
+    "a running sum": ([MATRIX], lambda x: op.cumsum(x, 1)),
+    "a product": ([MATRIX, MATRIX], lambda x, y: op.matmul(x, op.permute_dims(y))),
+    "a concatenation": ([MATRIX, MATRIX], lambda x, y: op.concat([x, y], 1)),
+}
+EXACT = KERNELS.keys() - {"sums of rows", "sums of columns", "softmax"}
+"""Those whose order of summation does not depend on what is known of sizes."""
+SEPARATE = {"sums of columns", "a running sum", "a product", "a concatenation"}
+"""Those whose code depends on sizes."""
+
+
+def program(name: str, sizes: Sequence[tuple[int, int]]) -> tuple[IRModule, list[Array]]:
+    """A function with one kernel for matrices of each size, and its arguments."""
+    operands, body = KERNELS[name]
+    rng = np.random.default_rng(3)
+    builder = relax.BlockBuilder()
+    calls: list[list[relax.Var]] = []
+    arrays: list[Array] = []
+    for rows, columns in sizes:
+        calls.append([])
+        for dtype, shape in operands:
+            info = relax.TensorStructInfo(shape(rows, columns), dtype)
+            calls[-1].append(relax.Var(f"x{len(arrays)}", info))
+            numbers = rng.standard_normal(shape(rows, columns)) * 4
+            if dtype == "int64":
+                numbers = rng.integers(0, max(rows, 1), rows)
+            arrays.append(numbers.astype(dtype))
+    with builder.function("main", [param for params in calls for param in params]):
+        with builder.dataflow():
+            results = [builder.emit(body(*params)) for params in calls]
+            output = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(output)
+    return builder.finalize(), arrays
+
+
+def check(found: Sequence[Array], expected: Sequence[Array], *, exactly: bool) -> None:
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        if exactly:
+            np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_results_and_reports_are_those_of_separate_kernels(name: str) -> None:
+    module, arrays = program(name, SIZES)
+    shared = relaxpy.compile(module, "native")
+    with KERNEL_CLASSES.off():
+        separate = relaxpy.compile(module, "native")
+    found = shared["main"](*arrays)
+    check(found, separate["main"](*arrays), exactly=name in EXACT)
+    check(found, relaxpy.compile(module, "numpy")["main"](*arrays), exactly=False)
+    rows = [[(r.kernel, r.block, r.backend) for r in ex.report().rows] for ex in (shared, separate)]
+    assert rows[0] == rows[1]
+
+
+LONG = {"a transpose": [(64, 80), (80, 96)]}
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS.keys() - SEPARATE))
+def test_kernels_of_a_class_have_one_function(name: str) -> None:
+    module, _ = program(name, LONG.get(name, [(199, 331), (257, 353)]))
+    ex = relaxpy.compile(module, "native")
+    names = sorted({row.kernel for row in ex.report().rows})
+    one, other = (ex.kernel_source(kernel, "llvm") for kernel in names)
+    assert one == other
+    assert ex.kernel_source(names[0], "tree") == ex.kernel_source(names[1], "tree")
+
+
+def test_kernels_run_on_threads() -> None:
+    code = (
+        "from tests.exec.test_kernel_classes import KERNELS, test_results_and_reports_are_those_of_"
+        "separate_kernels as check\nfor name in KERNELS: check(name)\nprint('done')"
+    )
+    environment = os.environ | {"RELAXPY_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "done\n", done.stderr
+
+
+KERNEL = """
+@T.prim_func
+def {name}(
+    A: T.Buffer(({n},), "float32"), I: T.Buffer(({m},), "int64"), B: T.Buffer(({m},), "float32")
+):
+    for i in range({m}):
+        with T.block("gather"):
+            v = T.axis.spatial({m}, i)
+            B[v] = A[I[v]] + T.float32(1)
+"""
+TWO = KERNEL.format(name="first", n=40, m=20) + KERNEL.format(name="second", n=50, m=30)
+
+
+def outcome(ex: relaxpy.Executable, name: str, *args: Array) -> list[Any]:
+    """The arguments after a call of a kernel, and its error."""
+    try:
+        ex[name](*args)
+    except RelaxpyError as error:
+        return [*args, f"{type(error).__name__}: {error}"]
+    return [*args, ""]
+
+
+def kernel_arguments(n: int, m: int) -> tuple[Array, Array, Array]:
+    return np.arange(n, dtype="float32"), np.arange(m) * 7 % n, np.zeros(m, "float32")
+
+
+def test_kernels_that_python_calls() -> None:
+    shared = relaxpy.compile(from_source(TWO), "native")
+    with KERNEL_CLASSES.off():
+        separate = relaxpy.compile(from_source(TWO), "native")
+    for name, n, m in (("first", 40, 20), ("second", 50, 30)):
+        wrong = kernel_arguments(n, m)
+        wrong[1][m // 2] = n
+        a, i, b = kernel_arguments(n, m)
+        memory = np.arange(2 * n, dtype="float32")
+        for make in (
+            lambda n=n, m=m: kernel_arguments(n, m),
+            lambda n=n, m=m: kernel_arguments(n + 1, m),
+            lambda wrong=wrong: tuple(x.copy() for x in wrong),
+            lambda a=a, i=i, b=b: (a, i, b[::-1]),
+            lambda memory=memory, n=n, m=m, i=i: (memory.copy()[:n], i, memory.copy()[n : n + m]),
+        ):
+            found, expected = outcome(shared, name, *make()), outcome(separate, name, *make())
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_an_aliasing_result() -> None:
+    ex = relaxpy.compile(from_source(TWO), "native")
+    for name, n, m in (("first", 40, 20), ("second", 50, 30)):
+        memory = np.arange(n, dtype="float32")
+        expected, indices = memory.copy(), np.arange(m)[::-1] + 5
+        for k in range(m):
+            expected[k] = expected[indices[k]] + 1
+        ex[name](memory, indices, memory[:m])
+        np.testing.assert_array_equal(memory, expected)
+
+
+@pytest.mark.parametrize("sizes", [[(40, 20), (50, 30)], [(300, 400), (200, 300)]])
+def test_an_error_is_that_of_its_kernel(sizes: list[tuple[int, int]]) -> None:
+    module, arrays = program("a gather", sizes)
+    for number, (rows, _) in enumerate(sizes):
+        wrong = [a.copy() for a in arrays]
+        wrong[2 * number + 1][7] = rows + number
+        texts = []
+        for switch in (True, False):
+            if switch:
+                ex = relaxpy.compile(module, "native")
+            else:
+                with KERNEL_CLASSES.off():
+                    ex = relaxpy.compile(module, "native")
+            with pytest.raises(RelaxpyError) as caught:
+                ex["main"](*wrong)
+            texts.append(str(caught.value))
+        assert texts[0] == texts[1]
+        assert f"index {rows + number}" in texts[0]
+
+
+def test_a_saved_program(tmp_path: Path) -> None:
+    module, arrays = program("softmax", [(199, 331), (257, 353)])
+    ex = relaxpy.compile(module, "native")
+    ex.save(tmp_path / "model.rx")
+    loaded = relaxpy.load_executable(tmp_path / "model.rx", native_code=True)
+    check(loaded["main"](*arrays), ex["main"](*arrays), exactly=True)
