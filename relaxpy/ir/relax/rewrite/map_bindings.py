@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import is_
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
@@ -13,7 +13,7 @@ from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.analysis.variables import mentions_any, occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.support.dataclass import replace
@@ -31,8 +31,11 @@ class BindingRewriter:
     A pass overrides `step`. If it keeps track of scopes, it extends `function`, `sequence`, `block`
     or `binding`, too. Unchanged nodes stay the same objects, and spans and names are kept.
     Struct info is dropped where that of an operand changes, and normalisation derives it (DER).
-    Only nested branches and functions take recursion.
+    Only nested branches and functions take recursion. `_remap` has the images of variables, and
+    of shape variables if the class `_remaps_shape_vars`.
     """
+
+    _remaps_shape_vars: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._remap: dict[Node, Node] = {}
@@ -110,7 +113,8 @@ class BindingRewriter:
         self, binding: rx.Binding, block: rx.BindingBlock
     ) -> Iterable[rx.Binding | rx.BindingBlock]:
         """The replacement of a binding: its value is rewritten, and then `step` decides."""
-        seen = self._remapped(binding)
+        keeps = not self._remaps_shape_vars and not mentions_any(binding, self._remap)
+        seen = binding if keeps else self._remapped(binding)
         if binding.var is not None and seen.var is not None and seen.var is not binding.var:
             self._remap[binding.var] = seen.var
             self._originals[seen.var] = binding.var
