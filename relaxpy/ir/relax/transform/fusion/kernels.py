@@ -69,6 +69,7 @@ class _Fusion:
         self.local: list[Buffer] = []
         self.separators: dict[Buffer, tuple[int, ...]] = {}
         self.body: list[Stmt] = []
+        self.defined: set[Node] = set()
 
     def kernel(self) -> FusedKernel:
         scalars = self._enter_params()
@@ -192,7 +193,7 @@ class _Fusion:
             scalars += shape.values
         self.allocated.update(dict.fromkeys(fresh))
         operands = [*arguments, *fresh, *scalars]
-        body, local = _inlined(kernel, operands)
+        body, local = _inlined(kernel, operands, self.defined)
         self._separate(kernel, operands)
         self.body += body.seq if isinstance(body, SeqStmt) else [body]
         self.local += [*local, *fresh]
@@ -245,14 +246,20 @@ def _root(body: Sequence[Stmt], local: Sequence[Buffer]) -> Stmt:
 
 
 def _inlined(
-    kernel: PrimFunc, arguments: Sequence[Buffer | tir.PrimExpr]
+    kernel: PrimFunc, arguments: Sequence[Buffer | tir.PrimExpr], defined: set[Node]
 ) -> tuple[Stmt, Sequence[Buffer]]:
-    """The body of a kernel for these arguments, and the buffers that its root block allocates."""
+    """The body of a kernel for these arguments, and the buffers that its root block allocates.
+
+    Its variables are renewed if some are in `defined`, which receives them: they have one
+    definition in the fused kernel.
+    """
     if len(kernel.params) != len(arguments):
         raise NotFusable
     images, values = _unified(kernel, arguments)
     inner = [var for node in walk(kernel.body) if node._binds for var in _definitions(node)]
-    body = substitute(rename(kernel.body, images, inner), values, folded_literals)
+    renewed = () if defined.isdisjoint(inner) else inner
+    defined.update(inner)
+    body = substitute(rename(kernel.body, images, renewed), values, folded_literals)
     if len(set(arguments)) < len(arguments):
         body = cast("Stmt", rewrite(body, _without_repeated_reads))
     if isinstance(body, BlockRealize) and _is_root(body.block):
