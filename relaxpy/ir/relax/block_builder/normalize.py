@@ -113,6 +113,16 @@ _FITTING_CALLS: Final[NodeTable[rx.StructInfo]] = NodeTable()
 """Calls of kernels that are derived and in normal form, with the signatures that they fit."""
 
 
+def note_fit(call: rx.Call, signature: rx.StructInfo) -> None:
+    """Note that a call of a kernel, which is derived and in normal form, fits a signature."""
+    _FITTING_CALLS[call] = signature
+
+
+def fitting_signature(call: rx.Call) -> rx.StructInfo | None:
+    """The signature of its kernel that a call is known to fit."""
+    return _FITTING_CALLS.get(call)
+
+
 def _signature(call: rx.Call, ctx: Context) -> rx.StructInfo | None:
     """The signature of the kernel that is called, if the module has it."""
     callee = call.args[0]
@@ -200,7 +210,7 @@ class Normalizer:
         if operator is None or record.literal or record.normalize is not None:
             return False
         if record.calls is not None and record.calls.is_kernel:
-            return _FITTING_CALLS.get(call) is _signature(call, ctx) is not None
+            return fitting_signature(call) is _signature(call, ctx) is not None
         return not (operator.needs_context or ctx.sizes)
 
     def _value(self, root: rx.Expr) -> rx.Expr:
@@ -341,7 +351,7 @@ class Normalizer:
             if calls is not None and calls.is_kernel and not as_written:
                 signature = _signature(call, self.out.ctx)
                 if signature is not None:
-                    _FITTING_CALLS[call] = signature
+                    note_fit(call, signature)
         elif not call.sinfo_args and self.out.ctx.sizes:
             assert call.struct_info is not None
             known = over_sizes_info(call.struct_info, self.out.ctx.sizes)

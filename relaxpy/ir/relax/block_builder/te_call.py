@@ -15,6 +15,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.normalize import note_fit
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import sizes_of, variables_of
@@ -57,6 +58,7 @@ class _KernelOfModule:
 
     gvar: rx.GlobalVar
     kernel: _Kernel
+    signature: rx.StructInfo
     out_sinfos: dict[object, rx.StructInfo] = field(default_factory=dict)
 
 
@@ -197,6 +199,8 @@ class _Arguments:
 
     def _renamed(self, value: tir.PrimExpr) -> tir.PrimExpr:
         """`value` over the kernel's own shape variables."""
+        if isinstance(value, tir.IntImm):
+            return value
         for var in variables_of(value):
             if var not in self.shape_vars:
                 is_size = var in self.sizes and not isinstance(var, tir.SizeVar)
@@ -247,7 +251,7 @@ def call_te(
         kernel = _lowered(called, func, args, kwargs, arguments, captures=True)
         func_with_attrs = kernel.func.with_attrs(attrs) if attrs else kernel.func
         gvar = builder.add_func(func_with_attrs, called)
-        return _call_kernel(_KernelOfModule(gvar, kernel), arguments)
+        return _call_kernel(_of_module(builder, gvar, kernel), arguments)
     kinds = _ArgumentKinds(
         builder, lambda index, var: _canonical_var(index, var.dtype, isinstance(var, tir.SizeVar))
     )
@@ -260,9 +264,13 @@ def call_te(
         kernel = _shared(
             shared_key, lambda: _lowered(called, func, args, kwargs, own(), captures=False)
         )
-        known = _KernelOfModule(builder.add_func(kernel.func, called), kernel)
+        known = _of_module(builder, builder.add_func(kernel.func, called), kernel)
         builder.kernels[key] = known
     return _call_kernel(known, kinds)
+
+
+def _of_module(builder: BlockBuilder, gvar: rx.GlobalVar, kernel: _Kernel) -> _KernelOfModule:
+    return _KernelOfModule(gvar, kernel, builder.context.signatures[gvar.name_hint])
 
 
 def with_gradient(call: rx.Call, name: str, kwargs: Mapping[str, object] | None) -> rx.Call:
@@ -380,4 +388,5 @@ def _call_kernel(known: _KernelOfModule, arguments: _Arguments) -> rx.Call:
     )
     call = rx.Call(call_tir.op, args, sinfo_args=(sinfo,), struct_info=sinfo)
     set_fields(call, sinfo_is_derived=True)  # by the rule of call_tir, which checks nothing here
+    note_fit(call, known.signature)
     return evaluated(call)
