@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import binding_key, binding_operands, occurring_vars
+from relaxpy.ir.relax.block_builder.normalize import ATOMS
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
@@ -91,7 +92,7 @@ def needed_bindings(
 def _casts_by_shape_var(root: rx.Expr) -> dict[tir.Var, list[rx.MatchCast]]:
     """The casts that may bind each shape variable that is not bound by a parameter."""
     casts: dict[tir.Var, list[rx.MatchCast]] = {}
-    nodes = list(walk(root))
+    nodes = list(_above_leaves(root))
     for node in nodes:
         if isinstance(node, rx.MatchCast):
             for var in definable_shape_vars(node.struct_info):
@@ -103,3 +104,19 @@ def _casts_by_shape_var(root: rx.Expr) -> dict[tir.Var, list[rx.MatchCast]]:
                     for var in definable_shape_vars(param.struct_info):
                         casts.pop(var, None)
     return casts
+
+
+def _above_leaves(root: rx.Expr) -> Iterator[Node]:
+    """Visit the nodes under `root` once that are neither leaves nor struct info, in order."""
+    visited: set[int] = set()
+    stack: list[Node] = [root]
+    while stack:
+        node = stack.pop()
+        if type(node) in _LEAVES or isinstance(node, rx.StructInfo) or id(node) in visited:
+            continue
+        visited.add(id(node))
+        yield node
+        stack += reversed(node._children())
+
+
+_LEAVES: Final = ATOMS | {Op, rx.ExternFunc}
