@@ -41,7 +41,7 @@ def call_function(
 def call_kernel(func: PrimFunc, args: Sequence[object]) -> None:
     """Call a kernel on NumPy, which takes less time than compiling it natively if it runs once.
 
-    The first call compiles it as it is: no pass applies to a kernel.
+    The first call compiles it, without passes.
 
     Errors:
         WellFormedError, CompileError, RuntimeCheckError: as those of `call_function`.

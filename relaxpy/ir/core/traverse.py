@@ -238,7 +238,7 @@ def _derived_sinfo(node: Node) -> Node | None:
 
 
 _derives: Final[dict[type[Node], bool]] = {}
-"""Whether the nodes of a class have struct info that is not one of their fields."""
+"""For each class, True if its nodes have struct info that is not one of their fields."""
 
 
 def _renamed(node: Node, changed: Mapping[int, Node]) -> Node:

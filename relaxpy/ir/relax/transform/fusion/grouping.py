@@ -282,7 +282,7 @@ class _FunctionOf:
     def key(self, attrs: Mapping[str, Attr]) -> object:
         """A key that groups of one function share if their functions are equal; None without one.
 
-        It has the structure of the bindings, with the struct info of their operands in place of
+        It has the structure of the bindings, with the struct info of their operands instead of
         these, so that the function need not be built again.
         """
         if any(type(value) is not str for value in attrs.values()):
