@@ -12,8 +12,7 @@ from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.prim_func.well_formed import kernel_faults
+from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 
 _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
 _kernels: WeakKeyDictionary[PrimFunc, EntryPoint] = WeakKeyDictionary()

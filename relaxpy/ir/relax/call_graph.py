@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
-from relaxpy.ir.core.orders import reached, strongly_connected
+from relaxpy.ir.core.traverse import reached, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.expect import expect

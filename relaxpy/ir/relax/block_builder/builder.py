@@ -19,7 +19,7 @@ from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
 from relaxpy.ir.relax.block_builder.signatures import Signatures
 from relaxpy.ir.relax.block_builder.te_call import KernelTable, call_te, with_gradient
 from relaxpy.ir.relax.nodes.base import check_name
-from relaxpy.ir.relax.nodes.evaluation import evaluating
+from relaxpy.ir.relax.nodes.expr import evaluating
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir

@@ -16,10 +16,10 @@ from relaxpy.ir.relax.block_builder.signatures import Signatures
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.relations import alpha_rename, definable_shape_vars, erase_to_well_defined
 from relaxpy.ir.relax.relations.context import Context, Except
-from relaxpy.ir.relax.relations.sizes import dimension_vars, known_inside
+from relaxpy.ir.relax.relations.shape_vars import dimension_vars, known_inside
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace
-from relaxpy.support.description import described
+from relaxpy.support.nearest import described
 
 _EVERYTHING = Except(())
 

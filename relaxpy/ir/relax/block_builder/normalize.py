@@ -8,9 +8,8 @@ from operator import is_
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never, cast
 
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
-from relaxpy.ir.core.memo import NodeTable
+from relaxpy.ir.core.memo import NodeTable, VisitBudget
 from relaxpy.ir.core.node import Node, set_fields
-from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -22,7 +21,7 @@ from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.relax.relations.sizes import over_sizes_info
+from relaxpy.ir.relax.relations.shape_vars import over_sizes_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass, replace

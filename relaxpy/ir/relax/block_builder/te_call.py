@@ -16,21 +16,21 @@ from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.normalize import note_fit
-from relaxpy.ir.relax.nodes.evaluation import evaluated
+from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import sizes_of, variables_of
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
-from relaxpy.ir.te.tag import tagged
+from relaxpy.ir.te.tensor import tagged
 from relaxpy.ir.te.topi.elementwise import identity
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.iteration import IterVar
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import For, LetStmt
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.support.dataclass import dataclass
-from relaxpy.support.description import described
+from relaxpy.support.nearest import described
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

@@ -15,7 +15,7 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import mentions_any, occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
-from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.relax.rewrite.map_bindings import replace_variables
 from relaxpy.support.dataclass import replace
 
 E = TypeVar("E", bound=rx.Expr)

@@ -8,9 +8,13 @@ from typing import Final, TypeVar
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.purity import makes_impure_call
-from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
-from relaxpy.ir.relax.analysis.variables import binding_key, binding_operands, occurring_vars
+from relaxpy.ir.relax.analysis.effects import makes_impure_call
+from relaxpy.ir.relax.analysis.variables import (
+    binding_key,
+    binding_operands,
+    occurring_vars,
+    used_shape_vars,
+)
 from relaxpy.ir.relax.block_builder.normalize import ATOMS
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars

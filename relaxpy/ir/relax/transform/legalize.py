@@ -22,7 +22,7 @@ from relaxpy.ir.relax.block_builder.normalize import fitting_signature, is_leaf,
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations.compatibility import explain_incompatibility, provably_disjoint
-from relaxpy.ir.relax.relations.sizes import dimension_vars, known_inside
+from relaxpy.ir.relax.relations.shape_vars import dimension_vars, known_inside
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir import expr as tir
 from relaxpy.support.dataclass import dataclass, replace

@@ -10,7 +10,7 @@ from relaxpy import IRModule, relax
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.op.definition.registry import OpDef
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.script import from_source
 from relaxpy.transform import PassContext, pass_instrument
 from tests.counting import calls, calls_of

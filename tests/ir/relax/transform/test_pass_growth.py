@@ -8,7 +8,7 @@ import pytest
 from relaxpy import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder import te_call
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.relax import backend, transform
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import Normalize

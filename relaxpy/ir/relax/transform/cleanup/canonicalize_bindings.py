@@ -12,7 +12,7 @@ from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, computes
@@ -20,12 +20,19 @@ from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occ
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, Function, MatchCast, SeqExpr
 from relaxpy.ir.relax.relations.compatibility import provably_disjoint
-from relaxpy.ir.relax.relations.mapping import shape_var_map
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
-from relaxpy.ir.relax.relations.sizes import MAX_REPEATED_NODES, is_large
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.refined import Refined, is_sharper
-from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.relax.relations.shape_vars import (
+    MAX_REPEATED_NODES,
+    definable_shape_vars,
+    is_large,
+    shape_var_map,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import (
+    BindingRewriter,
+    Refined,
+    Rewritten,
+    is_sharper,
+    replace_variables,
+)
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.support.dataclass import dataclass
 

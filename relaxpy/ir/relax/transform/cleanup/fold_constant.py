@@ -18,20 +18,18 @@ from relaxpy.ir.core.traverse import children, rebuild
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.functional import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.effects import Effects
-from relaxpy.ir.relax.analysis.escapes import Escapes
+from relaxpy.ir.relax.analysis.effects import Effects, Escapes
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.refined import Refined, is_sharper
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Refined, Rewritten, is_sharper
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func import PrimFunc
 from relaxpy.ir.tir.stmt import For, Stmt, While
 from relaxpy.support.dataclass import dataclass
 

@@ -11,15 +11,18 @@ from typing_extensions import override
 
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node
-from relaxpy.ir.core.orders import postorder, strongly_connected
-from relaxpy.ir.core.traverse import rebuild, rename
+from relaxpy.ir.core.traverse import postorder, rebuild, rename, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.dependencies import Dependencies
-from relaxpy.ir.relax.analysis.effects import mutates
-from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
-from relaxpy.ir.relax.analysis.variables import binding_vars, free_vars, occurring_vars
+from relaxpy.ir.relax.analysis.effects import Dependencies, mutates
+from relaxpy.ir.relax.analysis.variables import (
+    binding_vars,
+    defined_symbolic_vars,
+    free_symbolic_vars,
+    free_vars,
+    occurring_vars,
+)
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter

@@ -12,8 +12,7 @@ from relaxpy.ir.core.traverse import rename, rewrite, walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
-from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.prim_func.specialize import folded_literals
+from relaxpy.ir.tir.prim_func import PrimFunc, folded_literals
 from relaxpy.ir.tir.stmt import Block, BlockRealize, SeqStmt, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.support.dataclass import dataclass, replace
