@@ -4,10 +4,22 @@ import gc
 import sys
 from collections.abc import Callable
 from cProfile import Profile
+from typing import Any
 
 
 def calls(run: Callable[[], object]) -> int:
-    """How many functions, Python's own included, `run` calls.
+    """How many functions, Python's own included, `run` calls."""
+    return sum(entry.callcount for entry in _profiled(run).getstats())
+
+
+def calls_of(function: Any, run: Callable[[], object]) -> int:
+    """How many times `run` calls a function of Python."""
+    entries = _profiled(run).getstats()
+    return sum(entry.callcount for entry in entries if entry.code is function.__code__)
+
+
+def _profiled(run: Callable[[], object]) -> Profile:
+    """The profile of `run`.
 
     The garbage collector rests meanwhile: the finalisers of what earlier code left are no work
     of `run`.
@@ -20,7 +32,7 @@ def calls(run: Callable[[], object]) -> int:
     finally:
         profile.disable()
         gc.enable()
-    return sum(entry.callcount for entry in profile.getstats())
+    return profile
 
 
 def depth() -> int:

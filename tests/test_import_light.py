@@ -48,3 +48,17 @@ def test_the_namespaces_load_no_functions_of_topi_and_use_light_dataclasses() ->
         text = file.read_text(encoding="utf-8")
         decorated = "\n@dataclass" in text and module != "relaxpy.support.dataclass"
         assert not decorated or "from relaxpy.support.dataclass import dataclass" in text, module
+
+
+def test_a_program_is_compiled_without_slow_modules_of_python() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((4, 4), "float32")):
+    return R.nn.softmax(x)
+"""
+    loaded = loaded_by(
+        f"import relaxpy; from relaxpy.script import from_source; "
+        f"relaxpy.compile(from_source({text!r}), 'numpy')"
+    )
+    assert "relaxpy.exec.kernel" in loaded
+    assert not loaded & {"importlib.metadata", "subprocess", "statistics", "email"}

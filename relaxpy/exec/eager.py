@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-from relaxpy.errors import CompileError
+from relaxpy.errors import CompileError, WellFormedError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import EntryPoint
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc
+from relaxpy.ir.tir.prim_func import PrimFunc, kernel_faults
 
 _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
+_kernels: WeakKeyDictionary[PrimFunc, EntryPoint] = WeakKeyDictionary()
 _changes: WeakKeyDictionary[BaseFunc, int] = WeakKeyDictionary()
 """The number of changes to operators when a function was compiled."""
 
 
 def call_function(
-    func: BaseFunc,
-    args: Sequence[object],
-    kwargs: Mapping[str, object] | None = None,
-    target: str | None = None,
+    func: BaseFunc, args: Sequence[object], kwargs: Mapping[str, object] | None = None
 ) -> Value:
-    """Call `func`, which does not belong to a module; the first call compiles it for `target`.
+    """Call `func`, which does not belong to a module; the first call compiles it.
 
     Errors:
         CompileError: it refers to functions of a module, or cannot be compiled.
@@ -34,8 +33,25 @@ def call_function(
     if entry is None or _changes[func] != Op.changes:
         _check_alone(func)
         _changes[func] = Op.changes
-        entry = _compiled[func] = compile(func, target)[_name_of(func)]
+        entry = _compiled[func] = compile(func)[_name_of(func)]
     return entry(*args, **(kwargs or {}))
+
+
+def call_kernel(func: PrimFunc, args: Sequence[object]) -> None:
+    """Call a kernel on NumPy, which takes less time than compiling it natively if it runs once.
+
+    The first call compiles it, without passes.
+
+    Errors:
+        WellFormedError, CompileError, RuntimeCheckError: as those of `call_function`.
+    """
+    entry = _kernels.get(func)
+    if entry is None:
+        _check_alone(func)
+        if faults := kernel_faults(func):
+            raise WellFormedError(faults)
+        entry = _kernels[func] = compile(func, "numpy", relax_pipeline=None)[_name_of(func)]
+    entry(*args)
 
 
 def _name_of(func: BaseFunc) -> str:

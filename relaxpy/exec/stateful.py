@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unexpected
@@ -35,12 +35,12 @@ class BenchmarkResult:
     @property
     def mean(self) -> float:
         """The mean of the repeats."""
-        return statistics.fmean(self.results)
+        return float(np.mean(self.results))
 
     @property
     def median(self) -> float:
         """The median of the repeats."""
-        return statistics.median(self.results)
+        return float(np.median(self.results))
 
     @property
     def min(self) -> float:
@@ -55,7 +55,7 @@ class BenchmarkResult:
     @property
     def std(self) -> float:
         """The standard deviation of the repeats."""
-        return statistics.pstdev(self.results)
+        return float(np.std(self.results))
 
     @override
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ _TARGETS: dict[str, str] = {
     "program_diff": "relaxpy.script.printer.show:program_diff",
     "html": "relaxpy.script.printer:html",
     "call_function": "relaxpy.exec.eager:call_function",
+    "call_kernel": "relaxpy.exec.eager:call_kernel",
     "native_obstacle": "relaxpy.exec.native.machine_code.machine:obstacle",
     "packed_function": "relaxpy.exec.runtime.registry:get_global_func",
     "packed_is_pure": "relaxpy.exec.runtime.registry:is_registered_pure",

@@ -8,7 +8,6 @@ import atexit
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -148,6 +147,8 @@ def ended_with_others() -> Iterator[None]:
         yield
         return
     command = [sys.executable, "-I", "-S", __file__, str(os.getpid())]
+    import subprocess  # slow, and only for programs that a launcher started
+
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         yield
         process.terminate()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from operator import is_
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from relaxpy.ir.core.node import PLAIN_TYPES, Attrs, Node
 from relaxpy.support.dataclass import replace
@@ -109,7 +109,10 @@ def _changes(node: Node, changed: Mapping[int, Node]) -> dict[str, object]:
     changes: dict[str, object] = {}
     for name in node._fields:
         old = getattr(node, name)
-        if type(old) not in PLAIN_TYPES and (new := _replaced(old, changed)) is not old:
+        if type(old) in PLAIN_TYPES:
+            continue
+        new = changed.get(id(old), old) if isinstance(old, Node) else _replaced(old, changed)
+        if new is not old:
             changes[name] = new
     return changes
 
@@ -230,10 +233,15 @@ def _with_struct_info(node: Node) -> Sequence[Node]:
 
 def _derived_sinfo(node: Node) -> Node | None:
     """Return the struct info of a node where it is derived and not one of its fields."""
-    if "struct_info" in node._fields:
-        return None
-    sinfo: Node | None = getattr(node, "struct_info", None)
-    return sinfo
+    cls = type(node)
+    derives = _derives.get(cls)
+    if derives is None:
+        derives = _derives[cls] = "struct_info" not in cls._fields and hasattr(cls, "struct_info")
+    return getattr(node, "struct_info", None) if derives else None
+
+
+_derives: Final[dict[type[Node], bool]] = {}
+"""For each class, True if its nodes have struct info that is not one of their fields."""
 
 
 def _renamed(node: Node, changed: Mapping[int, Node]) -> Node:

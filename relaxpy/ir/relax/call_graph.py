@@ -13,7 +13,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import Call, DataflowVar, Expr, Function, GlobalVar, Var, VarBinding
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.support.entry import user_facing
 
 K = TypeVar("K", bound=Hashable)
@@ -45,10 +45,21 @@ def _operands(node: Node) -> list[Node]:
     return [
         child
         for child in nodes
-        if child._bits_inside & tir.Call._bits and type(child) not in _WITHOUT_NAMES
+        if child._bits_inside & _CALL
+        and type(child) not in _WITHOUT_NAMES
+        and not (type(child) is BufferRegion and _is_plain(child))
     ]
 
 
+def _is_plain(region: BufferRegion) -> bool:
+    """Return whether no bound of a region has a call in it."""
+    return not any(
+        bounds.min._bits_inside & _CALL or bounds.extent._bits_inside & _CALL
+        for bounds in region.region
+    )
+
+
+_CALL: Final = tir.Call._bits
 _WITHOUT_NAMES: Final = frozenset((Op, Var, DataflowVar, Buffer))
 
 

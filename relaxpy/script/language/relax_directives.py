@@ -267,7 +267,9 @@ _COMPOSED: Mapping[str, Callable[..., rx.Expr]] = {"relax.nn.relu6": relu6}
 def find(name: str) -> OpDef | OpSpace | Callable[..., rx.Expr] | None:
     """Return the operator called `name`, or the namespace of operators with that prefix."""
     found = _find_registered(name)
-    return _find_registered(name) if found is None and plugin.load("operators") else found
+    if found is not None or ".__" in name:  # of Python, as in hasattr(R.nn, "__all__")
+        return found
+    return _find_registered(name) if plugin.load("operators") else None
 
 
 def _find_registered(name: str) -> OpDef | OpSpace | Callable[..., rx.Expr] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from relaxpy.errors import unexpected
@@ -52,7 +52,33 @@ def occurring_vars(expr: Node) -> dict[rx.Var, None]:
 
 @memoised
 def _vars_in(node: Node) -> tuple[rx.Var, ...]:
-    return tuple(_occurring([node]))
+    variables: dict[rx.Var, None] = {}
+    is_flat = type(node) is rx.Call and _add_leaves(node._children(), variables)
+    return tuple(variables if is_flat else _occurring([node]))
+
+
+def _add_leaves(operands: Iterable[Node], variables: dict[rx.Var, None]) -> bool:
+    """Add the variables among operands; False if there may be others inside of an operand."""
+    for operand in operands:
+        kind = type(operand)
+        if kind is rx.Tuple:
+            if not _add_leaves(operand._children(), variables):
+                return False
+        elif isinstance(operand, rx.Var):
+            if _shapes(operand):
+                return False
+            variables[operand] = None
+        elif isinstance(operand, rx.StructInfo):
+            if _shapes_of(operand):
+                return False
+        elif kind not in _CONSTANT:
+            return False
+    return True
+
+
+_CONSTANT: Final = frozenset(
+    (Op, rx.GlobalVar, rx.Constant, rx.ShapeExpr, rx.PrimValue, rx.StringImm, rx.DataTypeImm)
+)
 
 
 def _occurring(waiting: list[Node]) -> dict[rx.Var, None]:
@@ -78,6 +104,16 @@ def binding_operands(binding: rx.Binding) -> list[Node]:
 def binding_vars(binding: rx.Binding) -> dict[rx.Var, None]:
     """The variables that a binding uses, each once, in order."""
     return {var: None for node in binding_operands(binding) for var in occurring_vars(node)}
+
+
+def mentions_any(binding: rx.Binding, variables: Collection[Node]) -> bool:
+    """Return whether a binding binds or uses some of these variables."""
+    return bool(variables) and (
+        binding.var in variables
+        or any(
+            var in variables for node in binding_operands(binding) for var in occurring_vars(node)
+        )
+    )
 
 
 def binding_key(binding: rx.Binding) -> rx.Var | rx.Binding:

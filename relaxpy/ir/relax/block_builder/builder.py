@@ -76,7 +76,7 @@ class BlockBuilder:
             self._table.add_with_callees, reserved=self._out.ctx.signatures
         )
         self._normalizer.builder = ref(self)
-        self.kernels = KernelTable()
+        self.kernels: KernelTable = {}
 
     @staticmethod
     def current() -> BlockBuilder | None:

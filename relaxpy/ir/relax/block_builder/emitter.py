@@ -405,6 +405,22 @@ class Emitter:
         self._append(scope, origin)
         return var
 
+    def keep(self, binding: rx.VarBinding) -> bool:
+        """Bind a derived value again, unless its variable has another struct info.
+
+        Errors:
+            StructInfoError: it is an impure call in a dataflow block.
+        """
+        scope, var, value = self.scope, binding.var, binding.value
+        if self.location is not None or var.struct_info != value.struct_info:
+            return False
+        if scope.local and not isinstance(var, rx.DataflowVar):
+            return False  # it outlives variables that its struct info may mention
+        self.flush()
+        self._note_effects(value, scope)
+        self._append(scope, binding)
+        return True
+
     def cast(
         self,
         value: rx.Expr,

@@ -8,7 +8,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never, cast
 
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
-from relaxpy.ir.core.memo import VisitBudget
+from relaxpy.ir.core.memo import NodeTable, VisitBudget
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
@@ -20,6 +20,7 @@ from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotati
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
+from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.relations.shape_vars import over_sizes_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
@@ -107,6 +108,26 @@ class _Pending:
     done: list[rx.Expr] = field(default_factory=list)
 
 
+_FITTING_CALLS: Final[NodeTable[rx.StructInfo]] = NodeTable()
+"""Calls of kernels that are derived and in normal form, with the signatures that they fit."""
+
+
+def note_fit(call: rx.Call, signature: rx.StructInfo) -> None:
+    """Note that a call of a kernel, which is derived and in normal form, fits a signature."""
+    _FITTING_CALLS[call] = signature
+
+
+def fitting_signature(call: rx.Call) -> rx.StructInfo | None:
+    """The signature of its kernel that a call is known to fit."""
+    return _FITTING_CALLS.get(call)
+
+
+def _signature(call: rx.Call, ctx: Context) -> rx.StructInfo | None:
+    """The signature of the kernel that is called, if the module has it."""
+    callee = call.args[0]
+    return ctx.signatures.get(callee.name_hint) if isinstance(callee, rx.GlobalVar) else None
+
+
 class Normalizer:
     """Writes expressions to an emitter in normal form, each with its struct info.
 
@@ -172,6 +193,24 @@ class Normalizer:
             elif kind not in ATOMS:
                 return False
         return True
+
+    def _is_derived(self, call: rx.Expr) -> bool:
+        """Return whether a value is a call that would be derived to be itself.
+
+        That of an operator follows from operands that are the same objects, and that of a kernel
+        has been checked against its signature.
+        """
+        ctx = self.out.ctx
+        if type(call) is not rx.Call or not call.sinfo_is_derived or type(call.op) is not Op:
+            return False
+        if ctx.as_written or self.out.remembers or self._vars or not self._is_final(call):
+            return False
+        operator, record = find(call.op), call.op.record
+        if operator is None or record.literal or record.normalize is not None:
+            return False
+        if record.calls is not None and record.calls.is_kernel:
+            return fitting_signature(call) is _signature(call, ctx) is not None
+        return not (operator.needs_context or ctx.sizes)
 
     def _value(self, root: rx.Expr) -> rx.Expr:
         """The value of `root` after its operands: the callee, then the arguments in order (NF-17).
@@ -308,6 +347,10 @@ class Normalizer:
                 call = operator.signature.completed(call)
             call = self._with_sinfo(call, derived, rule, original)
             set_fields(call, sinfo_is_derived=True)
+            if calls is not None and calls.is_kernel and not as_written:
+                signature = _signature(call, self.out.ctx)
+                if signature is not None:
+                    note_fit(call, signature)
         elif not call.sinfo_args and self.out.ctx.sizes:
             assert call.struct_info is not None
             known = over_sizes_info(call.struct_info, self.out.ctx.sizes)
@@ -487,6 +530,9 @@ class Normalizer:
 
     def binding(self, binding: rx.Binding) -> None:
         """Write one binding, after those that its value needs."""
+        derived = type(binding) is rx.VarBinding and self._is_derived(binding.value)
+        if derived and self.out.keep(cast("rx.VarBinding", binding)):
+            return
         var = declared = new = binding.var
         if var is not None and isinstance(binding.value, rx.Function):
             declared = self._declared_function(var, binding, binding.value)

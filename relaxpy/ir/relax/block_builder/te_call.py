@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -14,11 +15,13 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.normalize import note_fit
 from relaxpy.ir.relax.nodes.expr import evaluated
 from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import sizes_of, variables_of
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.te.tensor import tagged
 from relaxpy.ir.te.topi.elementwise import identity
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
@@ -37,37 +40,71 @@ _LOWER = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A kernel of a module, with the outputs of its calls over its own `shape_vars`.
+    """A kernel of no module yet, with the outputs of its calls over its own `shape_vars`."""
 
-    `out_sinfos` has their struct infos by the shape variables of a caller, and the device.
-    """
-
-    gvar: rx.GlobalVar
     func: PrimFunc
     outputs: tuple[rx.TensorStructInfo, ...]
     returns_tuple: bool
     scalars: tuple[tir.Var, ...]
     shape_vars: tuple[tir.Var, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _KernelOfModule:
+    """A kernel that a builder has added to its module.
+
+    `out_sinfos` has the struct infos of outputs by the shape variables of a caller, and the device.
+    """
+
+    gvar: rx.GlobalVar
+    kernel: _Kernel
+    signature: rx.StructInfo
     out_sinfos: dict[object, rx.StructInfo] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class KernelTable:
-    """The kernels that a builder can reuse, by the function and the kinds of its arguments.
+KernelTable: TypeAlias = dict[object, _KernelOfModule]
+"""The kernels that a builder can reuse, by the function and the kinds of its arguments.
 
-    Two lists of arguments are of the same kind if they are equal after their shape variables are
-    replaced by canonical ones, in the order of their occurrence.
-    """
+Two lists of arguments are of the same kind if they are equal after their shape variables are
+replaced by canonical ones, in the order of their occurrence.
+"""
 
-    kernels: dict[object, _Kernel] = field(default_factory=dict)
-    canonical: dict[tuple[int, DataType, type[tir.Var]], tir.Var] = field(default_factory=dict)
 
-    def canonical_var(self, index: int, var: tir.Var) -> tir.Var:
-        """The canonical variable for the one that occurs as number `index`."""
-        key = index, var.dtype, type(var)
-        if key not in self.canonical:
-            self.canonical[key] = var.renamed(f"size{index}")
-        return self.canonical[key]
+@dataclass(slots=True, eq=False)
+class _Request:
+    """A kernel that is looked up by `key`, and otherwise lowered by `lower`."""
+
+    key: object
+    lower: Callable[[], _Kernel] | None
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Request) and self.key == other.key
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=1 << 8)
+def _kept(request: _Request) -> _Kernel:
+    assert request.lower is not None
+    return request.lower()
+
+
+def _shared(key: object, lower: Callable[[], _Kernel]) -> _Kernel:
+    """The kernel of a key, which modules share: lowered only if it is not kept."""
+    request = _Request(key, lower)
+    try:
+        return _kept(request)
+    finally:
+        request.lower = None  # which refers to a builder
+
+
+@lru_cache(maxsize=1 << 10)
+def _canonical_var(index: int, dtype: DataType, is_size: bool) -> tir.Var:
+    """The canonical variable for the one of this kind that occurs as number `index`."""
+    return (tir.SizeVar if is_size else tir.Var)(f"size{index}", dtype)
 
 
 class _Arguments:
@@ -162,6 +199,8 @@ class _Arguments:
 
     def _renamed(self, value: tir.PrimExpr) -> tir.PrimExpr:
         """`value` over the kernel's own shape variables."""
+        if isinstance(value, tir.IntImm):
+            return value
         for var in variables_of(value):
             if var not in self.shape_vars:
                 is_size = var in self.sizes and not isinstance(var, tir.SizeVar)
@@ -202,19 +241,36 @@ def call_te(
         MisuseError: the shape or datatype of a tensor is unknown, or `func` does not return
             tensors.
     """
-    key: object = None
-    if reuse:
-        kinds = _ArgumentKinds(builder, builder.kernels.canonical_var)
-        key = func, name, _kind(kinds.convert(args)), _kind(kinds.convert(kwargs))
-        kernel = builder.kernels.kernels.get(key)
-        if kernel is not None and builder.has_func(kernel.gvar, kernel.func):
-            return _call_kernel(kernel, kinds)
-    arguments = _Arguments(builder, lambda index, var: var.renamed(var.name))
-    result = func(*[arguments.convert(a) for a in args], **arguments.convert(kwargs))
-    kernel = _add_kernel(builder, name or _name_of(func), result, arguments, attrs)
-    if reuse:
-        builder.kernels.kernels[key] = kernel
-    return _call_kernel(kernel, arguments)
+    called = name or _name_of(func)
+
+    def own() -> _Arguments:
+        return _Arguments(builder, lambda index, var: var.renamed(var.name))
+
+    if not reuse:
+        arguments = own()
+        kernel = _lowered(called, func, args, kwargs, arguments, captures=True)
+        func_with_attrs = kernel.func.with_attrs(attrs) if attrs else kernel.func
+        gvar = builder.add_func(func_with_attrs, called)
+        return _call_kernel(_of_module(builder, gvar, kernel), arguments)
+    kinds = _ArgumentKinds(
+        builder, lambda index, var: _canonical_var(index, var.dtype, isinstance(var, tir.SizeVar))
+    )
+    key = func, name, _kind(kinds.convert(args)), _kind(kinds.convert(kwargs))
+    known = builder.kernels.get(key)
+    if known is None or not builder.has_func(known.gvar, known.kernel.func):
+        # Names are part of the key, so that they do not depend on other modules.
+        names = tuple(arg.name_hint if isinstance(arg, rx.Var) else "" for arg in kinds.operands)
+        shared_key = key, names, tuple(var.name for var in kinds.shape_vars), tagged("")
+        kernel = _shared(
+            shared_key, lambda: _lowered(called, func, args, kwargs, own(), captures=False)
+        )
+        known = _of_module(builder, builder.add_func(kernel.func, called), kernel)
+        builder.kernels[key] = known
+    return _call_kernel(known, kinds)
+
+
+def _of_module(builder: BlockBuilder, gvar: rx.GlobalVar, kernel: _Kernel) -> _KernelOfModule:
+    return _KernelOfModule(gvar, kernel, builder.context.signatures[gvar.name_hint])
 
 
 def with_gradient(call: rx.Call, name: str, kwargs: Mapping[str, object] | None) -> rx.Call:
@@ -240,13 +296,17 @@ def _name_of(func: Callable[..., Any]) -> str:
     return name if name.isidentifier() else "te_func"
 
 
-def _add_kernel(
-    builder: BlockBuilder,
+def _lowered(
     name: str,
-    result: object,
+    compute: Callable[..., Any],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
     arguments: _Arguments,
-    attrs: Mapping[str, object] | None,
+    *,
+    captures: bool,
 ) -> _Kernel:
+    """The kernel of a function of tensors, which may capture shape variables."""
+    result = compute(*[arguments.convert(a) for a in args], **arguments.convert(kwargs))
     returns_tuple = isinstance(result, (list, tuple))
     outputs = tuple(result) if isinstance(result, (list, tuple)) else (result,)
     if not outputs:
@@ -258,14 +318,13 @@ def _add_kernel(
             outputs = (*outputs[:k], identity(output), *outputs[k + 1 :])
     func = create_prim_func([*arguments.params, *outputs], "int64").without_attr("global_symbol")
     func = substitute(func, arguments.plain)
-    scalars = _unbound_shape_vars(func)
+    is_closed = not (captures or arguments.shape_vars)
+    scalars = () if is_closed else _unbound_shape_vars(func)
     if scalars:
         func = func.with_fields(
             params=(*func.params, *scalars),
             buffer_map_items=(*func.buffer_map_items, *(None for _ in scalars)),
         )
-    if attrs:
-        func = func.with_attrs(attrs)
     plain = arguments.plain
     shape_vars = tuple(plain.get(var, var) for var in arguments.shape_vars.values())
     sinfos = tuple(
@@ -275,8 +334,7 @@ def _add_kernel(
         )
         for output in outputs
     )
-    gvar = builder.add_func(func, name)
-    return _Kernel(gvar, func, sinfos, returns_tuple, scalars, shape_vars)
+    return _Kernel(func, sinfos, returns_tuple, scalars, shape_vars)
 
 
 def _unbound_shape_vars(func: PrimFunc) -> tuple[tir.Var, ...]:
@@ -305,11 +363,12 @@ def _symbolic_sizes(buffer: Buffer) -> list[tir.PrimExpr]:
     return [size for size in buffer.shape if not isinstance(size, tir.IntImm)]
 
 
-def _call_kernel(kernel: _Kernel, arguments: _Arguments) -> rx.Call:
+def _call_kernel(known: _KernelOfModule, arguments: _Arguments) -> rx.Call:
     """The call of a kernel with arguments over the shape variables of the caller."""
+    kernel = known.kernel
     images = dict(zip(kernel.shape_vars, arguments.shape_vars, strict=True))
     key = arguments.vdevice, *arguments.shape_vars
-    sinfo = kernel.out_sinfos.get(key)
+    sinfo = known.out_sinfos.get(key)
     if sinfo is None:
         outputs = tuple(
             rx.TensorStructInfo(
@@ -320,13 +379,14 @@ def _call_kernel(kernel: _Kernel, arguments: _Arguments) -> rx.Call:
             for output in kernel.outputs
         )
         sinfo = rx.TupleStructInfo(outputs) if kernel.returns_tuple else outputs[0]
-        kernel.out_sinfos[key] = sinfo
+        known.out_sinfos[key] = sinfo
     scalars = tuple(images.get(var, var) for var in kernel.scalars)
     args = (
-        kernel.gvar,
+        known.gvar,
         rx.Tuple(tuple(arguments.operands)),
         *([rx.ShapeExpr(scalars)] if scalars else []),
     )
     call = rx.Call(call_tir.op, args, sinfo_args=(sinfo,), struct_info=sinfo)
     set_fields(call, sinfo_is_derived=True)  # by the rule of call_tir, which checks nothing here
+    note_fit(call, known.signature)
     return evaluated(call)

@@ -176,8 +176,11 @@ class StructInfo(Node):
         try:
             return self._key
         except AttributeError:
-            object.__setattr__(self, "_key", structural_key(self))
+            object.__setattr__(self, "_key", self._computed_key())
             return self._key
+
+    def _computed_key(self) -> object:
+        return structural_key(self)
 
     @property
     def node_count(self) -> int:

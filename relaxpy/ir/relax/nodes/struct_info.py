@@ -297,6 +297,13 @@ class TensorStructInfo(base.StructInfo):
     def node_count(self) -> int:
         return 1 + (len(self.shape.values) if isinstance(self.shape, ShapeExpr) else 0)
 
+    @override
+    def _computed_key(self) -> object:
+        sizes = self.shape.values if isinstance(self.shape, ShapeExpr) else None
+        if sizes is None or self.vdevice is not None or any(size._children() for size in sizes):
+            return base.StructInfo._computed_key(self)
+        return "sizes", self.dtype, *map(id, sizes)  # equal literals and variables are one object
+
     def get_shape(self) -> tuple[tir.PrimExpr, ...] | None:
         """The dimensions if they are known, perhaps from the struct info of a Var as shape."""
         if isinstance(self.shape, ShapeExpr):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import is_
-from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeAlias, TypeGuard, TypeVar, cast
 
 from typing_extensions import override
 
@@ -15,6 +15,7 @@ from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import last_first, map_children, rebuild, rename, walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import makes_impure_call
 from relaxpy.ir.relax.analysis.variables import (
@@ -22,12 +23,13 @@ from relaxpy.ir.relax.analysis.variables import (
     binding_operands,
     bound_vars,
     defined_symbolic_vars,
+    mentions_any,
     occurring_vars,
     used_shape_vars,
 )
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.block_builder.normalize import is_leaf
+from relaxpy.ir.relax.block_builder.normalize import ATOMS, is_leaf
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import Call, Function, GlobalVar, StructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.relations import is_base_of
@@ -124,8 +126,11 @@ class BindingRewriter:
     A pass overrides `step`. If it keeps track of scopes, it extends `function`, `sequence`, `block`
     or `binding`, too. Unchanged nodes stay the same objects, and spans and names are kept.
     Struct info is dropped where that of an operand changes, and normalisation derives it (DER).
-    Only nested branches and functions take recursion.
+    Only nested branches and functions take recursion. `_remap` has the images of variables, and
+    of shape variables if the class `_remaps_shape_vars`.
     """
+
+    _remaps_shape_vars: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._remap: dict[Node, Node] = {}
@@ -203,7 +208,8 @@ class BindingRewriter:
         self, binding: rx.Binding, block: rx.BindingBlock
     ) -> Iterable[rx.Binding | rx.BindingBlock]:
         """The replacement of a binding: its value is rewritten, and then `step` decides."""
-        seen = self._remapped(binding)
+        keeps = not self._remaps_shape_vars and not mentions_any(binding, self._remap)
+        seen = binding if keeps else self._remapped(binding)
         if binding.var is not None and seen.var is not None and seen.var is not binding.var:
             self._remap[binding.var] = seen.var
             self._originals[seen.var] = binding.var
@@ -477,7 +483,7 @@ def needed_bindings(
 def _casts_by_shape_var(root: rx.Expr) -> dict[tir.Var, list[rx.MatchCast]]:
     """The casts that may bind each shape variable that is not bound by a parameter."""
     casts: dict[tir.Var, list[rx.MatchCast]] = {}
-    nodes = list(walk(root))
+    nodes = list(_above_leaves(root))
     for node in nodes:
         if isinstance(node, rx.MatchCast):
             for var in definable_shape_vars(node.struct_info):
@@ -489,3 +495,19 @@ def _casts_by_shape_var(root: rx.Expr) -> dict[tir.Var, list[rx.MatchCast]]:
                     for var in definable_shape_vars(param.struct_info):
                         casts.pop(var, None)
     return casts
+
+
+def _above_leaves(root: rx.Expr) -> Iterator[Node]:
+    """Visit the nodes under `root` once that are neither leaves nor struct info, in order."""
+    visited: set[int] = set()
+    stack: list[Node] = [root]
+    while stack:
+        node = stack.pop()
+        if type(node) in _LEAVES or isinstance(node, rx.StructInfo) or id(node) in visited:
+            continue
+        visited.add(id(node))
+        yield node
+        stack += reversed(node._children())
+
+
+_LEAVES: Final = ATOMS | {Op, rx.ExternFunc}

@@ -18,7 +18,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.block_builder.normalize import is_leaf
+from relaxpy.ir.relax.block_builder.normalize import fitting_signature, is_leaf, note_fit
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations.compatibility import explain_incompatibility, provably_disjoint
@@ -279,7 +279,18 @@ def _with_derived_shapes(result: rx.Expr, call: rx.Call) -> rx.Expr:
     if call.struct_info is None or not _has_dimensions(call.struct_info):
         return result
     new = replace(result, sinfo_args=(call.struct_info,), struct_info=call.struct_info)
+    if _plainly_equal(result.sinfo_args[0], call.struct_info):
+        return _derived_like(result, new)
     set_fields(new, sinfo_is_derived=True)
+    return new
+
+
+def _derived_like(call: rx.Call, new: rx.Call) -> rx.Call:
+    """The call `new`, for which holds what is known about the struct info of `call`."""
+    set_fields(new, sinfo_is_derived=call.sinfo_is_derived)
+    signature = fitting_signature(call)
+    if signature is not None:
+        note_fit(new, signature)
     return new
 
 
@@ -312,6 +323,8 @@ def is_known(sinfo: rx.StructInfo) -> bool:
 
 def _with_span(expr: rx.Expr, call: rx.Call) -> rx.Expr:
     """The expression, with the span of the call if it has none."""
-    if expr.span is None and isinstance(expr, (rx.Call, rx.SeqExpr)):
-        return replace(expr, span=call.span)
-    return expr
+    if expr.span is not None or call.span is None:
+        return expr
+    if isinstance(expr, rx.Call):
+        return _derived_like(expr, replace(expr, span=call.span))
+    return replace(expr, span=call.span) if isinstance(expr, rx.SeqExpr) else expr

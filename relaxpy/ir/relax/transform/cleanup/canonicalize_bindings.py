@@ -311,6 +311,8 @@ def with_known_shape_vars(func: Function, *, refuse_contradictions: bool) -> Fun
 class _Substitution(BindingRewriter):
     """Keeps track of the shape variables in scope, and of how deep sequences are nested."""
 
+    _remaps_shape_vars = True
+
     def __init__(self, refuse_contradictions: bool) -> None:
         super().__init__()
         self.refuse_contradictions = refuse_contradictions

@@ -215,8 +215,7 @@ class _Kernels:
         out = np.zeros(sizes, sinfo.dtype.numpy())
         args = [*(np.asarray(c.data) for c in constants), out]
         try:
-            # A kernel that runs once takes less time on NumPy than native code takes to compile.
-            hooks.call("call_function", self._shared(kernel), args, target="numpy")
+            hooks.call("call_kernel", self._shared(kernel), args)
         except RelaxpyError:
             return None
         return rx.Constant(out, span=call.span)
@@ -231,7 +230,7 @@ class _Kernels:
         size = math.prod(n or 1 for n in sizes) * sinfo.dtype.itemsize  # NumPy counts it so
         return size <= max(self.limit, sum(operand.data.nbytes for operand in operands))
 
-    def _shared(self, kernel: PrimFunc) -> rx.BaseFunc:
+    def _shared(self, kernel: PrimFunc) -> PrimFunc:
         """An equal kernel that may be compiled already."""
         known = self._known.setdefault(structural_hash(kernel), [])
         for other in known:

@@ -43,11 +43,13 @@ class FuseTIR(Pass):
         }
         if not primitive:
             return before
-        called = {name for func in functions.values() for name in mentioned_globals(func)}
+        public = {name for name, func in primitive.items() if "global_symbol" in func.attrs}
+        if public:
+            public.difference_update(*map(mentioned_globals, functions.values()))
         kernels = {
             name: kernel
             for name, func in primitive.items()
-            if "global_symbol" not in func.attrs or name in called
+            if name not in public  # unless it is called
             if (kernel := fused_kernel(func, functions)) is not None
         }
         for func in functions.values() if kernels else ():

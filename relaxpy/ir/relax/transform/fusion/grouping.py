@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, TypeGuard
 from typing_extensions import override
 
 from relaxpy.errors import TransformError
-from relaxpy.ir.core.node import Attr, Attrs, Node
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node
 from relaxpy.ir.core.traverse import postorder, rebuild, rename, strongly_connected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -21,6 +21,7 @@ from relaxpy.ir.relax.analysis.variables import (
     defined_symbolic_vars,
     free_symbolic_vars,
     free_vars,
+    occurring_vars,
 )
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
@@ -95,6 +96,7 @@ class _Grouper(BindingRewriter):
         super().__init__()
         self.table, self.groups_of, self.lift_constants = table, groups_of, lift_constants
         self.refuses_cycles = refuses_cycles
+        self._functions: dict[object, tuple[rx.GlobalVar, tuple[rx.Expr, ...]]] = {}
 
     @override
     def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
@@ -128,13 +130,19 @@ class _Grouper(BindingRewriter):
         if not outputs:
             return bindings if any(map(mutates, bindings)) else ()
         creator = _FunctionOf(bindings, outputs, lift_constants=self.lift_constants)
-        built = creator.build(group.attrs)
-        if built is None:
-            return bindings
-        func, arguments = built
-        name = self.table.add(func, creator.name)
+        key = creator.key(group.attrs)
+        known = None if key is None else self._functions.get(key)
+        if known is None:
+            built = creator.build(group.attrs)
+            if built is None:
+                return bindings
+            func, sizes = built
+            known = self.table.add(func, creator.name), sizes
+            if key is not None:
+                self._functions[key] = known
+        name, sizes = known
         span = bindings[-1].value.span
-        call = rx.Call(name, tuple(arguments), span=span)
+        call = rx.Call(name, (*creator.arguments, *sizes), span=span)
         if len(outputs) == 1:
             return [rx.VarBinding(outputs[0], call, bindings[-1].span)]
         whole = rx.DataflowVar("lv", rx.TupleStructInfo(_sinfos(outputs)))
@@ -246,8 +254,16 @@ def _result_sinfo(results: Sequence[rx.Var]) -> rx.StructInfo | None:
     return fields[0] if len(fields) == 1 else rx.TupleStructInfo(fields)
 
 
+class _Incomparable(Exception):  # noqa: N818
+    """Bindings that have no cheap key."""
+
+
 class _FunctionOf:
-    """A function of bindings: its parameters are their operands, its result their outputs."""
+    """A function of bindings: its parameters are their operands, its result their outputs.
+
+    `arguments` are the operands that a call of the function passes, in the order of their first
+    use.
+    """
 
     def __init__(
         self, bindings: Sequence[rx.Binding], outputs: Sequence[rx.Var], *, lift_constants: bool
@@ -257,11 +273,75 @@ class _FunctionOf:
         names = [name for b in bindings if (name := _callee_of(b))]
         more = [f"and_{len(names) - MAX_NAMES}_more"] if len(names) > MAX_NAMES else []
         self.name = "_".join(["fused", *names[:MAX_NAMES], *more])
-        self._defined = {binding.var for binding in bindings if binding.var is not None}
+        defined = [binding.var for binding in bindings if binding.var is not None]
+        self._defined = {var: number for number, var in enumerate(defined)}
         self._params: dict[rx.Expr, rx.Var] = {}
+        self._numbers: dict[rx.Expr, int] = {}
 
-    def build(self, attrs: Mapping[str, Attr]) -> tuple[rx.Function, list[rx.Expr]] | None:
-        """The function and the arguments for it; None if a shape is a variable that it lacks."""
+    @property
+    def arguments(self) -> Iterable[rx.Expr]:
+        return self._params
+
+    def key(self, attrs: Mapping[str, Attr]) -> object:
+        """A key that groups of one function share if their functions are equal; None without one.
+
+        It has the structure of the bindings, with the struct info of their operands instead of
+        these, so that the function need not be built again.
+        """
+        if any(type(value) is not str for value in attrs.values()):
+            return None
+        try:
+            bindings = tuple(map(self._binding_key, self.bindings))
+        except _Incomparable:
+            return None
+        passed = tuple(_sinfo_key(arg.struct_info) for arg in self._params)
+        results = tuple(self._defined[var] for var in self.outputs)
+        return tuple(attrs.items()), bindings, passed, results
+
+    def _binding_key(self, binding: rx.Binding) -> object:
+        if not isinstance(binding, rx.VarBinding):
+            raise _Incomparable
+        value, sinfo = binding.value, _sinfo_key(binding.var.struct_info)
+        if isinstance(value, rx.TupleGetItem):
+            return sinfo, value.index, self._operand_key(value.tuple_value)
+        if not isinstance(value, rx.Call) or value.attrs is not EMPTY_ATTRS:
+            raise _Incomparable
+        callee = value.op if isinstance(value.op, Op) else self._operand_key(value.op)
+        return (
+            sinfo,
+            callee,
+            *map(self._operand_key, value.args),
+            *map(_sinfo_key, value.sinfo_args),
+        )
+
+    def _operand_key(self, arg: rx.Expr) -> object:
+        match arg:
+            case rx.Var():
+                number = self._defined.get(arg)
+                return ("passed", self._number(arg)) if number is None else ("bound", number)
+            case rx.Constant():
+                return ("passed", self._number(arg)) if self.lift_constants else arg
+            case rx.Tuple(fields=fields):
+                return "tuple", *map(self._operand_key, fields)
+            case rx.ShapeExpr(values=values):
+                return "shape", values
+            case rx.PrimValue(value=value):
+                return "value", value
+            case rx.GlobalVar(name_hint=name):
+                return "global", name
+            case _:
+                raise _Incomparable
+
+    def _number(self, arg: rx.Expr) -> int:
+        """The position of the parameter for an operand."""
+        self._operand(arg)
+        return self._numbers.setdefault(arg, len(self._numbers))
+
+    def build(self, attrs: Mapping[str, Attr]) -> tuple[rx.Function, tuple[rx.Expr, ...]] | None:
+        """The function, and the shape that its calls pass after the operands, if it needs one.
+
+        None if a shape is a variable that the function lacks.
+        """
         inside = [replace(b, value=self._value(b.value)) for b in self.bindings]
         table = {arg: p for arg, p in self._params.items() if isinstance(arg, rx.Var)}
         for var in self._defined:
@@ -276,18 +356,17 @@ class _FunctionOf:
             ),
             attrs=Attrs({**attrs, "Primitive": True}),
         )
-        sizes = rx.ShapeExpr(tuple(free_symbolic_vars(func)))
-        arguments = list(self._params)
-        if sizes.values:
-            param = rx.Var("tir_vars", rx.ShapeStructInfo(sizes.values))
+        used = tuple(free_symbolic_vars(func))
+        sizes = (rx.ShapeExpr(used),) if used else ()
+        if used:
+            param = rx.Var("tir_vars", rx.ShapeStructInfo(used))
             func = rebuild(func, params=(*func.params, param))
-            arguments.append(sizes)
         if not table.keys() >= set(free_vars(func)):
             return None
         annotated = rebuild(func, ret_struct_info=_result_sinfo(results))
         if not free_symbolic_vars(annotated):
             func = annotated
-        return rename(func, _with_new_shape_vars(table, func)), arguments
+        return rename(func, _with_new_shape_vars(table, func)), sizes
 
     def _value(self, value: rx.Expr) -> rx.Expr:
         """The value with operands that are passed, such as constants, replaced by parameters."""
@@ -317,6 +396,17 @@ class _FunctionOf:
         if arg not in self._params:
             self._params[arg] = rx.Var(name, arg.struct_info)
         return self._params[arg]
+
+
+def _sinfo_key(sinfo: rx.StructInfo | None) -> object:
+    """The struct info as a part of a key, which has no variables.
+
+    Errors:
+        _Incomparable: its shape is a variable.
+    """
+    if sinfo is not None and occurring_vars(sinfo):
+        raise _Incomparable
+    return sinfo
 
 
 def _with_new_shape_vars(table: Mapping[rx.Var, rx.Var], func: rx.Function) -> dict[Node, Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -68,6 +69,9 @@ class _Fusion:
         self.local: list[Buffer] = []
         self.separators: dict[Buffer, tuple[int, ...]] = {}
         self.body: list[Stmt] = []
+        sinfos = [param.struct_info for param in func.params if param.struct_info is not None]
+        sizes = (node for sinfo in sinfos for node in walk(sinfo) if isinstance(node, tir.Var))
+        self.newest: float = max((size.number for size in sizes), default=-1)
 
     def kernel(self) -> FusedKernel:
         scalars = self._enter_params()
@@ -191,11 +195,34 @@ class _Fusion:
             scalars += shape.values
         self.allocated.update(dict.fromkeys(fresh))
         operands = [*arguments, *fresh, *scalars]
-        body, local = _inlined(kernel, operands)
+        body, local = self._inlined(kernel, operands)
         self._separate(kernel, operands)
         self.body += body.seq if isinstance(body, SeqStmt) else [body]
         self.local += [*local, *fresh]
         return tuple(outputs)
+
+    def _inlined(
+        self, kernel: PrimFunc, arguments: Sequence[Buffer | tir.PrimExpr]
+    ) -> tuple[Stmt, Sequence[Buffer]]:
+        """The body of a kernel for these arguments, and the buffers that its root block allocates.
+
+        Its variables are renewed unless all are newer than those before them: each is defined
+        once, and their order is that of the kernels.
+        """
+        if len(kernel.params) != len(arguments):
+            raise NotFusable
+        images, values = _unified(kernel, arguments)
+        inner = [var for node in walk(kernel.body) if node._binds for var in _definitions(node)]
+        numbers = [var.number for var in inner if isinstance(var, tir.Var)]
+        is_newer = all(number > self.newest for number in numbers)
+        body = rename(kernel.body, images, () if is_newer else inner)
+        self.newest = max(numbers, default=self.newest) if is_newer else math.inf
+        body = substitute(body, values, folded_literals)
+        if len(set(arguments)) < len(arguments):
+            body = cast("Stmt", rewrite(body, _without_repeated_reads))
+        if isinstance(body, BlockRealize) and _is_root(body.block):
+            return body.block.body, body.block.alloc_buffers
+        return body, ()
 
     def _separate(self, kernel: PrimFunc, operands: Sequence[Buffer | tir.PrimExpr]) -> None:
         """Note the axis separators that a kernel declares; all kernels agree on those of a tensor.
@@ -241,22 +268,6 @@ def _root(body: Sequence[Stmt], local: Sequence[Buffer]) -> Stmt:
         return body[0]
     block = Block((), (), (), "root", stmt_seq(*body), None, tuple(local))
     return BlockRealize((), ops.const(True), block)
-
-
-def _inlined(
-    kernel: PrimFunc, arguments: Sequence[Buffer | tir.PrimExpr]
-) -> tuple[Stmt, Sequence[Buffer]]:
-    """The body of a kernel for these arguments, and the buffers that its root block allocates."""
-    if len(kernel.params) != len(arguments):
-        raise NotFusable
-    images, values = _unified(kernel, arguments)
-    inner = [var for node in walk(kernel.body) if node._binds for var in _definitions(node)]
-    body = substitute(rename(kernel.body, images, inner), values, folded_literals)
-    if len(set(arguments)) < len(arguments):
-        body = cast("Stmt", rewrite(body, _without_repeated_reads))
-    if isinstance(body, BlockRealize) and _is_root(body.block):
-        return body.block.body, body.block.alloc_buffers
-    return body, ()
 
 
 def _without_repeated_reads(node: Node) -> Block | None:
