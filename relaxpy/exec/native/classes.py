@@ -273,7 +273,7 @@ class _Reader:
         return [self._extents[first].value for first in dict.fromkeys(self._places.values())]
 
     def form(self) -> Hashable:
-        """What kernels of a class have in common beside the text."""
+        """The facts that kernels of a class have in common beside the text."""
         return self.is_short, tuple(map(_multiple, self.values)), tuple(self._places.items())
 
     @late_property

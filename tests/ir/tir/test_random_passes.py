@@ -56,7 +56,9 @@ def _with_conditions(text: str) -> str:
 )
 def test_random_kernels_store_the_same_values(step: Pass) -> None:
     compared = 0
-    for number in range(COUNT):
+    for number in range(10 * COUNT):
+        if number >= COUNT and compared > 1:
+            break
         program = generate(f"pass/{number}")
         text = program.text
         if isinstance(step, UnrollLoop):

@@ -74,7 +74,7 @@ class KernelProgram:
     annotated: Mapping[Var, ForKind] = field(default_factory=dict)
     """The loops of statements that run as scheduled instead of in order."""
     is_short: bool = False
-    """Whether it takes less time than to start threads, although its sizes are not known."""
+    """True if it takes less time than to start threads, although its sizes are not known."""
 
 
 def program_of(plan: Plan) -> KernelProgram:
