@@ -30,9 +30,20 @@ class ApiError(Exception):
     def body(self) -> dict[str, Any]:
         """The body, as OpenAI's API has it."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
+        param = None if self.param is None else _encodable(self.param)
         return {
-            "error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+            "error": {
+                "message": _encodable(str(self)),
+                "type": kind,
+                "param": param,
+                "code": self.code,
+            }
         }
+
+
+def _encodable(text: str) -> str:
+    """A text whose halves of characters, which JSON of a request may have, are written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def error_of(error: Exception) -> ApiError:
@@ -43,6 +54,8 @@ def error_of(error: Exception) -> ApiError:
         return ApiError(400, str(error), param=error.param)
     if isinstance(error, ModelError):
         return ApiError(400, str(error))
+    if isinstance(error, RecursionError):
+        return ApiError(400, "the body is nested too deeply")
     return ApiError(500, f"the request failed: {type(error).__name__}: {error}")
 
 
@@ -211,6 +224,8 @@ def _prompts(prompt: Any, model: LanguageModel) -> list[list[int]]:
         listed = prompt
     else:
         listed = [prompt]
+    if len(listed) > _MOST_CHOICES:
+        raise ApiError(400, f"a request has at most {_MOST_CHOICES} prompts", param="prompt")
     for one in listed:
         is_tokens = isinstance(one, list) and one and all(type(token) is int for token in one)
         if not isinstance(one, str) and not is_tokens:

@@ -15,7 +15,10 @@ from relaxpy.support.dataclass import dataclass
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer that no float is near
+        return False
 
 
 def _is_count(value: Any) -> bool:

@@ -139,7 +139,7 @@ class _Server:
             try:
                 self._check_key(request)
                 response = await handle(request)
-            except (ApiError, ModelError) as error:
+            except (ApiError, ModelError, RecursionError) as error:
                 api = error_of(error)
                 response = JSONResponse(api.body(), api.status)
             self.answered[response.status_code] += 1
@@ -149,7 +149,9 @@ class _Server:
 
     def _check_key(self, request: Any) -> None:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self.key and not hmac.compare_digest(given.encode(), self.key.encode()):
+        # Headers are bytes, which are read as if they were Latin-1.
+        key = self.key.encode("utf-8", "surrogateescape")
+        if key and not hmac.compare_digest(given.encode("latin-1"), key):
             raise ApiError(401, "the API key is missing or wrong", code="invalid_api_key")
 
     async def page(self, _: Any) -> Any:
@@ -239,15 +241,20 @@ class _Server:
         return self.queue + self.model.decoder.sequences
 
     async def _body(self, request: Any) -> bytes:
-        """The body. Errors: ApiError if it is too large, or not JSON by its type."""
+        """The body. Errors: ApiError if it is too large, or cut off, or not JSON by its type."""
+        from starlette.requests import ClientDisconnect
+
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # others may come from any page that a browser shows
             raise ApiError(415, "the content type of a request is application/json")
         body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > self.max_body:
-                raise ApiError(413, f"a request has at most {self.max_body} bytes")
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > self.max_body:
+                    raise ApiError(413, f"a request has at most {self.max_body} bytes")
+        except ClientDisconnect:
+            raise ApiError(499, "the client has left") from None
         return bytes(body)
 
     async def _stream(self, what: Asked, answer: Answer, jobs: list[Job]) -> AsyncIterator[str]:

@@ -4,6 +4,8 @@ import asyncio
 import json
 import math
 import random
+import re
+import socket
 import time
 from contextlib import suppress
 from typing import Any
@@ -155,6 +157,9 @@ def test_logprobs(running: Running, lm: Any) -> None:
     assert joined == [entry.token for entry in chat.logprobs.content]
 
 
+NUMBERS = ("temperature", "top_p", "repetition_penalty", "presence_penalty")
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "message"),
     [
@@ -179,6 +184,8 @@ def test_logprobs(running: Running, lm: Any) -> None:
         ({"logit_bias": {"x": 1}}, 400, "logit_bias cannot be"),
         ({"top_logprobs": 99, "logprobs": True}, 400, "top_logprobs cannot be 99"),
         ({"nonsense": 1}, 400, "there is no parameter 'nonsense'"),
+        *(({name: 10**400}, 400, f"{name} cannot be 1000") for name in NUMBERS),
+        ({"logit_bias": {"5": 10**400}}, 400, "logit_bias cannot be"),
         ({"model": "gpt"}, 404, "there is no model 'gpt', this server has 'tiny'"),
     ],
 )
@@ -199,6 +206,7 @@ JUNK = [
     0,
     -1,
     2**70,
+    10**400,
     3.5,
     "x",
     "\ud800",
@@ -240,6 +248,12 @@ def test_fields_of_any_kind_are_requests_or_errors(lm: Any, kind: Any, prompt: A
         (b'{"prompt": [1.5]}', "application/json", 400),
         (b'{"prompt": [99999999]}', "application/json", 400),
         (b'{"prompt": "\\ud800"}', "application/json", 400),
+        (b'{"prompt": "a", "\\ud800": 1}', "application/json", 400),
+        (b'{"prompt": ["a"%s]}' % (b', "a"' * 99), "application/json", 400),
+        *(
+            (b'{"prompt": "a", "stop": %s}' % (b"[" * n + b"]" * n), "application/json", 400)
+            for n in range(940, 1000, 4)
+        ),
         (b"\xff\xfe", "application/json", 400),
         (b'{"prompt": "a"}', "text/plain", 415),
         (b" " * 5_000_000, "application/json", 413),
@@ -281,6 +295,31 @@ def test_a_key_that_requests_have_to_name(lm: Any, monkeypatch: pytest.MonkeyPat
         assert httpx.get(f"{server.url}/health").status_code == 200
     finally:
         server.stop()
+
+
+def test_a_key_may_have_any_characters(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAXPY_API_KEY", "Schlüssel")
+    server = Running(lm)
+    try:
+        for key, status in (("Schlüssel", 200), ("Schlussel", 401)):
+            headers = {"authorization": f"Bearer {key}".encode()}
+            assert httpx.get(f"{server.url}/v1/models", headers=headers).status_code == status
+    finally:
+        server.stop()
+
+
+def test_a_client_that_leaves_in_its_request_is_no_failure_of_the_server(running: Running) -> None:
+    def count() -> int:
+        found = re.search('status="499"} (\\d+)', httpx.get(f"{running.url}/metrics").text)
+        return 0 if found is None else int(found[1])
+
+    before = count()
+    with socket.create_connection(("127.0.0.1", running.port)) as client:
+        lines = ("POST /v1/completions HTTP/1.1", "Host: localhost", "Content-Length: 99")
+        lines += ("Content-Type: application/json", "", '{"prompt')
+        client.sendall("\r\n".join(lines).encode())
+    while count() == before:
+        time.sleep(0.01)
 
 
 def test_a_full_queue_refuses(lm: Any) -> None:
