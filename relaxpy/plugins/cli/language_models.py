@@ -24,7 +24,7 @@ def add_commands(add: Add) -> None:
     command = add("generate", generate, "continue a text by a language model")
     _add_model(command)
     command.add_argument("text", metavar="TEXT", help="a text, or - for standard input")
-    _add_sampling(command, 256)
+    _add_sampling(command, "256, or what the context has room for")
 
     command = add(
         "chat",
@@ -34,7 +34,7 @@ def add_commands(add: Add) -> None:
     )
     _add_model(command)
     command.add_argument("--system", metavar="TEXT", help="what the model is told first")
-    _add_sampling(command, None)
+    _add_sampling(command, "what the context has room for")
 
     command = add(
         "serve",
@@ -44,7 +44,7 @@ def add_commands(add: Add) -> None:
     )
     _add_model(command)
     command.add_argument("--host", default="127.0.0.1", help="the address (default: 127.0.0.1)")
-    command.add_argument("--port", type=_number, default=8000, metavar="N", help="default: 8000")
+    command.add_argument("--port", type=_port, default=8000, metavar="N", help="default: 8000")
     command.add_argument(
         "--parallel", type=_positive, default=8, metavar="N", help="answers at a time (default: 8)"
     )
@@ -84,13 +84,12 @@ def _add_model(command: ArgumentParser) -> None:
     )
 
 
-def _add_sampling(command: ArgumentParser, most: int | None) -> None:
+def _add_sampling(command: ArgumentParser, most: str) -> None:
     command.add_argument(
         "--max-tokens",
         type=_positive,
-        default=most,
         metavar="N",
-        help=f"the most tokens of an answer (default: {most or 'what the context has room for'})",
+        help=f"the most tokens of an answer (default: {most})",
     )
     numbers: dict[str, tuple[Callable[[str], Any], str]] = {
         "temperature": (_float, "0 takes the most probable token (default: 0)"),
@@ -108,7 +107,7 @@ def _add_sampling(command: ArgumentParser, most: int | None) -> None:
 
 def generate(options: Namespace) -> int:
     """Print the text that continues a text, as its tokens come."""
-    text = sys.stdin.read() if options.text == "-" else options.text
+    text = _typed(sys.stdin.read) if options.text == "-" else options.text
     lm = _load(options, sequences=1)
     _print_stream(lm, text, _sampling(options))
     return 0
@@ -124,7 +123,7 @@ def chat(options: Namespace) -> int:
     lm.template  # noqa: B018  # a model without one is not for conversations
     while True:
         try:
-            line = input("> " if is_terminal else "").strip()
+            line = _typed(input, "> " if is_terminal else "").strip()
         except EOFError:
             return 0
         if line == "/exit":
@@ -228,6 +227,21 @@ def _print_stream(lm: LanguageModel, prompt: Any, options: dict[str, Any]) -> st
         rate = len(lm.tokenizer.encode(text)) / (time.perf_counter() - begin)
         print(f"{rate:.1f} tokens per second", file=sys.stderr)
     return text
+
+
+def _typed(read: Callable[..., str], *args: str) -> str:
+    """The text of standard input. Errors: UsageError if it is not UTF-8."""
+    try:
+        return read(*args)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input is not UTF-8: {error}") from None
+
+
+def _port(text: str) -> int:
+    """The number of a port that `text` writes."""
+    if (port := _number(text)) > 65535:
+        raise ArgumentTypeError(f"expected a port, up to 65535, found {text!r:.60}")
+    return port
 
 
 def _positive(text: str) -> int:

@@ -98,6 +98,11 @@ def test_chat_answers_lines_until_the_end(
         (("generate", "{folder}", "x", "--context", "999"), 1, "the model reads 256 tokens, not"),
         (("generate", "{folder}", "x", "--quantize", "q9"), 2, "unknown quantisation 'q9'"),
         (("generate", "{folder}", "x", "--temprature", "1"), 2, "did you mean '--temperature'?"),
+        (
+            ("serve", "{folder}", "--port", "99999"),
+            2,
+            "expected a port, up to 65535, found '99999'",
+        ),
         (("chat", "{folder}/config.json"), 1, "neither a folder of a model nor a file of GGUF"),
     ],
 )
@@ -111,6 +116,28 @@ def test_what_is_wrong(
     found, out, err = run(capsys, *(word.format(folder=folder) for word in words))
     assert (found, out) == (code, "")
     assert message in err
+
+
+def test_generate_fills_the_room_of_a_small_context(
+    capsys: pytest.CaptureFixture[str], lm: Any, folder: Path, as_loaded: list[dict[str, Any]]
+) -> None:
+    wanted = lm.generate("the cat", max_tokens=253)  # of 256, the prompt has 3
+    assert run(capsys, "generate", folder, "the cat") == (0, f"{wanted}\n", "")
+
+
+@pytest.mark.parametrize("words", [("generate", "{folder}", "-"), ("chat", "{folder}")])
+def test_input_that_is_no_text(
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    as_loaded: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(b"\xff\xfehello\n"), encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", stream)
+    code, out, err = run(capsys, *(word.format(folder=folder) for word in words))
+    assert (code, out) == (2, "")
+    assert "standard input is not UTF-8: 'utf-8' codec can't decode byte 0xff" in err
 
 
 def test_chat_of_a_model_of_its_own(
