@@ -14,7 +14,7 @@ from relaxpy.support.dataclass import dataclass
 
 _MOST = 4096
 """The most layers, and the most experts of one."""
-_LARGEST = 16 * 1024 * 1024
+LARGEST = 16 * 1024 * 1024
 """The most bytes of a file in JSON, tokenizers apart."""
 
 
@@ -97,8 +97,8 @@ class Config:
 def read_json(path: Path, what: str = "configuration") -> Any:
     """The value in a file. Errors: ModelError if there is none, or it is not JSON."""
     try:
-        if path.stat().st_size > _LARGEST:
-            raise ModelError(f"{path} has more than {_LARGEST >> 20} MB, which no {what} has")
+        if path.stat().st_size > LARGEST:
+            raise ModelError(f"{path} has more than {LARGEST >> 20} MB, which no {what} has")
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelError(f"there is no {what}: {error}") from None
@@ -143,6 +143,14 @@ def unknown_architecture(name: object, known: Iterable[str], source: str) -> Mod
     )
 
 
+def _is_finite(value: Any) -> bool:
+    """True for a number of JSON that a float can be near."""
+    try:
+        return type(value) in {int, float} and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 class _Entries:
     """The entries of a `config.json`, each of which is checked when it is read."""
 
@@ -173,7 +181,7 @@ class _Entries:
     def number(self, name: str, default: float | None = None) -> float:
         """A positive number. Errors: ModelError."""
         value = self.present(name, default)
-        if type(value) not in {int, float} or not 0 < value < math.inf:
+        if not _is_finite(value) or value <= 0:
             raise self.wrong(name, "a positive number")
         return float(value)
 
@@ -346,7 +354,7 @@ def _rotation(raw: _Entries, standard: float) -> dict[str, Any]:
         rope.raw = {**scaling, _ORIGINAL: original, _LONGEST: raw.count(_LONGEST)}
         for name in ("long_factor", "short_factor"):
             given = rope.present(name, None)
-            if not isinstance(given, list) or not all(type(n) in {int, float} for n in given):
+            if not isinstance(given, list) or not all(map(_is_finite, given)):
                 raise rope.wrong(name, "a list of numbers")
             factors[name] = given
     numbers: dict[str, Any] = {name: rope.number(name) for name in _SCALINGS[kind]}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxpy.plugins.llm.compiled import Packed
-from relaxpy.plugins.llm.config import Config, ModelError, config_of, read_json
+from relaxpy.plugins.llm.config import LARGEST, Config, ModelError, config_of, read_json
 from relaxpy.plugins.llm.gguf import config_of_gguf, names_in_gguf, widened
 from relaxpy.plugins.llm.tokens import Metadata, Tokenizer, tokenizer_of_file, tokenizer_of_metadata
 from relaxpy.plugins.llm.weight_names import names_of
@@ -119,8 +119,10 @@ def _template(folder: Path, described: Mapping[str, Any]) -> str | None:
     path = folder / "chat_template.jinja"
     if path.exists():
         try:
+            if path.stat().st_size > LARGEST:
+                raise ModelError(f"{path} has more than {LARGEST >> 20} MB, which no template has")
             return path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"{path} is not a text: {error}") from None
     found = described.get("chat_template")
     if isinstance(found, list):  # several by names

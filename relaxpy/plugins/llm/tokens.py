@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,17 @@ from relaxpy.plugins.llm.config import ModelError
 
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 """The text of the first tokens of a character."""
+
+
+@contextmanager
+def _failures_as_errors(what: str) -> Iterator[None]:
+    """Raise a ModelError where the package, which is written in Rust, panics or fails."""
+    try:
+        yield
+    except BaseException as error:  # a panic is no Exception, and its class has no import
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"{what}: {error}") from None
 
 
 class Tokenizer:
@@ -24,17 +36,20 @@ class Tokenizer:
     def encode(self, text: str, *, is_rendered: bool = False) -> list[int]:
         """The tokens of a text; one that a chat template rendered has its first token already."""
         try:
-            return list(self.own.encode(text, add_special_tokens=not is_rendered).ids)
+            with _failures_as_errors("the tokenizer cannot read a text"):
+                return list(self.own.encode(text, add_special_tokens=not is_rendered).ids)
         except (UnicodeEncodeError, TypeError):  # the package takes no surrogates
             raise ModelError(f"a text has half of a character: {text!r:.60}") from None
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without those that only control the model."""
-        return str(self.own.decode(list(tokens)))
+        with _failures_as_errors("the tokenizer cannot write tokens"):
+            return str(self.own.decode(list(tokens)))
 
     def piece(self, token: int) -> str:
         """The text of one token, also of one that controls the model."""
-        return str(self.own.decode([token], skip_special_tokens=False))
+        with _failures_as_errors("the tokenizer cannot write a token"):
+            return str(self.own.decode([token], skip_special_tokens=False))
 
     def ids_of(self, texts: Iterable[str]) -> set[int]:
         """The tokens with these names, as far as there are such."""
@@ -89,9 +104,14 @@ def tokenizer_of_file(path: Path, special: Mapping[str, str]) -> Tokenizer:
     """The tokenizer in a `tokenizer.json`. Errors: ModelError."""
     tokenizers = require_tokenizers()
     try:
-        return Tokenizer(tokenizers.Tokenizer.from_file(str(path)), special)
+        with _failures_as_errors("it is damaged"):
+            own = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises no other class
         raise ModelError(f"{path} is not a tokenizer: {error}") from None
+    # Files may have those of training, which a prompt does not have.
+    own.no_truncation()
+    own.no_padding()
+    return Tokenizer(own, special)
 
 
 # --- tokenizers in the metadata of GGUF
@@ -184,13 +204,14 @@ def tokenizer_of_metadata(meta: Metadata) -> Tokenizer:
         "tokenizer.ggml.token_type", len(words)
     ).tolist()  # fmt: skip
     try:
-        own = makers[kind](meta, words, kinds)
-        added = [word for word, kind in zip(words, kinds, strict=True) if kind == _CONTROL]
-        own.add_special_tokens(
-            [tokenizers.AddedToken(word, special=True, normalized=False) for word in added]
-        )
-        defined = [word for word, kind in zip(words, kinds, strict=True) if kind == _DEFINED]
-        own.add_tokens([tokenizers.AddedToken(word, normalized=False) for word in defined])
+        with _failures_as_errors("its tokens contradict each other"):
+            own = makers[kind](meta, words, kinds)
+            added = [word for word, kind in zip(words, kinds, strict=True) if kind == _CONTROL]
+            own.add_special_tokens(
+                [tokenizers.AddedToken(word, special=True, normalized=False) for word in added]
+            )
+            defined = [word for word, kind in zip(words, kinds, strict=True) if kind == _DEFINED]
+            own.add_tokens([tokenizers.AddedToken(word, normalized=False) for word in defined])
         special = _ends(meta, own, words, adds_first=kind == "llama")
     except ModelError:
         raise

@@ -52,7 +52,11 @@ class Job:
         before, request = self.continuation.read, self.continuation.request
         if self.is_cancelled:
             request.cancel()
-        text = self.continuation.take()
+        try:
+            text = self.continuation.take()
+        except Exception as error:  # the tokenizer does not know what to write
+            request.error, text = error, ""
+            request.cancel()
         tokens = range(before, self.continuation.read)
         if text or tokens or request.done:
             reason, error = self.continuation.reason, request.error

@@ -13,9 +13,10 @@ import relaxpy
 from relaxpy.llm import ModelError, ParameterError
 from relaxpy.plugins.llm.continuation import Continuation
 from relaxpy.plugins.llm.engine import Request
+from relaxpy.plugins.llm.files import open_model
 from relaxpy.plugins.llm.sampling import Sampling
 from relaxpy.plugins.llm.template import ChatTemplate
-from relaxpy.plugins.llm.tokens import TextStream, Tokenizer
+from relaxpy.plugins.llm.tokens import TextStream, Tokenizer, tokenizer_of_file
 from tests.plugins.llm import tiny
 
 MESSAGES = [
@@ -183,8 +184,6 @@ def test_penalties_and_biases_of_tokens(lm: Any) -> None:
 def test_folders_whose_files_are_damaged(
     lm: Any, folder: Path, files: dict[str, str | None], message: str, tmp_path: Path
 ) -> None:
-    from relaxpy.plugins.llm.files import open_model
-
     own = tmp_path / "tiny"
     own.mkdir()
     for path in folder.iterdir():
@@ -198,6 +197,51 @@ def test_folders_whose_files_are_damaged(
             relaxpy.llm.LanguageModel(found, lm.decoder).template  # noqa: B018
         else:
             ChatTemplate(found.template, tokenizer.special)
+
+
+def test_a_tokenizer_neither_truncates_nor_pads_as_in_training(
+    folder: Path, lm: Any, tmp_path: Path
+) -> None:
+    copy = json.loads((folder / "tokenizer.json").read_text())
+    copy["truncation"] = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst"}
+    copy["truncation"]["stride"] = 0
+    copy["padding"] = {"strategy": {"Fixed": 99}, "direction": "Right", "pad_to_multiple_of": None}
+    copy["padding"] |= {"pad_id": 1, "pad_type_id": 0, "pad_token": "</s>"}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(copy))
+    for text in ("the cat sat on the mat", ""):
+        assert tokenizer_of_file(path, {}).encode(text) == lm.tokenizer.encode(text)
+
+
+REGEX = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+NO_TOKEN = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}]}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"pre_tokenizer": REGEX},
+        {"post_processor": {**NO_TOKEN, "pair": [], "special_tokens": {}}},
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAAA="}},
+        {"model": {"type": "Unigram", "unk_id": None, "vocab": [["z", 0.0]]}},
+    ],
+)
+def test_a_tokenizer_that_panics_is_an_error_of_the_model(
+    folder: Path, tmp_path: Path, entry: dict[str, Any]
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads((folder / "tokenizer.json").read_text()), **entry}))
+    own = tokenizer_of_file(path, {})
+    with pytest.raises(ModelError, match="the tokenizer cannot read a text: "):
+        own.encode("a" * 40 + "b")
+
+
+def test_a_template_that_is_no_file(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "chat_template.jinja").mkdir()
+    with pytest.raises(ModelError, match=r"chat_template\.jinja is not a text: "):
+        open_model(tmp_path)
 
 
 def test_models_that_are_not_there(tmp_path: Path) -> None:
@@ -333,8 +377,6 @@ def test_a_parameter_error_names_its_option(lm: Any) -> None:
 
 
 def test_templates_in_files_of_their_own(folder: Path, tmp_path: Path) -> None:
-    from relaxpy.plugins.llm.files import open_model
-
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     described = json.loads((folder / "tokenizer_config.json").read_text())

@@ -687,7 +687,23 @@ def test_the_part_for_texts_of_a_gemma_for_images(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values["norm.weight"], weights["model.norm.weight"] + 1)
 
 
-JUNK = [None, 0, -1, 2**63, 3.5, math.nan, math.inf, "x", True, [], ["a"], [1, [2]], {}, {"a": 1}]
+JUNK = [
+    None,
+    0,
+    -1,
+    2**63,
+    10**400,
+    3.5,
+    math.nan,
+    math.inf,
+    "x",
+    True,
+    [],
+    ["a"],
+    [1, [2]],
+    {},
+    {"a": 1},
+]
 
 
 @pytest.mark.parametrize("family", CONFIGS)

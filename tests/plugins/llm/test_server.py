@@ -322,6 +322,27 @@ def test_a_client_that_leaves_in_its_request_is_no_failure_of_the_server(running
         time.sleep(0.01)
 
 
+def test_a_tokenizer_that_fails_ends_one_answer_and_not_the_server(
+    lm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Any) -> str:
+        raise ModelError("the tokenizer cannot write tokens")
+
+    server = Running(lm)
+    body = {"prompt": "the cat", "max_tokens": 3}
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(lm.tokenizer, "decode", fails, raising=False)
+            answer = httpx.post(f"{server.url}/v1/completions", json=body)
+        assert answer.status_code == 500
+        assert "the tokenizer cannot write tokens" in answer.json()["error"]["message"]
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        assert httpx.post(f"{server.url}/v1/completions", json=body).status_code == 200
+    finally:
+        server.stop()
+    wait_until_idle(lm)
+
+
 def test_a_full_queue_refuses(lm: Any) -> None:
     server = Running(lm, queue=1, max_tokens=200)
     body = {"prompt": "the cat", "max_tokens": 200, "temperature": 0, "logit_bias": {"1": -100}}
