@@ -205,6 +205,37 @@ def test_an_error_is_that_of_its_kernel(sizes: list[tuple[int, int]]) -> None:
         assert f"index {rows + number}" in texts[0]
 
 
+MIXED = """
+from relaxpy.script import tir as T
+
+@T.prim_func
+def double(A: T.Buffer((T.int64({n}),), "float32"), B: T.Buffer((T.int64({n}),), "float32")):
+    for i in T.serial(T.int32(0), T.int32({n})):
+        with T.block("double"):
+            vi = T.axis.spatial(T.int32({n}), i)
+            B[vi] = A[vi] * T.float32(2)
+"""
+
+
+class NoHash:
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("attrs", [{}, {"note": NoHash()}])
+def test_kernels_without_a_class(attrs: dict[str, object]) -> None:
+    """Loops of int32 over buffers with sizes of int64, and an attribute without a hash."""
+    dtype = "int64" if attrs else "int32"
+    kernels = {}
+    for n in (48, 64):
+        kernel = from_source(MIXED.format(n=n).replace("int32", dtype)).with_attrs(attrs)
+        kernels[f"k{n}"] = kernel.with_attr("global_symbol", f"k{n}")
+    ex = relaxpy.compile(IRModule(kernels), "native")
+    for n in (48, 64):
+        x, y = np.arange(n, dtype="float32"), np.zeros(n, "float32")
+        ex[f"k{n}"](x, y)
+        np.testing.assert_array_equal(y, x * 2)
+
+
 def test_a_saved_program(tmp_path: Path) -> None:
     module, arrays = program("softmax", [(199, 331), (257, 353)])
     ex = relaxpy.compile(module, "native")

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar, cast
 
+from relaxpy.errors import MisuseError
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
@@ -55,7 +56,7 @@ def classes_of(functions: Iterable[PrimFunc]) -> Iterator[KernelClass]:
     for similar in _groups(functions, _parameters):
         readers = [reader for func in similar if (reader := _read(func)) is not None]
         for alike in _groups(readers, _Reader.form):
-            for members in _groups(alike, lambda reader: function_key(reader.general)):
+            for members in _groups(alike, _general_key):
                 yield _class_of(members)
 
 
@@ -69,6 +70,13 @@ def _groups(items: Iterable[T], key: Callable[[T], Hashable]) -> Iterator[list[T
 
 def _parameters(func: PrimFunc) -> Hashable:
     return tuple(None if b is None else (b.dtype, b.ndim) for b in func.buffer_map_items)
+
+
+def _general_key(reader: _Reader) -> Hashable:
+    try:
+        return function_key(reader.general)
+    except MisuseError:  # an attribute has no hash
+        return object()
 
 
 def _read(func: PrimFunc) -> _Reader | None:
@@ -213,6 +221,8 @@ class _Reader:
                 first, second = sorted((self._first(number), self._first(self._numbers[index])))
                 if self._extents[first].value != self._extents[second].value:
                     raise RefusedError("an index does not pass through a whole dimension")
+                if self._extents[first].dtype != self._extents[second].dtype:
+                    raise RefusedError("its sizes have two datatypes")
                 self._related[second] = first
                 if second in self._constant:
                     self._constant.add(first)
