@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence, Sized
 from datetime import datetime
 from functools import cache, wraps
+from math import prod
 from typing import Any
 
 from typing_extensions import override
@@ -20,8 +21,17 @@ from relaxpy.plugins.llm.config import ModelError
 _MOST_STEPS = 100_000
 _LARGEST = 4_000_000
 """The most elements or characters of a value."""
-_WIDE = re.compile(r"[%:.<>=^]\d*\d{7}")
-"""A width in a format, which makes a text of so many characters."""
+_MOST_WORK = 1 << 28
+"""The most characters that a function of `_MULTIPLIES` may write."""
+_MULTIPLIES = {
+    *("center", "expandtabs", "indent", "join", "ljust", "replace", "rjust", "tojson", "translate"),
+    *("wordwrap", "zfill"),
+}
+"""Functions and filters whose result may be as large as the product of the sizes they take."""
+_NO_WORK = {"length", "count", "first", "last", "default", "d"}
+"""Filters that take no time and make nothing new, whatever the size of a value."""
+_WIDE = re.compile(r"[%:.<>=^]\d*\d{7}|%[^a-zA-Z%]*\*|\{[^{}]*:[^{}]*\{")
+"""A width in a format, which makes a text of so many characters, or one that a value gives."""
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 Messages = Sequence[Mapping[str, Any]]
 
@@ -59,16 +69,20 @@ class ChatTemplate:
         import jinja2
 
         self._environment.steps_left = _MOST_STEPS
+        parts, size = [], 0
         try:
-            return "".join(
-                self._template.generate(
-                    messages=[dict(message) for message in messages],
-                    add_generation_prompt=continues,
-                    tools=None,
-                    documents=None,
-                    **self._special,
-                )
-            )
+            for part in self._template.generate(
+                messages=[dict(message) for message in messages],
+                add_generation_prompt=continues,
+                tools=None,
+                documents=None,
+                **self._special,
+            ):
+                parts.append(part)
+                size += len(part)
+                if size > 4 * _LARGEST:
+                    raise ModelError(f"the chat template writes more than {4 * _LARGEST} letters")
+            return "".join(parts)
         except jinja2.TemplateError as error:
             raise ModelError(f"the chat template refuses the messages: {error}") from None
         except (ArithmeticError, LookupError, MemoryError, RecursionError, AttributeError) as error:
@@ -104,31 +118,24 @@ def _environment() -> Callable[[], Any]:
     from jinja2.filters import do_format
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    def bounded(value: Any) -> Any:
-        if isinstance(value, Sized) and len(value) > _LARGEST:
-            raise SecurityError(f"it has a value of more than {_LARGEST} elements")
-        if isinstance(value, int) and abs(value) > 1 << 64:
-            raise SecurityError("it has an integer of more than 64 bits")
-        return value
-
     def few(args: Sequence[Any], options: Mapping[str, Any]) -> None:
         for arg in (*args, *options.values()):
             if isinstance(arg, int) and abs(arg) > _LARGEST:
                 raise SecurityError(f"it calls a function with {arg}")
 
-    def narrow(form: object) -> None:
-        if isinstance(form, str) and _WIDE.search(form):
+    def narrow(form: object, mark: str, values: Sequence[Any]) -> None:
+        if not isinstance(form, str):
+            return
+        if _WIDE.search(form):
             raise SecurityError("it writes a value with a large width")
+        if form.count(mark) * sum(_extent(value)[0] for value in values) > _MOST_WORK:
+            raise SecurityError("it writes large values many times")
 
-    def filtered(function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def call(*args: Any, **options: Any) -> Any:
-            few(args, options)
-            if function is do_format:
-                narrow(args[0])
-            return bounded(function(*args, **options))
-
-        return call
+    def multiplied(name: str, values: Sequence[Any]) -> None:
+        if name in _MULTIPLIES:
+            sizes = [abs(v) if isinstance(v, int) else _extent(v)[0] for v in values]
+            if prod(max(1, size) for size in sizes) > _MOST_WORK:
+                raise SecurityError(f"it calls {name} with large values")
 
     class Generation(Extension):
         """The block `generation`, which marks answers for training, is its content."""
@@ -147,16 +154,42 @@ def _environment() -> Callable[[], Any]:
             super().__init__(
                 trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
             )
-            self.steps_left = 0
+            self.steps_left = _MOST_STEPS
             del self.globals["lipsum"]
             self.globals |= {"raise_exception": refuse, "strftime_now": now}
-            self.filters = {name: filtered(f) for name, f in self.filters.items()}
-            self.filters["tojson"] = to_json
+            self.filters |= {"tojson": to_json}
+            for name in self.filters.keys() - _NO_WORK:
+                self.filters[name] = self.filtered(name, self.filters[name])
+            self.finalize = self.bounded
 
-        def step(self) -> None:
-            self.steps_left -= 1
+        def step(self, count: int = 1) -> None:
+            self.steps_left -= count
             if self.steps_left < 0:
                 raise SecurityError(f"it takes more than {_MOST_STEPS} steps")
+
+        def bounded(self, value: Any) -> Any:
+            """A value that is not too large; a large one takes steps."""
+            if isinstance(value, int) and abs(value) > 1 << 64:
+                raise SecurityError("it has an integer of more than 64 bits")
+            size, visited = _extent(value)
+            if size > _LARGEST:
+                raise SecurityError(f"it has a value of more than {_LARGEST} elements")
+            self.step(((size if isinstance(value, str) else 0) + visited) // 1000)
+            return value
+
+        def filtered(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(function)
+            def call(*args: Any, **options: Any) -> Any:
+                values = (*args, *options.values())
+                few(args, options)
+                for value in values:
+                    self.bounded(value)
+                multiplied(name, values)
+                if function is do_format:
+                    narrow(args[0], "%", values[1:])
+                return self.bounded(function(*args, **options))
+
+            return call
 
         @override
         def _parse(self, *args: Any) -> Any:
@@ -178,18 +211,29 @@ def _environment() -> Callable[[], Any]:
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             sizes = [len(value) if isinstance(value, Sized) else value for value in (left, right)]
             if operator == "*" and all(isinstance(size, int) for size in sizes):
-                bounded(range(min(abs(sizes[0] * sizes[1]), 1 << 62)))
+                self.bounded(range(min(abs(sizes[0] * sizes[1]), 1 << 62)))
             if operator == "%":
-                narrow(left)
+                narrow(left, "%", [right])
             if operator == "**" and not (isinstance(right, int) and abs(right) <= 64):
                 raise SecurityError("it computes a large power")
-            return bounded(super().call_binop(context, operator, left, right))
+            return self.bounded(super().call_binop(context, operator, left, right))
 
         @override
         def call(self, context: Any, function: Any, *args: Any, **options: Any) -> Any:
             few(args, options)
-            narrow(getattr(getattr(function, "__wrapped__", function), "__self__", None))
-            return bounded(super().call(context, function, *args, **options))
+            own = getattr(getattr(function, "__wrapped__", function), "__self__", None)
+            name = getattr(function, "__name__", "")
+            # Calls in loops have the loop's variables besides their own arguments.
+            given = (v for k, v in options.items() if k not in {"_loop_vars", "_block_vars"})
+            values = (*args, *given)
+            if isinstance(own, str):
+                values = (own, *values)
+                multiplied(name, values)
+                if name in {"format", "format_map"}:
+                    narrow(own, "{", values[1:])
+            for value in values:
+                self.bounded(value)
+            return self.bounded(super().call(context, function, *args, **options))
 
     def refuse(message: object) -> None:
         raise jinja2.TemplateError(str(message)[:1000])
@@ -201,6 +245,21 @@ def _environment() -> Callable[[], Any]:
         return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
     return Environment
+
+
+def _extent(value: Any) -> tuple[int, int]:
+    """The characters and elements of a value, as far as they are few, and the values visited."""
+    size, visited, left = 0, 0, [value]
+    while left and size <= _LARGEST:
+        one = left.pop()
+        visited += 1
+        if isinstance(one, (str, bytes, list, tuple, dict, set, frozenset, range)):
+            size += len(one)
+        if isinstance(one, dict):
+            left += [*one, *one.values()]
+        elif isinstance(one, (list, tuple, set, frozenset)) and size <= _LARGEST:
+            left += one
+    return size, visited
 
 
 def _added(nodes: Any, first: Any, rest: Sequence[Any]) -> Any:

@@ -54,8 +54,8 @@ class Job:
             request.cancel()
         try:
             text = self.continuation.take()
-        except Exception as error:  # the tokenizer does not know what to write
-            request.error, text = error, ""
+        except Exception as failure:  # the tokenizer does not know what to write
+            request.error, text = failure, ""
             request.cancel()
         tokens = range(before, self.continuation.read)
         if text or tokens or request.done:

@@ -332,6 +332,9 @@ def test_a_template_renders_messages() -> None:
         ChatTemplate(LLAMA2, special).render(MESSAGES[2:])
 
 
+LARGE = "{% set x = 'a' * 3999999 %}"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -351,6 +354,18 @@ def test_a_template_renders_messages() -> None:
         "{{ '%999999999d' % 1 }}",
         "{{ '%999999999d' | format(1) }}",
         "{{ '{:>999999999}'.format(1) }}",
+        "{{ '%*d' % (2000000000, 1) }}",
+        "{{ '{:{w[0]}}'.format(1, w=[2000000000]) }}",
+        LARGE + "{% for i in range(9999) %}{{ x }}{% endfor %}",
+        LARGE + "{% for i in range(99999) %}{% set y = x | upper %}{% endfor %}",
+        LARGE + "{{ ([x] * 9999) | join }}",
+        LARGE + "{{ ('a' * 999).replace('a', x) }}",
+        LARGE + "{{ ('%s' * 999) % ([x] * 999) }}",
+        LARGE + "{{ ('{0}' * 999).format(x) }}",
+        LARGE + "{{ [" + "x, " * 999 + "] }}",
+        "{{ ('\\n' * 999) | indent(3999999, true, true) }}",
+        "{{ ('\\t' * 999).expandtabs(3999999) }}",
+        "{{ [1] | tojson(indent=2000000000) }}",
         "{{ lipsum(n=100000) }}",
         "{% macro m(n) %}{% if n %}{{ m(n-1) }}{{ m(n-1) }}{% endif %}{% endmacro %}{{ m(60) }}",
         "{% macro m(n) %}{{ m(n) }}{% endmacro %}{{ m(1) }}",
@@ -368,6 +383,30 @@ def test_a_hostile_template_is_an_error_of_the_model(text: str) -> None:
     pytest.importorskip("jinja2")
     with pytest.raises(ModelError, match="chat template"):
         ChatTemplate(text, {}).render(MESSAGES)
+
+
+def test_texts_of_users_are_no_formats() -> None:
+    pytest.importorskip("jinja2")
+    content = "%12345678d {:>12345678} {:{x}} %*d 3.14159265 id=12345678 " * 500
+    template = ChatTemplate(
+        "{% for m in messages %}{% set c = m.content.strip().split('</think>')[-1] %}"
+        "{{ c.replace('~', '') | trim ~ '|' ~ '%s' % m.role }}{% endfor %}",
+        {},
+    )
+    many = [{"role": "user", "content": content}] * 100
+    assert template.render(many) == f"{content.strip()}|user" * 100
+
+
+def test_long_conversations_take_few_steps() -> None:
+    pytest.importorskip("jinja2")
+    template = ChatTemplate(
+        "{% for m in messages[::-1] %}{% set k = messages | length - loop.index %}{% endfor %}"
+        "{% for m in messages %}{{ m.content.strip() | trim + '\\n' }}{% endfor %}",
+        {},
+    )
+    for count, size in ((5000, 10), (3, 1_000_000)):
+        messages = [{"role": "user", "content": "x" * size}] * count
+        assert template.render(messages) == ("x" * size + "\n") * count
 
 
 def test_a_parameter_error_names_its_option(lm: Any) -> None:
