@@ -59,12 +59,24 @@ ROOMS = {
     "tvm.lowering": "Lowering to TVM's virtual machine: memory, shapes, purity",
     "tvm.tir": "Kernels, in relaxpy.tir.transform",
 }
-"""The titles of the packages that passes belong to, in the order of the page."""
+"""The titles of the groups of passes, in the order of the page. Most of them are packages."""
+MODULES = {
+    "transform.bind_params": "transform.params",
+    "transform.lift_transform_params": "transform.params",
+    "transform.quantize_weights": "transform.params",
+    "transform.convert_layout": "transform.layout",
+    "transform.gradient": "transform.gradient",
+    "transform.append_in_place": "transform.lowering",
+    "tvm.lazy_params": "tvm.params",
+    "tvm.alter_layout": "tvm.layout",
+}
+"""The groups of the passes of some modules."""
 
 
 def room(cls: type[Pass]) -> str:
-    """Return the package that a pass belongs to."""
-    return cls.__module__.removeprefix("relaxpy.").removeprefix("ir.relax.").rpartition(".")[0]
+    """Return the group that a pass belongs to."""
+    module = cls.__module__.removeprefix("relaxpy.").removeprefix("ir.relax.")
+    return MODULES.get(module, module.rpartition(".")[0])
 
 
 def details(name: str, cls: type[Pass]) -> Iterator[str]:
@@ -95,7 +107,7 @@ def row(name: str, cls: type[Pass], folder: str | None) -> str:
 
 
 def rooms() -> list[tuple[str, list[tuple[str, type[Pass]]]]]:
-    """Return the packages of passes, each with its passes by name."""
+    """Return the groups of passes, each with its passes by name."""
     order = list(ROOMS)
     known = sorted(public_passes().items(), key=lambda item: (order.index(room(item[1])), item[0]))
     return [(package, list(m)) for package, m in groupby(known, key=lambda item: room(item[1]))]

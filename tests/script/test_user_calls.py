@@ -35,17 +35,17 @@ REVIEWED = {
         "as_type": "the name of a type, or a class of types",
         "TypeName.__call__": "the function of a namespace that makes a type",
     },
-    "parser/evaluate/builtin_calls.py": {
-        "_map": "Evaluator.invoke, for one row",
-        "_filter": "Evaluator.invoke, for one member",
-    },
-    "parser/evaluate/comparisons.py": {"combine_conditions": "ops.all_of or ops.any_of"},
     "parser/decorate.py": {
         "Deferred.__call__": "what a decorator made of a function of the user's own",
         "Deferred.__getattr__": "what a decorator made of a function of the user's own",
         "parse_class": "the names in a class of the user's own",
     },
-    "parser/evaluate/conditions.py": {"computed": "ops.all_of and its like"},
+    "parser/evaluate/conditions.py": {
+        "computed": "ops.all_of and its like",
+        "_filter": "Evaluator.invoke, for one member",
+        "_map": "Evaluator.invoke, for one row",
+        "combine_conditions": "ops.all_of or ops.any_of",
+    },
     "parser/evaluate/displays.py": {"unpack": "the reader that binds a name"},
     "parser/evaluate/evaluator.py": {
         "Evaluator.value": "the evaluator's method for a kind of expression",
@@ -68,18 +68,10 @@ REVIEWED = {
         "GraphEvaluator._on_listed_devices": "the module's devices or meshes",
         "_defines": "a class of the user's own, asked for an operator",
     },
-    "language/namespaces.py": {
-        "offers": "a namespace, asked for a name",
-        "public_names": "a namespace, asked for its names",
-    },
-    "parser/kernel/function.py": {
-        "KernelReader.call_at": "a function of relaxpy",
-        "KernelReader.statement": "the intrinsic for break or continue",
-    },
-    "language/kernel_body.py": {"Body.fold": "a statement that waits for its body"},
     "language/kernel_builder.py": {
         "KernelBuilder.call_at": "a function of relaxpy",
         "KernelBuilder.scoped": "a statement that waits for its body",
+        "Body.fold": "a statement that waits for its body",
     },
     "parser/evaluate/macros.py": {"Macro.signature": "inspect.Parameter"},
     "parser/reading.py": {
@@ -89,6 +81,7 @@ REVIEWED = {
     "parser/source/report.py": {
         "Report.failure": "a class of errors",
         "Statements.read": "the reader of statements",
+        "type_parameters": "the reader's error; a dict",
     },
     "parser/source/scope.py": {"": "Python's built-in functions, by the names in a list"},
     "parser/graph/signature.py": {"SignatureReader.variable": "a class of variables"},
@@ -97,13 +90,20 @@ REVIEWED = {
         "parse_text": "an iterator over lines",
         "_compiled_lines": "what `python -c` or the prompt runs, compiled to be compared",
     },
-    "language/tir_calls.py": {
-        "intrinsic": "an intrinsic by its name",
+    "language/wording.py": {
+        "_enclosing_function": "the lists of statements of a syntax tree",
+        "offers": "a namespace, asked for a name",
+        "public_names": "a namespace, asked for its names",
+    },
+    "language/hardware.py": {
         "ignoring_dtype.call": "a function of a namespace",
+        "intrinsic": "an intrinsic by its name",
         "leading_dtype.call": "a function of a namespace",
     },
-    "parser/source/type_params.py": {"type_parameters": "the reader's error; a dict"},
-    "language/wording.py": {"_enclosing_function": "the lists of statements of a syntax tree"},
+    "parser/kernel.py": {
+        "KernelReader.call_at": "a function of relaxpy",
+        "KernelReader.statement": "the intrinsic for break or continue",
+    },
 }
 
 #: Who calls it, all of them behind `Evaluator.invoke`, which asks the guard first.

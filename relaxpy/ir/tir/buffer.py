@@ -173,13 +173,13 @@ class Buffer(Node):
         Errors:
             MisuseError (also TypeError): the number of indices differs from the rank.
         """
-        from relaxpy.ir.tir.analysis.regions import offsets
+        from relaxpy.ir.tir.analysis.addressing import offsets
 
         return offsets(self, indices)
 
     def get_flattened_buffer(self) -> Buffer:
         """Return the buffer with one dimension per physical axis (one without separators)."""
-        from relaxpy.ir.tir.analysis.regions import flattened
+        from relaxpy.ir.tir.analysis.addressing import flattened
 
         return flattened(self)
 
@@ -196,9 +196,9 @@ class Buffer(Node):
         Errors:
             MisuseError (also TypeError): the mask is not valid.
         """
-        from relaxpy.ir.tir.analysis import regions
+        from relaxpy.ir.tir.analysis import addressing
 
-        return regions.access_ptr(self, access_mask, ptr_type, content_lanes, offset, extent)
+        return addressing.access_ptr(self, access_mask, ptr_type, content_lanes, offset, extent)
 
     def lanes_at(self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType) -> Indices:
         """Return the indices of a value of `dtype` at `begin`; the last of a vector is a Ramp."""

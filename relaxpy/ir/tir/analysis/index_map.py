@@ -1,36 +1,29 @@
-"""IndexMap: a map from the indices of one layout to those of another, and its inverse.
-
-Also the axes of buffers and loops of a kernel that can be split, and those split together.
-"""
+"""IndexMap: a map from the indices of one layout to those of another."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, TransformError, check_type, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.arith.tvm.iter_map import detected_map, inverse_affine_iter_map, values_of_marks
-from relaxpy.ir.arith.tvm.iter_reader import IterMapLevel, IterSumExpr
-from relaxpy.ir.core.dtype import BOOL, INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.tensor import Tensor
-from relaxpy.ir.core.traverse import Groups, children, rewrite, walk
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
-from relaxpy.ir.tir.expr import ExprLike, FloatImm, IntImm, IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.prim_func import PrimFunc
-from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion
+from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
-from relaxpy.support.dataclass import dataclass, replace
+from relaxpy.support.dataclass import dataclass
 from relaxpy.support.entry import user_facing
+
+if TYPE_CHECKING:
+    from relaxpy.ir.arith.tvm.analyzer import Analyzer
 
 MapFunction: TypeAlias = Callable[..., Any]
 Array: TypeAlias = npt.NDArray[Any]
@@ -174,12 +167,14 @@ class IndexMap(Node):
         Errors:
             MisuseError (also ValueError): the rank differs, or an index is not bounded.
         """
+        from relaxpy.ir.tir.analysis import index_inverse
+
         self._check_count(shape, "sizes")
         extents = [size.extent if isinstance(size, Range) else size for size in shape]
         if not any(isinstance(size, PrimExpr) and size.dtype == INT64 for size in extents):
-            return shape_of(self, shape, analyzer)
+            return index_inverse.shape_of(self, shape, analyzer)
         indices = tuple(Var(var.name, INT64) for var in self.initial_indices)
-        return shape_of(IndexMap(indices, tuple(self._at(indices))), shape, analyzer)
+        return index_inverse.shape_of(IndexMap(indices, tuple(self._at(indices))), shape, analyzer)
 
     def iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:
         """Return the range of each initial index in an array with this shape.
@@ -234,10 +229,12 @@ class IndexMap(Node):
         Errors:
             MisuseError (also ValueError): the map is not bijective.
         """
+        from relaxpy.ir.tir.analysis import index_inverse
+
         if self.inverse_index_map is not None:
             return self.inverse_index_map
 
-        return inverse_of(self, shape, analyzer, padded=False)[0]
+        return index_inverse.inverse_of(self, shape, analyzer, padded=False)[0]
 
     @user_facing
     def non_surjective_inverse(
@@ -248,18 +245,24 @@ class IndexMap(Node):
         Errors:
             MisuseError (also ValueError): the map is not injective.
         """
-        return inverse_of(self, shape, analyzer, padded=True)
+        from relaxpy.ir.tir.analysis import index_inverse
+
+        return index_inverse.inverse_of(self, shape, analyzer, padded=True)
 
     @user_facing
     def is_equivalent_to(self, other: IndexMap, analyzer: Analyzer | None = None) -> bool:
         """Return whether the two maps provably have the same final indices."""
+        from relaxpy.ir.tir.analysis import index_inverse
+
         check_type(other, IndexMap, "expected an IndexMap")
         if len(self.initial_indices) != len(other.initial_indices):
             return False
         if len(self.final_indices) != len(other.final_indices):
             return False
 
-        return are_equal(self.final_indices, other._at(self.initial_indices), analyzer)
+        return index_inverse.are_equal(
+            self.final_indices, other._at(self.initial_indices), analyzer
+        )
 
 
 def _parameters(function: MapFunction, ndim: int | None) -> tuple[list[str], list[str]]:
@@ -339,342 +342,3 @@ def _values(expr: PrimExpr, table: Mapping[Var, Array]) -> Any:
             return _NUMPY[type(expr)](_values(a, table), _values(b, table))
         case _:
             raise MisuseError(f"the index `{expr}` cannot be computed for arrays", about=expr)
-
-
-def shape_of(
-    index_map: IndexMap, shape: Sequence[ExprLike | Range], analyzer: Analyzer | None = None
-) -> list[PrimExpr]:
-    """Return the shape that contains all final indices of an array with this shape.
-
-    Errors:
-        MisuseError: the rank differs, or an index is not bounded.
-    """
-    iters = index_map.iters(shape)
-    empty = {var: Var(var.name, var.dtype) for var, dom in iters.items() if _is_empty(dom)}
-    if empty:  # a variable stands for the extent 0, which is substituted at the end
-        domains = [
-            Range.from_min_extent(dom.min, empty.get(var, dom.extent)) for var, dom in iters.items()
-        ]
-        none = {size: ops.const(0, size.dtype) for size in empty.values()}
-        sizes = shape_of(index_map, domains, analyzer)
-        return [Analyzer().simplify(substitute(size, none)) for size in sizes]
-    detected = detected_map(
-        index_map.final_indices, iters, True, IterMapLevel.Surjective, False, analyzer
-    )
-    analyzer = analyzer or Analyzer()
-    if not detected.errors:
-        return [analyzer.simplify(stop_of(index)) for index in detected.indices]
-    sizes = []
-    for index in index_map.final_indices:
-        covered = analyzer.int_set(index, iters)
-        if not covered.has_upper_bound():
-            raise MisuseError(f"the index `{index}` has no bound", about=shape)
-        sizes.append(analyzer.simplify(ops.add(covered.max_value, 1)))
-    return sizes
-
-
-def inverse_of(
-    index_map: IndexMap,
-    shape: Sequence[ExprLike | Range],
-    analyzer: Analyzer | None,
-    *,
-    padded: bool,
-) -> tuple[IndexMap, PrimExpr]:
-    """Return the inverse map, and the predicate over its indices that is true on padding.
-
-    Errors:
-        MisuseError: the map is not injective, or it is not surjective and `padded` is false.
-    """
-    level = IterMapLevel.Surjective if padded else IterMapLevel.Bijective
-    iters = index_map.iters(shape)
-    detected = detected_map(index_map.final_indices, iters, True, level, False, analyzer)
-    if detected.errors:
-        raise MisuseError(f"{index_map} cannot be inverted: {detected.errors[0]}", about=shape)
-    dtype = index_map.final_indices[0].dtype if index_map.final_indices else INT64
-    names = [f"axis{k}" for k in range(len(index_map.final_indices))]
-    outputs = tuple(
-        Var(i.name if isinstance(i, Var) and i.name not in names else name, dtype)
-        for i, name in zip(index_map.final_indices, names, strict=True)
-    )
-    values = inverse_affine_iter_map(detected.indices, outputs)
-    analyzer = analyzer.clone() if analyzer else Analyzer()
-    final = tuple(analyzer.simplify(values.get(var, domain.min)) for var, domain in iters.items())
-    for output, index in zip(outputs, detected.indices, strict=True):
-        analyzer.bind(output, Range(minimum_of(index), stop_of(index)))
-    if padded and not detected.one_to_one:
-        raise MisuseError(f"{index_map} cannot be inverted: it loses indices", about=shape)
-    marks = values_of_marks(detected.indices, outputs)
-    conditions = [
-        side for p in detected.padded for side in p.sides(marks[p.mark], analyzer.simplify)
-    ]
-    padding = ops.any_of(*conditions) if conditions else ops.const(False, BOOL)
-    return IndexMap(outputs, final), padding
-
-
-def are_equal(
-    first: Sequence[PrimExpr], second: Sequence[PrimExpr], analyzer: Analyzer | None
-) -> bool:
-    """Return whether all indices are provably equal."""
-    return all(map((analyzer or Analyzer()).can_prove_equal, first, second))
-
-
-def _is_empty(domain: Range) -> bool:
-    return isinstance(domain.extent, IntImm) and not domain.extent.value
-
-
-def minimum_of(index: IterSumExpr) -> PrimExpr:
-    """Return the minimum of a detected index."""
-    least: PrimExpr = index.base
-    for arg in index.args:
-        if isinstance(arg.scale, IntImm) and arg.scale.value < 0:
-            least = ops.add(least, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
-    return least
-
-
-def stop_of(index: IterSumExpr) -> PrimExpr:
-    """Return one more than the maximum of a detected index."""
-    greatest: PrimExpr = index.base
-    for arg in index.args:
-        if not (isinstance(arg.scale, IntImm) and arg.scale.value < 0):
-            greatest = ops.add(greatest, ops.mul(arg.scale, ops.sub(arg.extent, 1)))
-    return ops.add(greatest, 1)
-
-
-Axis: TypeAlias = tuple[Buffer, int] | Var
-"""An axis of a buffer, a loop, or an iteration variable of a block."""
-
-_COMBINATIONS: dict[type[tir.BinaryOpExpr], str] = {
-    tir.Add: "sum",
-    tir.Mul: "prod",
-    tir.Max: "max",
-    tir.Min: "min",
-}
-
-
-class AxisGroups:
-    """The axes of a kernel in groups: one is split only together with the others of its group.
-
-    An axis is in a group with the variables that index it. It has to be whole if it is indexed in
-    another way, and so does a loop whose variable is used other than as an index, or that stores to
-    one element several times without a block that declares its reduction. An axis whose size is a
-    variable is split only if nothing else depends on that variable.
-    """
-
-    def __init__(self, func: PrimFunc) -> None:
-        self.func = func
-        self._groups: Groups[Axis] = Groups()
-        self._whole: list[Axis] = []
-        self._mentions: list[Var] = []
-        self._buffers: dict[Buffer, None] = dict.fromkeys(func.buffer_map.values())
-        self._reductions: list[tuple[Var, Block]] = []
-        for node in walk(func.body):
-            self._enter(node)
-        self._enter_stores(func.body, ())
-        self._enter_sizes()
-        for buffer in self._buffers:
-            if buffer.strides:
-                self._whole += [(buffer, axis) for axis in range(len(buffer.shape))]
-        self._has_to_be_whole = {self._groups.find(axis) for axis in self._whole}
-
-    def group(self, buffer: Buffer, axis: int) -> Axis | None:
-        """The representative of the group of a buffer's axis; None if it has to be whole."""
-        group = self._groups.find((buffer, axis))
-        return None if group in self._has_to_be_whole else group
-
-    def reductions(self, groups: Container[Axis]) -> dict[tuple[Buffer, str], list[Axis]]:
-        """The buffers that hold partial results if these groups are split, and how to combine them.
-
-        Beside them are the groups over which each is reduced.
-
-        Errors:
-            TransformError: a reduction is not a sum, product, min or max, or its result is used
-                in the kernel.
-        """
-        found: dict[tuple[Buffer, str], list[Axis]] = {}
-        for var, block in self._reductions:
-            group = self._groups.find(var)
-            if group in groups:
-                found.setdefault(self._combination(block), []).append(group)
-        return found
-
-    def _combination(self, block: Block) -> tuple[Buffer, str]:
-        store = block.body
-        value = store.value if isinstance(store, BufferStore) else None
-        if (
-            isinstance(store, BufferStore)
-            and isinstance(value, tir.BinaryOpExpr)
-            and type(value) in _COMBINATIONS
-        ):
-            first = value.a
-            if isinstance(first, BufferLoad) and first.buffer is store.buffer:
-                reads = [
-                    node
-                    for node in walk(self.func.body)
-                    if isinstance(node, BufferLoad) and node.buffer is store.buffer
-                ]
-                if (
-                    store.buffer in self.func.buffer_map.values()
-                    and all(read is first for read in reads)
-                    and _starts_neutral(block, type(value))
-                ):
-                    return store.buffer, _COMBINATIONS[type(value)]
-        raise TransformError(
-            f"block {block.name_hint} reduces along an axis that is split over several devices, "
-            "and its partial results are not the result of the kernel",
-            span=block.span,
-            hint="split another axis, or legalise the operator to several kernels",
-        )
-
-    def split(self, groups: Mapping[Axis, int]) -> PrimFunc:
-        """The kernel on one shard; each group's axes are split into the given number of shards.
-
-        Errors:
-            TransformError: a size is neither a variable nor a constant that the number divides.
-        """
-
-        def part(axis: Axis, size: PrimExpr) -> PrimExpr:
-            count = groups.get(self._groups.find(axis), 1)
-            if count == 1:
-                return size
-            if isinstance(size, Var):
-                return size
-            if not isinstance(size, IntImm) or size.value % count:
-                raise TransformError(
-                    f"an axis of size {size} cannot be divided in {count} equal parts",
-                    span=self.func.span,
-                )
-            return ops.const(size.value // count, size.dtype)
-
-        buffers = {
-            buffer: replace(
-                buffer, shape=tuple(part((buffer, k), size) for k, size in enumerate(buffer.shape))
-            )
-            for buffer in self._buffers
-            if any(self._groups.find((buffer, k)) in groups for k in range(len(buffer.shape)))
-        }
-
-        def step(node: Node) -> Node | None:
-            match node:
-                case Buffer():
-                    return buffers.get(node)
-                case For(loop_var=var, extent=size) | IterVar(var=var, dom=Range(extent=size)) if (
-                    self._groups.find(var) in groups
-                ):
-                    extent = part(var, size)
-                    if isinstance(node, For):
-                        return replace(node, extent=extent)
-                    assert node.dom is not None
-                    return replace(node, dom=Range.from_min_extent(node.dom.min, extent))
-                case _:
-                    return None
-
-        result = rewrite(self.func, step)
-        assert isinstance(result, PrimFunc)
-        return result
-
-    # --- analysis of the kernel
-
-    def _enter(self, node: Node) -> None:
-        match node:
-            case BufferLoad(buffer=buffer, indices=indices):
-                self._access(buffer, indices)
-            case BufferStore(buffer=buffer, indices=indices, value=value):
-                self._access(buffer, indices)
-                self._mentioned(value)
-            case BufferRegion(buffer=buffer, region=region):
-                self._access(buffer, [dom.min if _is_point(dom) else None for dom in region])
-            case BlockRealize(block=block, iter_values=values, predicate=predicate):
-                self._mentioned(predicate)
-                for iter_var, value in zip(block.iter_vars, values, strict=True):
-                    if isinstance(value, Var):
-                        self._groups.join(iter_var.var, value)
-                    else:
-                        self._whole.append(iter_var.var)
-                    if iter_var.iter_type == IterVarKind.CommReduce:
-                        self._reductions.append((iter_var.var, block))
-            case Block(alloc_buffers=buffers):
-                self._buffers |= dict.fromkeys(buffers)
-            case MatchBufferRegion(source=source, buffer=buffer):
-                for one in (source.buffer, buffer):
-                    self._whole += [(one, axis) for axis in range(len(one.shape))]
-            case For(min=start, loop_var=var):
-                if not isinstance(start, IntImm) or start.value:
-                    self._whole.append(var)
-            case IterVar() | Range() | Buffer():
-                pass
-            case _:
-                for child in children(node):
-                    self._mentioned(child)
-
-    def _enter_stores(self, node: Node, repeated: tuple[Var, ...]) -> None:
-        """Note the loops that store to one element several times; `repeated` enclose them."""
-        match node:
-            case For(loop_var=var):
-                repeated = (*repeated, var)
-            case Block(iter_vars=iter_vars):
-                reduced = {
-                    self._groups.find(iter_var.var)
-                    for iter_var in iter_vars
-                    if iter_var.iter_type == IterVarKind.CommReduce
-                }
-                repeated = tuple(v for v in repeated if self._groups.find(v) not in reduced)
-            case BufferStore(indices=indices):
-                stored = {self._groups.find(i) for i in indices if isinstance(i, Var)}
-                self._whole += [v for v in repeated if self._groups.find(v) not in stored]
-            case _:
-                pass
-        for child in children(node):
-            self._enter_stores(child, repeated)
-
-    def _enter_sizes(self) -> None:
-        """Note the axes on whose size something else depends."""
-        owners: dict[Var, set[Axis]] = {}
-        own: list[tuple[Axis, PrimExpr]] = [
-            ((b, k), size) for b in self._buffers for k, size in enumerate(b.shape)
-        ]
-        for node in walk(self.func.body):
-            match node:
-                case For(loop_var=var, extent=size) | IterVar(var=var, dom=Range(extent=size)):
-                    own.append((var, size))
-                case _:
-                    pass
-        for axis, size in own:
-            if isinstance(size, Var):
-                owners.setdefault(size, set()).add(self._groups.find(axis))
-        whole = set(self._mentions)
-        whole |= {
-            node
-            for _, size in own
-            if not isinstance(size, Var)
-            for node in walk(size)
-            if isinstance(node, Var)
-        }
-        for size, groups in owners.items():
-            if size in whole or len(groups) > 1 or size in self.func.params:
-                self._whole += groups
-
-    def _access(self, buffer: Buffer, indices: Sequence[PrimExpr | None]) -> None:
-        self._buffers.setdefault(buffer)
-        for axis, index in enumerate(indices):
-            if isinstance(index, Var):
-                self._groups.join((buffer, axis), index)
-            else:
-                self._whole.append((buffer, axis))
-
-    def _mentioned(self, node: Node) -> None:
-        if isinstance(node, Var):
-            self._whole.append(node)
-            self._mentions.append(node)
-
-
-def _starts_neutral(block: Block, combination: type[tir.BinaryOpExpr]) -> bool:
-    """Return whether all devices may start with the init value without changing the total."""
-    if combination in (tir.Max, tir.Min):
-        return True
-    start = block.init.value if isinstance(block.init, BufferStore) else None
-    neutral = 1 if combination is tir.Mul else 0
-    return isinstance(start, (IntImm, FloatImm)) and start.value == neutral
-
-
-def _is_point(dom: Range) -> bool:
-    return isinstance(dom.extent, IntImm) and dom.extent.value == 1

@@ -12,9 +12,9 @@ ROOT = Path(relaxpy.__file__).parent
 ALLOWED = {
     "ir/relax/op/selection.py: IN_LOOPS": "operators that native code runs in loops",
     "ir/relax/transform/distributed/lower_dist_ir.py: _NEEDED_BEFORE": "calls of earlier passes",
-    "tvm/lowering/dispatch_sort_scan.py: _SCANS": "the calls of this pass",
-    "tvm/lowering/dispatch_sort_scan.py: _SORTS": "the calls of this pass",
-    "tvm/lowering/lower_runtime_builtin.py: _LOWERINGS": "the calls of this pass",
+    "tvm/lowering/dispatch.py: _SCANS": "the calls of this pass",
+    "tvm/lowering/dispatch.py: _SORTS": "the calls of this pass",
+    "tvm/lowering/call_tir_rewrite.py: _LOWERINGS": "the calls of this pass",
     "tvm/lowering/rewrite_cuda_graph.py: _BESIDE": "what a graph may not contain",
     "tvm/relax/op_attrs.py: _SHARED": "names of attribute classes of TVM",
 }

@@ -32,7 +32,7 @@ from relaxpy.ir.relax.transform.distributed.placements import (
 )
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.analysis.index_map import Axis, AxisGroups
+from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.support.dataclass import dataclass, replace

@@ -19,7 +19,7 @@ from relaxpy.ir.relax.nodes.distributed import (
     PlacementSpec,
 )
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.analysis.index_map import Axis, AxisGroups
+from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func import PrimFunc
