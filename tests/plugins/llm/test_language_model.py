@@ -146,6 +146,7 @@ def test_options_that_make_no_sense(lm: Any, options: dict[str, Any], message: s
     ("prompt", "message"),
     [
         (7, "a prompt is a text, messages or tokens, found 7"),
+        (b"hello", "a prompt is a text, messages or tokens, found b'hello'"),
         ([], "a prompt has at least one token"),
         ([{"role": "user"}], "the content of a message is a text, found None"),
         ([{"role": "boss", "content": "x"}], "a message has a role .*assistant"),
