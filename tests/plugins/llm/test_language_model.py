@@ -398,6 +398,18 @@ def test_texts_of_users_are_no_formats() -> None:
     assert template.render(many) == f"{content.strip()}|user" * 100
 
 
+def test_steps_are_counted_for_each_of_several_threads() -> None:
+    pytest.importorskip("jinja2")
+    template = ChatTemplate("{% for i in range(60000) %}{% endfor %}done", {})
+    texts: list[str] = []
+    threads = [Thread(target=lambda: texts.append(template.render(MESSAGES))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == ["done"] * 4
+
+
 def test_long_conversations_take_few_steps() -> None:
     pytest.importorskip("jinja2")
     template = ChatTemplate(
