@@ -200,7 +200,8 @@ def _choice(
             size = max(size, -(-(extent // -(-_MANY // blocks)) // unit) * unit)
         total = blocks * -(-extent // size)
         if total >= _FEW or axis is ordered[-1]:
-            return (ordered[:number], axis, size) if total > 1 else None
+            is_divided = total > 1 or axis.extent.constant is None
+            return (ordered[:number], axis, size) if is_divided else None
         blocks = total
     return None
 

@@ -142,8 +142,9 @@ def chat(options: Namespace) -> int:
 
 def serve(options: Namespace) -> int:
     """Serve a model until a signal ends it."""
-    from relaxpy.plugins.llm.server import KEY, serve as run
+    from relaxpy.plugins.llm.server import KEY, require_packages, serve as run
 
+    require_packages()  # before the model is loaded, which takes long
     lm = _load(options, sequences=options.parallel)
     lm.tokenizer  # noqa: B018  # a server without one has no texts
     if options.host not in {"127.0.0.1", "localhost", "::1"} and not os.environ.get(KEY):

@@ -61,13 +61,12 @@ class Continuation:
 
     def _beginning(self, text: str) -> int:
         """The length of the longest end of a text that a stop text begins with."""
-        lengths = [
-            n
-            for stop in self.stop
-            for n in range(min(len(stop) - 1, len(text)), 0, -1)
-            if text.endswith(stop[:n])
-        ]
-        return max(lengths, default=0)
+
+        def beginning(stop: str) -> int:
+            longest = range(min(len(stop) - 1, len(text)), 0, -1)
+            return next((n for n in longest if text.endswith(stop[:n])), 0)
+
+        return max(map(beginning, self.stop), default=0)
 
 
 def stop_texts(stop: object) -> tuple[str, ...]:

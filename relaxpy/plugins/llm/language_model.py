@@ -134,7 +134,9 @@ class LanguageModel:
         if isinstance(prompt, Sequence) and prompt and isinstance(prompt[0], Mapping):
             text = self.template.render(prompt)  # type: ignore[arg-type]
             return self.tokenizer.encode(text, is_rendered=True)
-        if isinstance(prompt, (Sequence, np.ndarray)):
+        if isinstance(prompt, (Sequence, np.ndarray)) and not isinstance(
+            prompt, (bytes, bytearray)
+        ):
             return list(prompt)  # type: ignore[arg-type]
         raise ModelError(f"a prompt is a text, messages or tokens, found {prompt!r:.60}")
 

@@ -282,7 +282,7 @@ class Answer:
         prefix = "chatcmpl" if what.kind == "chat" else "cmpl"
         self._id, self._created = f"{prefix}-{uuid4().hex}", int(time.time())
         self._lengths = [0] * len(started)
-        """How many characters of each choice earlier pieces have."""
+        """How many characters the tokens of each choice have whose logprobs were returned."""
 
     def usage(self) -> dict[str, int]:
         """How many tokens were read and chosen."""
@@ -314,7 +314,6 @@ class Answer:
     def chunk(self, index: int, piece: Piece) -> dict[str, Any]:
         """The chunk of a piece of a choice."""
         logprobs = self._logprobs(index, piece.tokens)
-        self._lengths[index] += len(piece.text)
         text = {"content": piece.text} if piece.text else {}
         own = {"delta": text} if self.what.kind == "chat" else {"text": piece.text}
         return self._chunk(index, own | {"logprobs": logprobs}, piece.reason)
@@ -349,6 +348,7 @@ class Answer:
             for token, _, _ in rows:
                 offsets.append(offset)
                 offset += len(piece(token))
+            self._lengths[index] = offset
             return {
                 "tokens": [piece(token) for token, _, _ in rows],
                 "token_logprobs": [logprob for _, logprob, _ in rows],

@@ -89,7 +89,8 @@ class Sampling:
             seen = np.unique(before)
             old = scores[seen]
             factor = np.where(old > 0, 1 / self.repetition_penalty, self.repetition_penalty)
-            scores[seen] = old * factor
+            with np.errstate(over="ignore"):
+                scores[seen] = np.clip(old * factor, -1e300, 1e300)
         if (self.presence_penalty or self.frequency_penalty) and len(chosen):
             seen, counts = np.unique(chosen, return_counts=True)
             scores[seen] -= self.presence_penalty + self.frequency_penalty * counts

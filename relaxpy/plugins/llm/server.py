@@ -59,9 +59,19 @@ def serve(
         uvicorn.Server(config).run(sockets=[listening])
 
 
+def require_packages() -> None:
+    """Import what the server needs. Errors: ModelError if it is not installed."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+
+
 def _missing(error: ModuleNotFoundError) -> ModelError:
     return ModelError(
-        f"the server needs the package {error.name}", hint="python -m pip install 'relaxpy[serve]'"
+        f"the server needs the package {(error.name or '').partition('.')[0]}",
+        hint="python -m pip install 'relaxpy[serve]'",
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from datetime import datetime
 from functools import cache, wraps
 from math import prod
+from threading import Lock
 from typing import Any
 
 from typing_extensions import override
@@ -53,6 +54,8 @@ class ChatTemplate:
                 hint="python -m pip install 'relaxpy[llm]'",
             ) from None
         self._special = dict(special)
+        self._turn = Lock()
+        """Whoever renders holds it, as the steps are counted for one at a time."""
         try:
             self._environment = _environment()()
             self._template = self._environment.from_string(text)
@@ -66,6 +69,10 @@ class ChatTemplate:
             ModelError: the messages are not such, or the template does not take them.
         """
         _check(messages)
+        with self._turn:
+            return self._rendered(messages, continues)
+
+    def _rendered(self, messages: Messages, continues: bool) -> str:
         import jinja2
 
         self._environment.steps_left = _MOST_STEPS

@@ -118,6 +118,8 @@ def tokenizer_of_file(path: Path, special: Mapping[str, str]) -> Tokenizer:
 
 _NORMAL, _UNKNOWN, _CONTROL, _DEFINED, _UNUSED, _BYTE = range(1, 7)
 """The kinds of tokens."""
+_LONGEST = 1000
+"""The most characters of a token of SentencePiece."""
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _CASES = (
@@ -252,6 +254,8 @@ def _sentence_pieces(meta: Metadata, words: list[str], kinds: list[int]) -> Any:
     scores = meta.numbers("tokenizer.ggml.scores", len(words)).tolist()
     vocabulary = {word: token for token, word in enumerate(words)}
     merges = []
+    if max(map(len, words), default=0) > _LONGEST:  # every cut of a word is tried
+        raise ModelError(f"{meta.source} has a token of more than {_LONGEST} characters")
     for word, kind, score in zip(words, kinds, scores, strict=True):
         if kind in {_NORMAL, _DEFINED}:
             for cut in range(1, len(word)):

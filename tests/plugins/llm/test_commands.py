@@ -163,6 +163,22 @@ def test_serve_refuses_a_port_that_is_taken(
     assert "in use" in err
 
 
+@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+def test_packages_of_the_server_are_needed_before_the_model(
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    as_loaded: list[dict[str, Any]],
+    package: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("starlette")
+    monkeypatch.setitem(sys.modules, package, None)
+    code, out, err = run(capsys, "serve", folder)
+    assert (code, out, as_loaded) == (1, "", [])
+    assert f"the server needs the package {package}\n" in err
+    assert "pip install 'relaxpy[serve]'" in err
+
+
 @pytest.mark.parametrize("package", ["safetensors", "tokenizers", "uvicorn"])
 def test_packages_that_are_not_installed(
     capsys: pytest.CaptureFixture[str],

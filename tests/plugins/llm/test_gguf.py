@@ -291,6 +291,7 @@ def test_sentence_pieces() -> None:
         ({"model": 3}, "has 3 as tokenizer.ggml.model, expected a str"),
         ({"tokens": None}, "has nothing as tokenizer.ggml.tokens, expected a list"),
         ({"tokens": [1, 2]}, "other values than strings"),
+        ({"tokens": ["a" * 10**7] * 273}, "a token of more than 1000 characters"),
         ({"scores": np.zeros(3)}, "no array of 273 numbers tokenizer.ggml.scores"),
         ({"token_type": np.zeros(1)}, "no array of 273 numbers tokenizer.ggml.token_type"),
         ({"bos_token_id": 999}, "has the bos token 999, which is unknown"),

@@ -146,6 +146,7 @@ def test_options_that_make_no_sense(lm: Any, options: dict[str, Any], message: s
     ("prompt", "message"),
     [
         (7, "a prompt is a text, messages or tokens, found 7"),
+        (b"hello", "a prompt is a text, messages or tokens, found b'hello'"),
         ([], "a prompt has at least one token"),
         ([{"role": "user"}], "the content of a message is a text, found None"),
         ([{"role": "boss", "content": "x"}], "a message has a role .*assistant"),
@@ -395,6 +396,18 @@ def test_texts_of_users_are_no_formats() -> None:
     )
     many = [{"role": "user", "content": content}] * 100
     assert template.render(many) == f"{content.strip()}|user" * 100
+
+
+def test_steps_are_counted_for_each_of_several_threads() -> None:
+    pytest.importorskip("jinja2")
+    template = ChatTemplate("{% for i in range(60000) %}{% endfor %}done", {})
+    texts: list[str] = []
+    threads = [Thread(target=lambda: texts.append(template.render(MESSAGES))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == ["done"] * 4
 
 
 def test_long_conversations_take_few_steps() -> None:

@@ -627,6 +627,10 @@ def test_sampling() -> None:
     assert penalised.argmax() == 1
     negative = Sampling(1.0, repetition_penalty=2.0).probabilities([-1.0, -1.5], [0])
     np.testing.assert_allclose(negative, np.exp([-2, -1.5]) / np.exp([-2, -1.5]).sum())
+    for penalty, wanted in ((1e-308, [1, 0, 0]), (1e308, [0, 1, 0])):
+        extreme = Sampling(1.0, repetition_penalty=penalty)
+        found = extreme.probabilities([20.0, 19.0, -19.0], [0, 2])
+        np.testing.assert_allclose(found, wanted, atol=1e-8)
 
 
 @pytest.mark.parametrize("size", [3, 5000])  # few of many are sorted apart

@@ -139,6 +139,11 @@ def test_logprobs(running: Running, lm: Any) -> None:
     chat = client.chat.completions.create(
         messages=HELLO, logprobs=True, top_logprobs=3, **options
     ).choices[0]
+    stream = client.completions.create(prompt=prompt, logprobs=3, stream=True, **options)
+    streamed = [chunk.choices[0].logprobs for chunk in stream]
+    assert [token for part in streamed for token in part.tokens] == text.tokens
+    # Also of characters that are held back as they are not complete.
+    assert [place for part in streamed for place in part.text_offset] == text.text_offset
     rows = [*prompt]
     for k, entry in enumerate(chat.logprobs.content):
         scores = lm.logits(rows)[-1].astype("float64")
