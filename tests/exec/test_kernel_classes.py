@@ -127,21 +127,6 @@ def test_kernels_run_on_threads() -> None:
     assert done.stdout == "done\n", done.stderr
 
 
-def test_long_kernels_of_a_class_run_on_threads() -> None:
-    code = """
-import relaxpy
-from tests.exec.test_kernel_classes import program
-for sizes in ([(512, 512)], [(512, 512), (1024, 256)]):
-    ex = relaxpy.compile(program("elementwise", sizes)[0], "native")
-    print({row.threads for row in ex.report().rows})
-"""
-    environment = os.environ | {"RELAXPY_NUM_THREADS": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "{'2'}\n{'2'}\n", done.stderr
-
-
 KERNEL = """
 @T.prim_func
 def {name}(

@@ -200,8 +200,7 @@ def _choice(
             size = max(size, -(-(extent // -(-_MANY // blocks)) // unit) * unit)
         total = blocks * -(-extent // size)
         if total >= _FEW or axis is ordered[-1]:
-            is_divided = total > 1 or axis.extent.constant is None
-            return (ordered[:number], axis, size) if is_divided else None
+            return (ordered[:number], axis, size) if total > 1 else None
         blocks = total
     return None
 
