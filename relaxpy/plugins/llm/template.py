@@ -255,7 +255,7 @@ def _environment() -> Callable[[], Any]:
 
 
 def _extent(value: Any) -> tuple[int, int]:
-    """The characters and elements of a value, as far as they are few, and the values visited."""
+    """The characters and elements of a value, if they are few, and the values visited."""
     size, visited, left = 0, 0, [value]
     while left and size <= _LARGEST:
         one = left.pop()
