@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import ItemsView, Iterator
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -56,9 +57,9 @@ class FunctionTable(Node, Generic[V, F]):
             raise unexpected(name, "a function of a module is named by a string or a GlobalVar")
         return hint
 
+    @abstractmethod
     def _find(self, name: Any) -> V:
         """Return the variable of a name or a variable. Errors: those of a derived class."""
-        raise NotImplementedError
 
     @user_facing
     def __delitem__(self, name: V | str) -> None:
@@ -76,9 +77,9 @@ class FunctionTable(Node, Generic[V, F]):
     def __len__(self) -> int:
         return len(self._functions)
 
+    @abstractmethod
     def clone(self) -> Self:
         """Return a copy; changes of one module do not affect the other."""
-        raise NotImplementedError
 
     @override
     def __copy__(self) -> Self:
