@@ -170,6 +170,17 @@ def test_the_same_functions_share_code(lowered: list[str]) -> None:
     assert len(lowered) == 3
 
 
+def test_attributes_that_are_equal_but_not_the_same_are_kept_apart(lowered: list[str]) -> None:
+    module = from_source(
+        "@R.function\ndef main(x: R.Tensor((3,), 'float32')):\n    return R.exp(x)"
+    )
+    module = module if isinstance(module, relaxpy.IRModule) else relaxpy.IRModule({"main": module})
+    values = [1, True, 1.0]
+    kept = [relaxpy.compile(module.with_attr("k", value), "native") for value in values]
+    found = [executable._program.module.attrs["k"] for executable in kept]
+    assert [*map(type, found)] == [int, bool, float]
+
+
 def test_positions_are_those_of_the_program(lowered: list[str]) -> None:
     def fail(x: object) -> object:
         raise ValueError("it fails")
