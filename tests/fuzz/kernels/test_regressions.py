@@ -473,6 +473,39 @@ def f(Y: i32[3], n: T.int32, m: T.int32):
                     Y[vj] = 0
                 Y[vj] = Y[vj] + 1
 # calls: *(call(ints(5, 6, 7), n, m) for n in (0, 1, 2) for m in (0, 1, 3, 4))
+--- a vectorised loop stores to a buffer without dimensions
+def f(A: i32[2]):
+    E = T.alloc_buffer((), "int32")
+    E[()] = 3
+    for w in T.vectorized(2):
+        E[()] = E[()] + 1
+    A[0] = E[()]
+# calls: call(ints(0, 0))
+--- the bound of a loop is read outside of a buffer, and so is the store in it
+def f(A: i32[0], n: T.int64):
+    K = T.alloc_buffer((3,), "int32")
+    for i in range(3):
+        K[i] = i
+    for i in range(K[n]):
+        for j in range(K[n + 1]):
+            A[T.floormod(i, 2) + j] = 1
+# calls: *(call(ints(), n) for n in (-1, 0, 1, 2, 3, 4))
+--- a variable is what a region has, in a block that begins sums of no iterations
+def f(A: i32[2], B: i32[3], m: T.int32):
+    for j in range(m):
+        with T.block("b"):
+            vj = T.axis.spatial(3, j)
+            H = T.match_buffer(B[vj], (), "int32")
+            t: T.int32 = H[()] + 1
+            for i in range(2):
+                for k in range(m):
+                    with T.block("sum"):
+                        vi = T.axis.spatial(2, i)
+                        vk = T.axis.reduce(3, k)
+                        with T.init():
+                            A[vi] = 5
+                        A[vi] = A[vi] + vk
+# calls: *(call(ints(1, 2), ints(5, 6, 7), m) for m in (0, 1, 3))
 """)
 
 

@@ -412,12 +412,13 @@ class Writer(Values):
             case ast.AnnAssign(
                 target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value
             ):
-                bound = self.as_type(self.value(value), name_of(annotation))
-                self.scopes[-1][name] = Variable(f"({bound.code})", bound.dtype)
+                # What is in a region has no value here, where the region may not exist.
+                with suppress(UnreadableError):
+                    bound = self.as_type(self.value(value), name_of(annotation))
+                    self.scopes[-1][name] = Variable(f"({bound.code})", bound.dtype)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if not (
                 isinstance(value, ast.Call) and name_of(value.func).endswith("_buffer")
             ):
-                # What is in a region has no value here, where the region may not exist.
                 with suppress(UnreadableError):
                     bound = self.value(value)
                     self.scopes[-1][name] = Variable(f"({bound.code})", bound.dtype)

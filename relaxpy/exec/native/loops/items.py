@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
@@ -58,6 +58,15 @@ class Items:
                 self.function.branch(goes_on, partial(self._skippable, rest))
                 self.frame.forget()
                 return
+
+    def iterations(self, axes: Sequence[nest.Axis], body: Callable[[], None]) -> None:
+        """`body` in each iteration of nested loops, whose bounds are tested as well."""
+        if not axes:
+            body()
+            return
+        axis, *inner = axes
+        self._check((axis.start, axis.stop), self.span)
+        self.loops.loop(axis, lambda: self.iterations(inner, body), listens=bool(inner))
 
     def guarded(self, guards: Sequence[PrimExpr], store: nest.Store) -> None:
         """A store if all guards hold; each is computed only if those before it hold."""
@@ -143,7 +152,7 @@ class Items:
             if not isinstance(item, nest.Store) or item.buffer in own or item.buffer not in local:
                 return False
             own[item.buffer] = item.indices
-            *outer, last = item.indices
+            *outer, last = item.indices or (axis.start,)
             if last is not axis.var or any(mentions(index, {axis.var}) for index in outer):
                 return False
             if any(of_value(item.value, axes, (), frame.shape_vars)) or any(

@@ -84,7 +84,7 @@ class TreeLoops(RunLoops):
                         run.loops[:-1], lambda: self._recurrence(run, before, [{}]), listens=True
                     )
                 case _:
-                    self.iterations(run.loops, lambda: self._statement(run))
+                    self._statement(run)
 
     def _prefixes(self, run: Run, before: BufferLoad, operand: PrimExpr) -> None:
         """A prefix scan: the innermost loop in vectors, combined with the lanes before them."""
@@ -173,14 +173,19 @@ class TreeLoops(RunLoops):
         self.loop(axis, body, self._first(axis, before, chains))
 
     def _statement(self, run: Run) -> None:
+        """A statement in its loops; those of a checked run are items, as their bounds may fail."""
         statement = run.statement
         span = statement.span if isinstance(statement, Assignment) else None
         items = Items(self, checked=run.checked, span=span)
-        if isinstance(statement, Assignment):
-            store = Store(statement.target, statement.indices, statement.value)
-            items.guarded(statement.guards, store)
-        else:
-            items.items(statement.items)
+
+        def body() -> None:
+            if isinstance(statement, Assignment):
+                store = Store(statement.target, statement.indices, statement.value)
+                items.guarded(statement.guards, store)
+            else:
+                items.items(statement.items)
+
+        items.iterations(run.loops, body)
 
     def _tile(self, tile: Tile) -> None:
         """The blocks of rows, one after the other."""
