@@ -477,9 +477,10 @@ def f(Y: i32[3], n: T.int32, m: T.int32):
 def f(A: i32[2]):
     E = T.alloc_buffer((), "int32")
     E[()] = 3
+    x = A[1]
     for w in T.vectorized(2):
         E[()] = E[()] + 1
-    A[0] = E[()]
+    A[0] = E[()] + x
 # calls: call(ints(0, 0))
 --- the bound of a loop is read outside of a buffer, and so is the store in it
 def f(A: i32[0], n: T.int64):
