@@ -18,6 +18,7 @@ from unittest import mock
 
 from relaxpy.exec.kernel.nest.nodes import Axis, Store
 from relaxpy.exec.kernel.plan import blocking
+from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.exec.native import split
@@ -186,8 +187,9 @@ class ProgramRun(PlanRun):
             yield from self.anyhow(rest, independent)
 
     def scalar(self, run: Run) -> None:
-        """One iteration after the other."""
-        for _ in self.anyhow(run.loops, run.independent):
+        """One iteration after the other; a search keeps the first of equal elements."""
+        is_search = isinstance(run.idiom, ArgExtreme)
+        for _ in self.anyhow(run.loops, frozenset() if is_search else run.independent):
             match run.statement:
                 case Compound(items=items):
                     self.items(items)
