@@ -83,12 +83,13 @@ $(RELEASE): $(READY)
 TORCH := torch==2.13.0
 RAY := ray[data]
 LAB := jupyterlab>=4
+PEERS := jax apache-tvm
 
 # Versions for every Python and system of which there are packages, and the lower bounds of pyproject.toml.
 RESOLVE := $(BIN)/uv pip compile --quiet --upgrade --no-annotate --custom-compile-command "make constraints" \
 	--python-version 3.11 pyproject.toml
 constraints: $(RELEASE)
-	printf '%s\n' '$(TORCH)' expecttest '$(RAY)' '$(LAB)' | $(RESOLVE) - --universal \
+	printf '%s\n' '$(TORCH)' expecttest '$(RAY)' '$(LAB)' $(PEERS) | $(RESOLVE) - --universal \
 		$(patsubst %,--extra %,dev oracle docs release) --output-file tools/constraints/newest.txt
 	$(RESOLVE) --resolution lowest-direct --output-file tools/constraints/oldest.txt \
 		$(patsubst %,--extra %,native onnx oracle safetensors gguf serve lsp mpi)
@@ -209,7 +210,7 @@ dist: $(RELEASE)
 	$(PY) tools/dist.py
 
 # SELECT is a part of the names of models; without it, all are measured.
-benchmarks: $(READY)
+benchmarks: $(DEMO)
 	$(PY) -m benchmarks.run $(SELECT)
 
 clean:

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import relaxpy
+from benchmarks import run as benchmarks
 from tests.test_layering import ROOMS
 from tools import dist
 
@@ -239,3 +240,49 @@ def test_every_room_has_an_owner() -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
     rooms = {f"relaxpy/{room.replace('.', '/')}" for room in ROOMS if room != "plugins"}
     assert {room for room in rooms if not {room, f"{room}.py"} & {*paths}} == set()
+
+
+# --- benchmarks
+
+RUNS = [
+    {"softmax": {"default": 2.0, "NumPy": 8.0, "JAX": 4.0}, "MLP": {"default": 3.0, "NumPy": 2.0}},
+    {"softmax": {"default": 2.0, "NumPy": 10.0, "JAX": 2.5}, "MLP": {"default": 4.0, "NumPy": 2.0}},
+    {"softmax": {"default": 2.0, "NumPy": 4.0, "JAX": 4.0}, "MLP": {"default": 5.0, "NumPy": 2.0}},
+]
+
+
+def test_the_table_of_benchmarks_has_medians_and_the_spread() -> None:
+    assert benchmarks.table(RUNS).splitlines() == [
+        "| model | / NumPy | / JAX | / fastest | spread |",
+        "| --- | --- | --- | --- | --- |",
+        "| softmax | 0.25 | 0.50 | 0.50 | 0.50 to 0.80 |",
+        "| MLP | 2.00 |  | 2.00 | 1.50 to 2.50 |",
+    ]
+    text = " ".join(benchmarks.summary({"softmax": 0.5, "MLP": 2.0}).split())
+    assert text.startswith(
+        "In the geometric mean of 2 models, relaxpy takes 1.00 of the time of the"
+    )
+    assert text.endswith("and 2.00 in the worst (MLP).")
+
+
+def test_the_section_of_benchmarks_is_replaced_and_the_rest_stays() -> None:
+    page = benchmarks.PAGE.read_text(encoding="utf-8")
+    once = benchmarks.written(page, "new\n")
+    assert once.count("new") == page.count("new") + 1
+    assert benchmarks.written(once, "newer\n") == once.replace("new\n\n<!--", "newer\n\n<!--")
+    with pytest.raises(SystemExit, match="has 0 sections"):
+        benchmarks.written("# Benchmarks\n", "new\n")
+
+
+def test_the_figures_of_the_first_page_are_those_of_the_benchmarks() -> None:
+    page = benchmarks.PAGE.read_text(encoding="utf-8")
+    section = " ".join(page.partition(benchmarks.BEGIN)[2].partition(benchmarks.END)[0].split())
+    found = re.search(r"mean of (\d+) models, relaxpy takes (\S+) of .*, and (\S+) in the", section)
+    assert found
+    first = (ROOT / "README.md").read_text(encoding="utf-8")
+    [speed] = [text for text in first.split("\n\n") if text.startswith("**How fast.**")]
+    assert [*re.findall(r"0\.\d\d", speed), *re.findall(r"of (\d+) models", speed)] == [
+        found[2],
+        found[1],
+    ]
+    assert f"the worst takes {found[3]}" in " ".join(speed.split())

@@ -56,11 +56,16 @@ def build(folder: Path, *kinds: str) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+def python_of(folder: Path) -> Path:
+    """The Python of a virtual environment."""
+    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+
 def environment(folder: Path, *requirements: str) -> Path:
     """Make a virtual environment with these packages and nothing else; return its Python."""
     shutil.rmtree(folder, ignore_errors=True)
     run(sys.executable, "-m", "venv", folder)
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    python = python_of(folder)
     options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--constraint", PINS]
     run(python, "-m", "pip", "install", *options, *requirements, folder=folder)
     return python
