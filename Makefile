@@ -85,14 +85,17 @@ RAY := ray[data]
 LAB := jupyterlab>=4
 PEERS := jax apache-tvm
 
-# Versions for every Python and system of which there are packages, and the lower bounds of pyproject.toml.
+# Versions for every Python and system of which there are packages; and the lower bounds of pyproject.toml, with
+# the newest tools that go with them.
 RESOLVE := $(BIN)/uv pip compile --quiet --upgrade --no-annotate --custom-compile-command "make constraints" \
 	--python-version 3.11 pyproject.toml
 constraints: $(RELEASE)
 	printf '%s\n' '$(TORCH)' expecttest '$(RAY)' '$(LAB)' $(PEERS) | $(RESOLVE) - --universal \
 		$(patsubst %,--extra %,dev oracle docs release) --output-file tools/constraints/newest.txt
-	$(RESOLVE) --resolution lowest-direct --output-file tools/constraints/oldest.txt \
+	@mkdir -p build
+	$(RESOLVE) --resolution lowest-direct --output-file build/bounds.txt \
 		$(patsubst %,--extra %,native onnx oracle safetensors gguf serve lsp mpi)
+	$(RESOLVE) --constraint build/bounds.txt --output-file tools/constraints/oldest.txt --extra dev --extra oracle
 
 # Packages that ship models of ONNX, which tests run; their checksums are in the list.
 pretrained:
