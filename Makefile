@@ -1,10 +1,18 @@
 # Every target installs what it needs in .venv; only make and Python >= 3.11 are required.
 
 VENV := .venv
-PY := $(VENV)/bin/python
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+PY := $(BIN)/python
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
+RELEASE := $(VENV)/.release
+
+# The versions that are installed. Where one of them cannot be had, the newest versions are installed
+# instead, unless the command line names the file: CONSTRAINTS=tools/constraints/oldest.txt
+CONSTRAINTS := tools/constraints/newest.txt
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+INSTALL = sh tools/install.sh "$(PIP)" $(CONSTRAINTS) $(origin CONSTRAINTS)
 
 # The first interpreter that is new enough and can create a virtual environment. Override with PYTHON=...
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -16,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help pretrained models demo test test-slow test-arm test-all affected times fuzz check lint types \
-	types-of-package types-of-models mutants format notebooks docs clean
+	types-of-package types-of-models mutants format notebooks docs changes dist constraints benchmarks clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
@@ -36,35 +44,58 @@ help:
 	@echo "             docs/passes.md and docs/differences.md; let ruff tidy the code"
 	@echo "make notebooks runs the notebooks and saves their outputs, which the tests compare"
 	@echo "make docs    build the site of documents in build/site"
+	@echo "make changes show the entries of the next version as a section of the changelog"
+	@echo "make dist    build the wheel and the sdist in dist, check them, and try them in empty environments"
+	@echo "make constraints renews the versions that are installed here, tools/constraints/*.txt"
+	@echo "make benchmarks measures models beside other systems, which it installs in build/benchmarks"
 	@echo "make clean   remove the environment and all caches"
 
 # What the demo needs, a small part of what the tests need. Most of it is never imported, so pip
 # compiles nothing; Python does when a module is imported.
-$(DEMO): pyproject.toml
+$(DEMO): pyproject.toml tools/constraints/newest.txt
 	@test -n "$(PYTHON)" || { echo "relaxpy needs Python 3.11 or newer, with venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile \
-		--editable '.[examples,native]'
+	@$(INSTALL) --no-compile --editable '.[examples,native]'
 	@touch $@
 
 $(READY): $(DEMO)
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[oracle]' \
+	@$(INSTALL) --editable '.[dev]'
+	@$(INSTALL) --editable '.[oracle]' \
 	|| echo "ONNX Runtime is not available here: the tests that need it are skipped"
-	@$(PY) -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' expecttest \
+	@$(INSTALL) '$(TORCH)' expecttest \
 	|| echo "PyTorch is not available here: the tests that need it are skipped"
-	@$(PY) -m pip install --quiet --disable-pip-version-check 'ray[data]' \
-	|| echo "Ray is not available here: the tests that need it are skipped"
+	@$(INSTALL) '$(RAY)' || echo "Ray is not available here: the tests that need it are skipped"
 	@if { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then \
-		$(PY) -m pip install --quiet --disable-pip-version-check 'jupyterlab>=4' \
-		|| echo "JupyterLab is not available here: its screens are not compared"; fi
+		$(INSTALL) '$(LAB)' || echo "JupyterLab is not available here: its screens are not compared"; fi
 	@$(MAKE) --silent pretrained || echo "pretrained models are not available: their tests are skipped"
 	@touch $@
 
 # What builds the site is installed once; after that, it is built offline.
 $(DOCS): $(READY)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(INSTALL) --editable '.[docs]'
 	@touch $@
+
+$(RELEASE): $(READY)
+	@$(INSTALL) --editable '.[release]'
+	@touch $@
+
+# Packages that tests need if they are there; tests of the importer follow one version of PyTorch.
+TORCH := torch==2.13.0
+RAY := ray[data]
+LAB := jupyterlab>=4
+PEERS := jax apache-tvm
+
+# Versions for every Python and system of which there are packages; and the lower bounds of pyproject.toml, with
+# the newest tools that go with them.
+RESOLVE := $(BIN)/uv pip compile --quiet --upgrade --no-annotate --custom-compile-command "make constraints" \
+	--python-version 3.11 pyproject.toml
+constraints: $(RELEASE)
+	printf '%s\n' '$(TORCH)' expecttest '$(RAY)' '$(LAB)' $(PEERS) | $(RESOLVE) - --universal \
+		$(patsubst %,--extra %,dev oracle docs release) --output-file tools/constraints/newest.txt
+	@mkdir -p build
+	$(RESOLVE) --resolution lowest-direct --output-file build/bounds.txt \
+		$(patsubst %,--extra %,native onnx oracle safetensors gguf serve lsp mpi)
+	$(RESOLVE) --constraint build/bounds.txt --output-file tools/constraints/oldest.txt --extra dev --extra oracle
 
 # Packages that ship models of ONNX, which tests run; their checksums are in the list.
 pretrained:
@@ -173,6 +204,17 @@ notebooks: $(READY)
 docs: $(DOCS)
 	$(PY) tools/build_site.py
 	@echo "build/site/index.html"
+
+# The entries of the next version, as they will be in the changelog.
+changes: $(READY)
+	$(BIN)/towncrier build --draft --version next
+
+dist: $(RELEASE)
+	$(PY) tools/dist.py
+
+# SELECT is a part of the names of models; without it, all are measured.
+benchmarks: $(DEMO)
+	$(PY) -m benchmarks.run $(SELECT)
 
 clean:
 	rm -rf $(VENV) .arm build dist .machine_code .times .hypothesis .mypy_cache .pytest_cache .ruff_cache .mutants

@@ -6,17 +6,19 @@ of an encoder layer beside what its live values need. All are called in turn, so
 same noise. Times are those of the processor, so that OPENBLAS_NUM_THREADS=1 with
 RELAXPY_NUM_THREADS=1 makes them comparable; `--wall` measures the time that passes, which several
 threads shorten. An argument selects the rows whose name contains it; `--pipeline` adds a column
-with another pipeline, and `--constants` makes constants of relaxpy's weights.
+with another pipeline, and `--constants` makes constants of relaxpy's weights. `run.py` calls it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -393,6 +395,7 @@ def main() -> None:
     parser.add_argument("--pipeline", action="append", default=[])
     parser.add_argument("--wall", action="store_true")
     parser.add_argument("--constants", action="store_true")
+    parser.add_argument("--json", type=Path, help="write the times of models to a file, and stop")
     options = parser.parse_args()
     if options.wall:
         global clock
@@ -403,12 +406,15 @@ def main() -> None:
     print("relaxpy's time divided by that of others: below 1, relaxpy is faster")
     others = ["NumPy", *pipelines[1:], *peers.NAMES]
     print(f"{'':30}{'NumPy us':>10}" + "".join(f"{'/ ' + name:>16}" for name in others))
+    times = {}
     for row in rows():
         if options.pattern in row.name:
-            best = measure(row, pipelines, options.constants)
+            times[row.name] = best = measure(row, pipelines, options.constants)
             cells = [f"{best['default'] / best[n]:16.2f}" if n in best else "" for n in others]
             print(f"{row.name:30}{best['NumPy']:10.1f}" + "".join(cells), flush=True)
-    if options.pattern not in "compile":
+    if options.json:
+        options.json.write_text(json.dumps(times), encoding="utf-8")
+    if options.json or options.pattern not in "compile":
         return
     values = (floats(1, 128, 768), *encoder_weights())
     layer = model(encoder_layer, values)

@@ -154,8 +154,8 @@ def test_a_compiled_model_does_what_an_executable_does(tmp_path: Any) -> None:
     assert "forward(x: Tensor([1, 2], 'float32'), total: int)" in repr(compiled)
     assert compiled.source == compiled.executable.source
     assert {r.kernel for r in compiled.report()} == {r.kernel for r in compiled.executable.report()}
-    compiled.save(tmp_path / "model.exe")
-    loaded = relaxpy.load_executable(tmp_path / "model.exe")
+    compiled.save(tmp_path / "model.rxp")
+    loaded = relaxpy.load_executable(tmp_path / "model.rxp")
     effects = loaded["_initialize_effect"]()
     result, _ = loaded["forward"](row, ShapeTuple([1]), effects, model.scale.data)
     assert result.tolist() == [[1, 2]]

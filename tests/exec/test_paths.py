@@ -33,7 +33,7 @@ write_whole(Path(sys.argv[1]), chunks())
 def test_a_process_that_is_killed_leaves_no_part_of_a_file(
     tmp_path: Path, exists: bool, count: int
 ) -> None:
-    path = tmp_path / "model.exe"
+    path = tmp_path / "model.rxp"
     if exists:
         path.write_bytes(b"old")
     command = [sys.executable, "-c", PROGRAM, str(path), str(count)]
@@ -47,7 +47,7 @@ def test_a_process_that_is_killed_leaves_no_part_of_a_file(
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
 def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "model.exe"
+    path = tmp_path / "model.rxp"
     write_whole(path, [b"ab", b"c"])
     umask = os.umask(0)
     os.umask(umask)

@@ -52,7 +52,7 @@ def with_reference(field: Any, old: int, new: int) -> Any:
 
 @pytest.mark.parametrize("target", ["native", "numpy"])
 def test_a_variable_in_the_place_of_another(tmp_path: Path, target: str) -> None:
-    path = tmp_path / "model.exe"
+    path = tmp_path / "model.rxp"
     relaxpy.compile(PROGRAM, target).save(path)
     saved = Container.read(path)
     table = saved.content["module"]

@@ -45,7 +45,7 @@ def main(x: f32[n]):
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_saved_executable_runs_as_it_did(tmp_path: Path, target: str) -> None:
-    path = tmp_path / "scaled.exe"
+    path = tmp_path / "scaled.rxp"
     relaxpy.compile(Scaled, target).save(path)
     again = relaxpy.load_executable(path)
     assert again.target == target
@@ -57,11 +57,11 @@ def test_a_saved_executable_runs_as_it_did(tmp_path: Path, target: str) -> None:
 
 def test_tvms_names_for_saving_and_loading(tmp_path: Path) -> None:
     ex = relaxpy.compile(Scaled)
-    ex.save(tmp_path / "one.exe")
+    ex.save(tmp_path / "one.rxp")
     ex.export_library(str(tmp_path / "two.so"), workspace_dir=str(tmp_path), fcompile=None)
     with pytest.raises(MisuseError, match="expected the path of a file, found 3"):
         ex.export_library(3)  # type: ignore[arg-type]
-    assert (tmp_path / "one.exe").read_bytes() == (tmp_path / "two.so").read_bytes()
+    assert (tmp_path / "one.rxp").read_bytes() == (tmp_path / "two.so").read_bytes()
     y, _ = relaxpy.runtime.load_module(tmp_path / "two.so")["main"](np.ones(3, "float32"))
     np.testing.assert_array_equal(y, [2, 2, 2])
 
@@ -87,7 +87,7 @@ def constants(values: Sequence[np.ndarray]) -> relaxpy.Executable:
 
 
 def test_constants_of_all_datatypes_are_aligned_views_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "constants.exe"
+    path = tmp_path / "constants.rxp"
     constants(WEIGHTS).save(path)
     module = relaxpy.load_executable(path)._program.module
     found = [node.data for node in walk(module["main"]) if isinstance(node, relax.Constant)]
@@ -105,8 +105,8 @@ def test_constants_of_all_datatypes_are_aligned_views_of_the_file(tmp_path: Path
 
 def test_equal_constants_are_stored_once(tmp_path: Path) -> None:
     data = np.random.default_rng(0).random((256, 256))
-    constants([data, data.copy(), data.T.copy()]).save(tmp_path / "model.exe")
-    assert (tmp_path / "model.exe").stat().st_size < 2.2 * data.nbytes
+    constants([data, data.copy(), data.T.copy()]).save(tmp_path / "model.rxp")
+    assert (tmp_path / "model.rxp").stat().st_size < 2.2 * data.nbytes
 
 
 @pytest.mark.parametrize("target", ["numpy", "native"])
@@ -118,7 +118,7 @@ def test_nothing_copies_the_constants(tmp_path: Path, target: str) -> None:
         'def main(x: R.Tensor((512, 16), "float32"), w: R.Tensor((1024, 512), "float32")):\n'
         "    return R.matmul(w, x)"
     ).bind_params({"w": weight})
-    path = tmp_path / "model.exe"
+    path = tmp_path / "model.rxp"
 
     def work() -> None:
         relaxpy.compile(relaxpy.IRModule({"main": main}), target).save(path)
@@ -156,23 +156,23 @@ def test_large_constants_stay_out_of_the_pickle() -> None:
 
 
 def test_a_file_is_replaced_while_it_is_mapped(tmp_path: Path) -> None:
-    path = tmp_path / "model.exe"
+    path = tmp_path / "model.rxp"
     constants(WEIGHTS[:1]).save(path)
     path.chmod(0o640)
-    (tmp_path / "link.exe").symlink_to(path)
+    (tmp_path / "link.rxp").symlink_to(path)
     first = relaxpy.load_executable(path)
-    constants([WEIGHTS[0] + 1]).save(tmp_path / "link.exe")
+    constants([WEIGHTS[0] + 1]).save(tmp_path / "link.rxp")
     np.testing.assert_array_equal(first["main"]()[0], WEIGHTS[0])
     np.testing.assert_array_equal(relaxpy.load_executable(path)["main"]()[0], WEIGHTS[0] + 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert (tmp_path / "link.exe").is_symlink()
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["link.exe", "model.exe"]
+    assert (tmp_path / "link.rxp").is_symlink()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link.rxp", "model.rxp"]
 
 
 def test_a_file_stays_as_it_is_if_the_new_one_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "model.exe"
+    path = tmp_path / "model.rxp"
     constants(WEIGHTS[:1]).save(path)
 
     def full(*args: object) -> None:
@@ -198,21 +198,21 @@ def refused(path: Path, content: bytes) -> str:
 @pytest.fixture
 def saved(tmp_path: Path) -> bytes:
     """A file with constants."""
-    constants(WEIGHTS).save(tmp_path / "whole.exe")
-    return (tmp_path / "whole.exe").read_bytes()
+    constants(WEIGHTS).save(tmp_path / "whole.rxp")
+    return (tmp_path / "whole.rxp").read_bytes()
 
 
 def test_what_is_cut_off_is_missed_everywhere(tmp_path: Path, saved: bytes) -> None:
     for size in {*range(80), *range(80, len(saved), 41), *range(len(saved) - 70, len(saved))}:
-        message = refused(tmp_path / "cut.exe", saved[:size])
+        message = refused(tmp_path / "cut.rxp", saved[:size])
         assert ("not a saved executable" if size < 8 else "is damaged") in message
-    assert "is damaged" in refused(tmp_path / "more.exe", saved + b"0")
+    assert "is damaged" in refused(tmp_path / "more.rxp", saved + b"0")
 
 
 def test_a_changed_byte_is_found_everywhere(tmp_path: Path, saved: bytes) -> None:
     for at in (*range(64), *range(64, len(saved), 29)):
         changed = saved[:at] + bytes([saved[at] ^ 0x24]) + saved[at + 1 :]
-        refused(tmp_path / "changed.exe", changed)
+        refused(tmp_path / "changed.rxp", changed)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
@@ -280,7 +280,7 @@ def rows(*rows: object) -> dict[str, object]:
 def test_a_file_that_holds_no_executable_is_refused(
     tmp_path: Path, content: bytes, says: str
 ) -> None:
-    assert says in refused(tmp_path / "forged.exe", content)
+    assert says in refused(tmp_path / "forged.rxp", content)
 
 
 def module_in_file(module: relaxpy.IRModule, array: object = 0) -> bytes:
@@ -295,15 +295,15 @@ def module_in_file(module: relaxpy.IRModule, array: object = 0) -> bytes:
 def test_a_forged_target_is_refused(tmp_path: Path, target: object) -> None:
     content = {"target": target, "module": save_table(Scaled, lambda data: 0)}
     table = {"content": content, "sections": [["float32", [2], digest(bytes(8)).hex()]]}
-    refused(tmp_path / "forged.exe", forged(table, bytes(8)))
+    refused(tmp_path / "forged.rxp", forged(table, bytes(8)))
 
 
 def test_a_forged_program_is_checked(tmp_path: Path) -> None:
     x = relax.Var("x", relax.ObjectStructInfo())
     module = relaxpy.IRModule({"main": relax.Function([], relax.SeqExpr([], x))})
-    (tmp_path / "forged.exe").write_bytes(module_in_file(module))
+    (tmp_path / "forged.rxp").write_bytes(module_in_file(module))
     with pytest.raises(WellFormedError, match="WF-2a"):
-        relaxpy.load_executable(tmp_path / "forged.exe")
+        relaxpy.load_executable(tmp_path / "forged.rxp")
 
 
 @pytest.mark.parametrize("array", [0, 1, -1, True, 0.0, "0", None, [0]])
@@ -311,10 +311,10 @@ def test_a_constant_is_a_section_of_its_type(tmp_path: Path, array: object) -> N
     builder = relax.BlockBuilder()
     with builder.function("main", []):
         builder.emit_func_output(relax.const(np.zeros(2, "float32")))
-    refused(tmp_path / "forged.exe", module_in_file(builder.get(), array))
+    refused(tmp_path / "forged.rxp", module_in_file(builder.get(), array))
 
 
 def test_an_unwritable_path_is_an_os_error(tmp_path: Path) -> None:
-    path = tmp_path / "nowhere" / "x.exe"
+    path = tmp_path / "nowhere" / "x.rxp"
     with pytest.raises(FileNotFoundError, match=re.escape(repr(str(path)))):
         relaxpy.compile(Scaled).save(path)

@@ -73,7 +73,7 @@ def test_files_and_values_are_the_same_without_asserts(tmp_path: Path) -> None:
     pytest.importorskip("llvmlite")
     found = []
     for options in ([], ["-O"]):
-        command = [sys.executable, *options, "-c", PROGRAM, str(tmp_path / "model.exe")]
+        command = [sys.executable, *options, "-c", PROGRAM, str(tmp_path / "model.rxp")]
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
         assert run.returncode == 0, run.stderr
         found.append(json.loads(run.stdout))

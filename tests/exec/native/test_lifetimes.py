@@ -102,8 +102,8 @@ class Holder:
 
 
 def loaded(mod: IRModule, path: Path) -> Function:
-    relaxpy.compile(mod, "native").save(path / "model.exe")
-    return relaxpy.load_executable(path / "model.exe")["main"]
+    relaxpy.compile(mod, "native").save(path / "model.rxp")
+    return relaxpy.load_executable(path / "model.rxp")["main"]
 
 
 WAYS: dict[str, Callable[[IRModule, Path], Function]] = {

@@ -251,8 +251,8 @@ def test_equal_constants_are_packed_once(packed: list[Packing], tmp_path: Path) 
     text = graph(parameters(x=(60, 300), w=(70, 300)), "R.linear(x, w)")
     x, w = numbers((60, 300)), numbers((70, 300), seed=1)
     executables = [relaxpy.compile(bound(text, w=w.copy()), target="native") for _ in range(2)]
-    executables[0].save(tmp_path / "model.exe")
-    executables.append(relaxpy.load_executable(tmp_path / "model.exe"))
+    executables[0].save(tmp_path / "model.rxp")
+    executables.append(relaxpy.load_executable(tmp_path / "model.rxp"))
     assert len(packed) == 1
     relaxpy.compile(bound(text, w=w + 1), target="native")
     assert len(packed) == 2
@@ -270,8 +270,8 @@ def test_large_constants_are_packed_by_the_first_call(
     text = graph(parameters(x=(60, 300), w=(70, 300)), "R.linear(x, w)")
     x, w = numbers((60, 300)), numbers((70, 300), seed=1)
     first = relaxpy.compile(bound(text, w=w), target="native")
-    first.save(tmp_path / "model.exe")
-    second = relaxpy.load_executable(tmp_path / "model.exe", native_code=True)
+    first.save(tmp_path / "model.rxp")
+    second = relaxpy.load_executable(tmp_path / "model.rxp", native_code=True)
     assert not packed
     for executable in (first, second):
         np.testing.assert_allclose(executable["main"](x), x @ w.T, rtol=1e-4, atol=1e-4)
@@ -334,10 +334,10 @@ def test_literals_let_go_of_what_is_packed(
     assert (mine.view(dtype) == bits).all()
     assert mine.flags.writeable
     assert before == (structural_hash(module), module.script(show_meta=True), save_json(module))
-    main.save(tmp_path / "model.exe")
+    main.save(tmp_path / "model.rxp")
     again = (
         relaxpy.compile(module, target="native"),
-        relaxpy.load_executable(tmp_path / "model.exe"),
+        relaxpy.load_executable(tmp_path / "model.rxp"),
     )
     for executable in again:
         np.testing.assert_array_equal(executable["main"](values), first)
@@ -394,7 +394,7 @@ print((after - before) >> 20, (rows("VmHWM") - before) >> 20)
 def test_memory_of_weights(tmp_path: Path) -> None:
     """125 MiB of weights need as much after the first call, and before it a tenth more."""
     environment = os.environ | {"RELAXPY_CACHE": "0", "RELAXPY_NUM_THREADS": "2"}
-    command = [sys.executable, "-c", MEMORY, str(tmp_path / "model.exe")]
+    command = [sys.executable, "-c", MEMORY, str(tmp_path / "model.rxp")]
     child = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     after, peak = map(int, child.stdout.split())
     assert 100 < after < 1.1 * 125

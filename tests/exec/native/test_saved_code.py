@@ -48,16 +48,16 @@ def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @functools.cache
 def saved() -> bytes:
     with TemporaryDirectory() as folder:
-        path = Path(folder, "model.exe")
+        path = Path(folder, "model.rxp")
         relaxpy.compile(from_source(TEXT), target="native").save(path)
         return path.read_bytes()
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    (tmp_path / "model.exe").write_bytes(saved())
+    (tmp_path / "model.rxp").write_bytes(saved())
     gc.collect()  # code that is in memory would not be generated again
-    return tmp_path / "model.exe"
+    return tmp_path / "model.rxp"
 
 
 @pytest.fixture
@@ -124,11 +124,11 @@ def test_parts_that_were_compiled_ahead_are_saved(
     expected = relaxpy.compile(module, target="numpy")["main"](*args)
     built = relaxpy.compile(module, target="native")
     assert sum("@kernel" in text for text in generated) > 3
-    built.save(tmp_path / "model.exe")
+    built.save(tmp_path / "model.rxp")
     count = len(generated)
     del built
     gc.collect()
-    loaded = relaxpy.load_executable(tmp_path / "model.exe", native_code=True)
+    loaded = relaxpy.load_executable(tmp_path / "model.rxp", native_code=True)
     assert len(generated) == count
     for result, value in zip(loaded["main"](*args), expected, strict=True):
         np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-4)
@@ -178,7 +178,7 @@ def test_damaged_code_is_an_error_where_it_is_requested(
     path: Path, edit: Callable[[dict[str, Any]], object], says: str
 ) -> None:
     change(path, edit)
-    with pytest.raises(MisuseError, match=f"machine code in .*exe is damaged: .*{says}") as error:
+    with pytest.raises(MisuseError, match=f"machine code in .*rxp is damaged: .*{says}") as error:
         relaxpy.load_executable(path, native_code=True)
     assert "load it without `native_code=True`" in str(error.value)
     relaxpy.load_executable(path)["main"](*ARGS)
@@ -202,9 +202,9 @@ def test_code_for_another_interface_is_linked_piece_by_piece(
 
 
 def test_a_file_without_code_says_so(tmp_path: Path) -> None:
-    relaxpy.compile(from_source(TEXT), target="numpy").save(tmp_path / "model.exe")
-    assert Container.read(tmp_path / "model.exe").content["native"] is None
-    loaded = relaxpy.load_executable(tmp_path / "model.exe", native_code=True)
+    relaxpy.compile(from_source(TEXT), target="numpy").save(tmp_path / "model.rxp")
+    assert Container.read(tmp_path / "model.rxp").content["native"] is None
+    loaded = relaxpy.load_executable(tmp_path / "model.rxp", native_code=True)
     assert loaded.report().remark == "the file has no machine code"
     assert loaded.target == "numpy"
 

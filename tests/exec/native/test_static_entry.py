@@ -38,8 +38,8 @@ def compiled(count: int, result: Callable[..., Any]) -> relaxpy.Executable:
 
 def shares_entry(executable: relaxpy.Executable, path: Path) -> bool:
     """Whether the code of the function has no entry of its own."""
-    executable.save(path / "model.exe")
-    saved = Container.read(path / "model.exe")
+    executable.save(path / "model.rxp")
+    saved = Container.read(path / "model.rxp")
     codes = [saved.arrays[n].tobytes() for n in saved.content["native"]["objects"].values()]
     assert codes
     return not any(b"\0graph0.entry\0" in code for code in codes)

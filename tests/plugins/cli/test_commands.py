@@ -306,15 +306,15 @@ def main(
 def test_compile_saves_an_executable_that_the_other_commands_read(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    code, out, _ = command("compile model.py --target numpy -o model.exe", capsys)
+    code, out, _ = command("compile model.py --target numpy -o model.rxp", capsys)
     assert code == 0
-    assert out.startswith("model.exe: <Executable for numpy>\n  main(x: ")
-    assert relaxpy.load_executable("model.exe").target == "numpy"
-    assert command("run model.exe both.npz -o y.npy", capsys) == (0, "", "")
+    assert out.startswith("model.rxp: <Executable for numpy>\n  main(x: ")
+    assert relaxpy.load_executable("model.rxp").target == "numpy"
+    assert command("run model.rxp both.npz -o y.npy", capsys) == (0, "", "")
     np.testing.assert_allclose(np.load("y.npy"), np.maximum(X @ W, 0), rtol=1e-6)
-    _, out, _ = command("print model.exe", capsys)
+    _, out, _ = command("print model.rxp", capsys)
     assert "call_tir" in out
-    code, _, err = command("run model.exe both.npz --target reference", capsys)
+    code, _, err = command("run model.rxp both.npz --target reference", capsys)
     assert code == 2
     assert "is a saved executable" in err
 
@@ -624,28 +624,28 @@ def test_a_seed_is_a_natural_number(seed: str, capsys: pytest.CaptureFixture[str
 def test_a_damaged_executable_is_a_file_that_cannot_be_read(
     size: int, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    relaxpy.compile(from_source(MODEL)).save("model.exe")
-    (folder / "half.exe").write_bytes((folder / "model.exe").read_bytes()[:size])
+    relaxpy.compile(from_source(MODEL)).save("model.rxp")
+    (folder / "half.rxp").write_bytes((folder / "model.rxp").read_bytes()[:size])
     for name in ("run", "report", "check", "print"):
-        code, out, err = command(f"{name} half.exe", capsys)
+        code, out, err = command(f"{name} half.rxp", capsys)
         assert (code, out) == (2, "")
-        assert err.startswith("relaxpy: error: the executable in half.exe is damaged: ")
+        assert err.startswith("relaxpy: error: the executable in half.rxp is damaged: ")
 
 
 def test_an_executable_of_the_older_format_is_compiled_again(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    (folder / "old.exe").write_text('{"format": "relaxpy-executable", "version": 1}')
-    code, _, err = command("run old.exe", capsys)
+    (folder / "old.rxp").write_text('{"format": "relaxpy-executable", "version": 1}')
+    code, _, err = command("run old.rxp", capsys)
     assert code == 2
-    assert err.startswith("relaxpy: error: old.exe is an executable of an older format\n")
+    assert err.startswith("relaxpy: error: old.rxp is an executable of an older format\n")
     assert "compile the program again" in err
 
 
 def test_an_executable_on_standard_input(folder: Path) -> None:
-    relaxpy.compile(from_source(MODEL)).save("model.exe")
+    relaxpy.compile(from_source(MODEL)).save("model.rxp")
     python = [sys.executable, "-m", "relaxpy", "print", "-"]
-    with open("model.exe", "rb") as file:
+    with open("model.rxp", "rb") as file:
         done = subprocess.run(python, cwd=ROOT, stdin=file, capture_output=True, check=True)
     assert b"def main(" in done.stdout
 

@@ -1,0 +1,107 @@
+"""What somebody meets who installs the wheel: an environment without the repository."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, save
+
+from tests.plugins.llm import tiny
+from tests.test_docs import python_of
+from tools import dist
+
+ROOT = Path(__file__).parents[1]
+#: Pages whose Python a stranger copies first.
+PAGES = [name for name in ("README.md", "docs/getting-started.md") if (ROOT / name).exists()]
+INSTALLED = """
+import importlib.metadata, importlib.util, pathlib, relaxpy
+package = pathlib.Path(relaxpy.__file__).parent
+assert "site-packages" in package.parts, package
+assert importlib.metadata.version("relaxpy") == relaxpy.__version__
+assert all((package / name).exists() for name in ("py.typed", "script/operators.pyi"))
+assert importlib.util.find_spec("tests") is None and importlib.util.find_spec("torch") is None
+assert "WF-6a" in str(relaxpy.explain("WF-6a"))
+"""
+ONNX = """
+import numpy as np, onnx, relaxpy
+from relaxpy.relax.frontend.onnx import from_onnx
+main = relaxpy.compile(from_onnx(onnx.load("model.onnx")))["main"]
+x = np.array([[-1, 2], [3, -4]], "float32")
+np.testing.assert_array_equal(main(x), [[0, 4], [6, 0]])
+"""
+MODEL = """
+import relaxpy
+lm = relaxpy.llm.load("model")
+assert lm.generate("hello", max_tokens=5) == lm.generate("hello", max_tokens=5)
+assert len("".join(lm.stream([{"role": "user", "content": "hello"}], max_tokens=5))) > 0
+"""
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Variables of somebody who has set none for Python and relaxpy."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("RELAXPY_", "PYTHON"))}
+    return kept | {"RELAXPY_CACHE_DIR": str(folder / "cache"), "NO_COLOR": "1"}
+
+
+def write_models(folder: Path) -> None:
+    """A model of ONNX, its input, and a language model of random weights."""
+    nodes = [helper.make_node("Add", ["x", "x"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 2]) for n in "xy")
+    graph = helper.make_graph(nodes, "main", [x], [y])
+    opset = helper.make_opsetid("", 18)
+    save(helper.make_model(graph, opset_imports=[opset], ir_version=10), folder / "model.onnx")
+    np.save(folder / "x.npy", np.ones((3, 2), "float32"))
+    tiny.write_folder(folder / "model", tiny.config())
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """What a command writes."""
+    env = environment(folder)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def failures(commands: Mapping[str, list[str]], folder: Path) -> dict[str, str]:
+    """What the commands that fail have written."""
+    found = {}
+    for name, command in commands.items():
+        done = run(command, folder)
+        if done.returncode:
+            found[name] = done.stdout + done.stderr
+    return found
+
+
+@pytest.mark.timeout(1200)
+def test_the_wheel_alone_does_what_the_first_pages_show(tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
+    if subprocess.run([*pip, tmp_path, "astor"], capture_output=True, check=False).returncode:
+        pytest.skip("no package index can be reached")
+    [wheel] = dist.build(tmp_path / "dist", "wheel")
+    python = dist.environment(tmp_path / "env", f"{wheel}[native,onnx,llm]")
+    program = str(python.with_name("relaxpy"))
+    folder = tmp_path / "home"
+    folder.mkdir()
+    write_models(folder)
+    commands = {"installed": ["-c", INSTALLED], "onnx": ["-c", ONNX], "model": ["-c", MODEL]}
+    (folder / "program.py").write_text(dist.PROGRAM, encoding="utf-8")
+    for page in PAGES:
+        text = python_of((ROOT / page).read_text(encoding="utf-8"))
+        (folder / f"{Path(page).stem}.py").write_text(text, encoding="utf-8")
+        commands[page] = [f"{Path(page).stem}.py"]
+    commands = {name: [str(python), *arguments] for name, arguments in commands.items()}
+    usage = run([program, "--help"], folder).stdout
+    [listed] = re.findall(r"^  COMMAND\n((?:    .*\n)+)", usage, re.MULTILINE)
+    names = re.findall(r"^    (\w+) ", listed, re.MULTILINE)
+    assert {"check", "run", "doctor", "generate"} <= {*names}
+    commands |= {f"{name} --help": [program, name, "--help"] for name in names}
+    commands |= {
+        "doctor": [program, "doctor"],
+        "check": [program, "check", "program.py"],
+        "run": [program, "run", "model.onnx", "x.npy"],
+        "generate": [program, "generate", "model", "hello", "--max-tokens", "5"],
+    }
+    assert failures(commands, folder) == {}
