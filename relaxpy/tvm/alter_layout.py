@@ -24,8 +24,9 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
-from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, same
+from relaxpy.ir.relax.op.definition.rules import Sizes, same
 from relaxpy.ir.relax.op.layouts import of_sizes
 from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter,
@@ -289,7 +290,7 @@ class _Replacement(PrecedingBindings):
 
 def _shape(sinfo: rx.StructInfo) -> Sizes:
     """The dimensions of an output. Errors: MisuseError if it is not a tensor of known shape."""
-    shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
+    shape = literal_shape(sinfo)
     if shape is None:
         raise MisuseError(f"expected a tensor of known shape, found {sinfo}")
     return shape
@@ -397,8 +398,8 @@ class _Optimizing(BindingRewriter):
         if first is None or (unpadded is not None and second.attrs["pad_value"] is not None):
             return None
         [source] = first.args
-        shape = _literal_shape(source.struct_info)
-        between = None if unpadded is None else _literal_shape(unpadded.sinfo_args[0])
+        shape = literal_shape(source.struct_info)
+        between = None if unpadded is None else literal_shape(unpadded.sinfo_args[0])
         if shape is None or not _is_inverse(_map(first), _map(second), shape, between):
             return None
         return source
@@ -421,10 +422,6 @@ def _transform(value: rx.Expr | None) -> rx.Call | None:
 
 def _map(call: rx.Call) -> IndexMap:
     return of_sizes(cast("IndexMap", call.attrs["index_map"]))
-
-
-def _literal_shape(sinfo: rx.StructInfo | None) -> Sizes | None:
-    return literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
 
 
 def _is_inverse(first: IndexMap, second: IndexMap, shape: Sizes, between: Sizes | None) -> bool:

@@ -27,6 +27,7 @@ from relaxpy.ir.relax.dpl.pattern import (
     is_tuple_get_item,
     wildcard,
 )
+from relaxpy.ir.relax.known import equal_shapes, literal_shape, rank_of
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, GlobalVar, Var, is_call_of
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import is_one
@@ -226,19 +227,6 @@ def dtype_of(expr: rx.Expr) -> str:
     return str(sinfo.dtype) if isinstance(sinfo, rx.TensorStructInfo) else ""
 
 
-def dims_of(expr: rx.Expr) -> Dims | None:
-    """The dimensions of a tensor, if they are known."""
-    sinfo = expr.struct_info
-    shape = sinfo.shape if isinstance(sinfo, rx.TensorStructInfo) else None
-    return shape.values if isinstance(shape, rx.ShapeExpr) else None
-
-
-def rank_of(expr: rx.Expr) -> int:
-    """The rank of a tensor; -1 if it is not known."""
-    sinfo = expr.struct_info
-    return sinfo.ndim if isinstance(sinfo, rx.TensorStructInfo) else -1
-
-
 def is_multiple(dim: tir.PrimExpr, factor: int) -> bool:
     """Return whether a dimension is a literal, and a multiple of a factor."""
     return isinstance(dim, tir.IntImm) and dim.value % factor == 0
@@ -250,13 +238,6 @@ def product(dims: Dims) -> tir.PrimExpr:
     for dim in dims:
         result = ops.mul(result, dim)
     return result
-
-
-def same_dims(one: Dims, other: Dims) -> bool:
-    """Return whether two shapes are provably equal."""
-    return len(one) == len(other) and all(
-        prove_equal(a, b) for a, b in zip(one, other, strict=True)
-    )
 
 
 def is_stacked_along(context: PatternCheckContext, axis: int) -> bool:
@@ -317,7 +298,7 @@ def _workspace(func: rx.Function, library: str) -> int | None:
     if not isinstance(name, str) or "attention" not in name or not name.startswith(library):
         return None
     sinfo = func.body.struct_info
-    dims = dims_of(func.body)
+    dims = literal_shape(func.body)
     if dims is None or not isinstance(sinfo, rx.TensorStructInfo):
         return SYMBOLIC_WORKSPACE
     size = product(dims)
@@ -332,7 +313,7 @@ def is_supported(context: graph.PatternCheckContext) -> bool:
     """Return whether cuBLAS supports a match of a pattern of `products`."""
     named = context.annotated_expr
     lhs, rhs, root = named["lhs"], named["rhs"], named["root"]
-    left, right = dims_of(lhs), dims_of(rhs)
+    left, right = literal_shape(lhs), literal_shape(rhs)
     if has_leaking_intermediate_variables(context) or left is None or right is None:
         return False
     dtype, out_dtype = dtype_of(lhs), dtype_of(root)
@@ -375,7 +356,7 @@ def _is_vector(context: graph.PatternCheckContext) -> bool:
     bias = context.annotated_expr.get("bias")
     if bias is None:
         return True
-    dims = dims_of(bias)
+    dims = literal_shape(bias)
     return dims is not None and rank_of(bias) > 0 and is_one(product(dims[:-1]))
 
 
@@ -493,7 +474,7 @@ def _dtypes_agree(one: Expr, other: Expr) -> bool:
 
 def _is_supported_product(context: graph.PatternCheckContext) -> bool:
     lhs, rhs = context.annotated_expr["lhs"], context.annotated_expr["rhs"]
-    left, right = dims_of(lhs), dims_of(rhs)
+    left, right = literal_shape(lhs), literal_shape(rhs)
     if has_leaking_intermediate_variables(context) or not left or right is None:
         return False
     if not _dtypes_agree(lhs, rhs) or not _residual_fits(context):
@@ -511,7 +492,7 @@ def _cutlass_batches_agree(left: Dims, right: Dims) -> bool:
 
 def _cutlass_supports_convolution(context: graph.PatternCheckContext) -> bool:
     data, weight = context.annotated_expr["lhs"], context.annotated_expr["rhs"]
-    sizes, kernel = dims_of(data), dims_of(weight)
+    sizes, kernel = literal_shape(data), literal_shape(weight)
     if has_leaking_intermediate_variables(context) or sizes is None or kernel is None:
         return False
     if not _dtypes_agree(data, weight) or any(isinstance(n, tir.Var) for n in sizes):
@@ -533,11 +514,11 @@ def _residual_fits(context: graph.PatternCheckContext) -> bool:
     var = residual if isinstance(residual, Var) else bound.get(residual)
     if var is None or var in _computed_from(root, context):
         return False
-    out, dims = dims_of(root), dims_of(var)
+    out, dims = literal_shape(root), literal_shape(var)
     if out is None or not dims:
         return False
     is_bias = bool(prove_equal(dims[-1], out[-1])) and is_one(product(dims[:-1]))
-    return is_bias or same_dims(out, dims)
+    return is_bias or equal_shapes(out, dims)
 
 
 def _computed_from(var: Var, context: graph.PatternCheckContext) -> set[Var]:

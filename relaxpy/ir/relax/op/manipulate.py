@@ -13,6 +13,7 @@ from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import Columns, Memory
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape, shape_of, tensor_sinfo
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
@@ -210,7 +211,7 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
             about=requested,
         )
     sinfo = x.struct_info if isinstance(x, rx.Expr) else None
-    old = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
+    old = shape_of(sinfo)
     if 0 in literals and not isinstance(requested, rx.ShapeExpr):
         if old is None:
             raise MisuseError(
@@ -324,7 +325,7 @@ def flatten(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
         return x
     if x.ndim == 0:
         return _rearranged(x, (rules.one(),))
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     return _of_rank(x, 1) if shape is None else _rearranged(x, (product(shape),))
 
 
@@ -347,7 +348,7 @@ def batch_flatten(data: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """
     if data.ndim in (0, 1):
         raise rules.refuse(f"data has rank 2 or more, found {data}", data)
-    shape = rules.literal_shape(data)
+    shape = literal_shape(data)
     if shape is None:
         return _of_rank(data, 2)
     return _rearranged(data, (shape[0], product(shape[1:])))
@@ -385,7 +386,7 @@ def expand_dims(x: rx.TensorStructInfo, axis: tuple[int, ...]) -> rx.TensorStruc
         return x if not axis else rules.tensor(None, x.dtype, x.vdevice)
     ndim = x.ndim + len(axis)
     new = rules.normal_axes(axis, ndim)
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     if shape is None:
         return _of_rank(x, ndim)
     return _rearranged(x, expanded_sizes(shape, new))
@@ -434,7 +435,7 @@ def squeeze(x: rx.TensorStructInfo, axis: tuple[int, ...] | None = None) -> rx.T
         removed = {a for a, s in enumerate(shape) if rules.is_one(s)}
     if not removed:
         return x
-    sizes = rules.literal_shape(x)
+    sizes = literal_shape(x)
     if sizes is None:
         return _of_rank(x, x.ndim - len(removed) if axis is not None else -1)
     return _rearranged(x, reduced_sizes(sizes, removed))
@@ -476,7 +477,7 @@ def permute_dims(
     order = tuple(range(x.ndim))[::-1] if axes is None else rules.normal_axes(axes, x.ndim, "axes:")
     if order == tuple(range(x.ndim)):
         return x
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     return _of_rank(x, x.ndim) if shape is None else _rearranged(x, [shape[a] for a in order])
 
 
@@ -526,7 +527,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     axis = rules.normal_axis(cast("int", call.attrs["axis"] or 0), require_rank(var, "concat"))
     ends: list[PrimExpr] = [ops.const(0, "int64")]
     for sinfo in tensors:
-        shape = rules.literal_shape(sinfo)
+        shape = literal_shape(sinfo)
         if shape is None:
             raise rules.refuse(
                 f"the gradient of concat needs the shapes of all tensors, found {sinfo}",
@@ -630,8 +631,8 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     sections = tuple_fields(gradient, cuts if isinstance(cuts, int) else len(cuts) + 1)
     if isinstance(cuts, int) or all(a <= b for a, b in pairwise((0, *cuts))):
         return [concat(gradient, axis) if len(sections) > 1 else sections[0]]
-    sinfo = rules.tensor_sinfo(x)
-    shape = None if sinfo is None else rules.literal_shape(sinfo)
+    sinfo = tensor_sinfo(x)
+    shape = literal_shape(sinfo)
     if sinfo is None or shape is None:
         raise rules.refuse(
             f"the gradient of split at {list(cuts)} needs the shape of x, found {sinfo}", x
@@ -681,7 +682,7 @@ def split(
     position = rules.normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
     if count == 1:
         return x
-    shape = rules.literal_shape(x)
+    shape = literal_shape(x)
     if shape is None:
         return TupleStructInfo((rules.tensor(None, x.dtype, x.vdevice, x.ndim),) * count)
     sections = split_bounds(shape[position], cuts)

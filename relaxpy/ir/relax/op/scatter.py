@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.gradients import gradient_in_float32
 from relaxpy.ir.relax.op.definition.layouts import along
@@ -151,7 +152,7 @@ def scatter_elements(
     if data.ndim >= 0:
         rules.normal_axis(axis, data.ndim)
     require_same_rank(indices, updates, "indices and updates")
-    sizes, values = rules.literal_shape(indices), rules.literal_shape(updates)
+    sizes, values = literal_shape(indices), literal_shape(updates)
     if sizes is not None and values is not None:
         axis_at_fault = _unequal(sizes, values)
         if axis_at_fault is not None:
@@ -236,7 +237,7 @@ def scatter_nd(
             f"updates has rank {ndim} for data {data} and indices {indices}, found {updates}",
             updates,
         )
-    shape, index_shape, values = map(rules.literal_shape, (data, indices, updates))
+    shape, index_shape, values = map(literal_shape, (data, indices, updates))
     if shape is None or index_shape is None or values is None:
         return data
     expected = (*index_shape[:-1], *shape[count:])
@@ -312,7 +313,7 @@ def index_put(
             f"data {data} has {data.ndim} axes, found {len(fields)} indices", indices
         )
     shape, ndim = rules.broadcast(fields, [f"indices[{k}]" for k in range(len(fields))])
-    sizes, actual = rules.literal_shape(data), rules.literal_shape(values)
+    sizes, actual = literal_shape(data), literal_shape(values)
     index_shape = shape.values if isinstance(shape, rx.ShapeExpr) else shape
     if data.ndim >= 0 and ndim >= 0 and values.ndim > ndim + data.ndim - len(fields):
         raise rules.refuse(
@@ -387,7 +388,7 @@ def slice_scatter(
     if isinstance(first, IntImm) and isinstance(last, IntImm) and last.value < first.value:
         raise rules.refuse(f"end is not before start {first.value}, found {last.value}", end)
     position = rules.normal_axis(axis, input_tensor.ndim) if input_tensor.ndim >= 0 else None
-    shape, actual = rules.literal_shape(input_tensor), rules.literal_shape(src)
+    shape, actual = literal_shape(input_tensor), literal_shape(src)
     if shape is None or actual is None or position is None:
         return input_tensor
     expected: list[PrimExpr | None] = list(shape)

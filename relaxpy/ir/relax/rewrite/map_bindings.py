@@ -333,7 +333,7 @@ class PrecedingBindings:
     def __init__(self, binding: rx.Binding, block: rx.BindingBlock) -> None:
         self.binding = binding
         self.bindings: list[rx.Binding] = []
-        self._kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
+        self._kind = block.var_type
         self.name = "lv" if binding.var is None else binding.var.name_hint
 
     def bound(self, value: rx.Expr, suffix: str = "") -> rx.Var:

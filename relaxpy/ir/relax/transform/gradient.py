@@ -13,7 +13,6 @@ from typing import TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -22,6 +21,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import tensor_of
 from relaxpy.ir.relax.nodes import Binding, Call, DataflowVar, Expr, Var, VarBinding
 from relaxpy.ir.relax.op.call import call_tir_with_grad, without_gradient
 from relaxpy.ir.relax.op.definition.registry import R, find
@@ -333,7 +333,7 @@ class _Differentiation:
                 for binding in checkpoints.bindings:
                     self._forward(binding)
                 if target in active:
-                    self.adjoints.add(target, R.ones((), _dtype(target)))
+                    self.adjoints.add(target, R.ones((), tensor_of(target).dtype))
                 for binding in reversed(checkpoints.bindings):
                     if binding.var in active:
                         self._backward(binding, checkpoints)
@@ -514,11 +514,6 @@ def _with_spans(func: rx.Function) -> rx.Function:
 def _callee(call: rx.Call) -> str:
     callee = call.op
     return callee.name if isinstance(callee, Op) else getattr(callee, "name_hint", str(callee))
-
-
-def _dtype(target: rx.Var) -> DataType:
-    assert isinstance(target.struct_info, rx.TensorStructInfo)
-    return target.struct_info.dtype
 
 
 def _is_float(sinfo: rx.StructInfo | None) -> bool:

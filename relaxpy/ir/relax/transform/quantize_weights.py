@@ -19,8 +19,9 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.known import shape_of, tensor_sinfo
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
+from relaxpy.ir.relax.op.definition.rules import te_kernel
 from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
 from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter,
@@ -29,7 +30,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
     map_with_builder,
     remove_all_unused,
 )
-from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition, shape_of
+from relaxpy.ir.relax.transform.algebra.matmuls import is_transposition
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir

@@ -12,6 +12,7 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo, Tuple, Var
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
@@ -52,7 +53,7 @@ def check_operands(
             )
     rules.common_dtype((query, key, value), "query, key and value")
     vdevice = rules.joint_vdevice((query, key, value), strict=False)
-    q, k, v = (rules.literal_shape(sinfo) for sinfo in (query, key, value))
+    q, k, v = (literal_shape(sinfo) for sinfo in (query, key, value))
     pairs = [
         ("batches", "query", "key", 0, q, k),
         ("batches", "query", "value", 0, q, v),
@@ -100,7 +101,7 @@ def _check_bias(query: TensorStructInfo, key: TensorStructInfo, bias: TensorStru
     if bias.ndim not in (-1, 4):
         raise rules.refuse(f"bias has rank 4, found {bias}", bias)
     rules.common_dtype((query, bias), "query and bias")
-    q, k, sizes = (rules.literal_shape(sinfo) for sinfo in (query, key, bias))
+    q, k, sizes = (literal_shape(sinfo) for sinfo in (query, key, bias))
     if q is None or k is None or sizes is None:
         return
     for axis, (size, wanted) in enumerate(zip(sizes, (q[0], q[2], q[1], k[1]), strict=True)):

@@ -332,7 +332,6 @@ class _Lifter(BindingRewriter):
     ) -> Sequence[rx.Binding]:
         """The binding of a call of a function; its arguments are cast to what they were before."""
         casts: list[rx.MatchCast] = []
-        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
 
         def cast(arg: rx.Expr) -> rx.Expr:
             if isinstance(arg, rx.Tuple):
@@ -340,7 +339,7 @@ class _Lifter(BindingRewriter):
             if not isinstance(arg, rx.Var) or arg not in self.declared:
                 return arg
             sinfo = self._remapped(self.declared[arg])
-            new = kind(arg.name_hint, sinfo)
+            new = block.var_type(arg.name_hint, sinfo)
             casts.append(rx.MatchCast(new, arg, sinfo, call.span))
             return new
 

@@ -207,8 +207,7 @@ class _Lowering(BindingRewriter):
         result = (_packed_for_one_device if is_packed else _for_one_device)(value, sinfo)
         if var is not None and _is_gathered_unknown(result, sinfo):
             assert var.struct_info is not None
-            kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
-            whole_again = kind("gv", None)
+            whole_again = block.var_type("gv", None)
             return [
                 rx.VarBinding(whole_again, result, value.span),
                 rx.MatchCast(var, whole_again, var.struct_info, value.span),
@@ -507,12 +506,11 @@ class _Legalizing(BindingRewriter):
                 span=call.span,
                 about=call,
             )
-        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
         bindings: list[rx.Binding] = []
         value: rx.Expr = call.args[0]
         for k, axis, is_split in _steps(before.placement, after.placement):
             if not isinstance(value, rx.Var):
-                var = kind("gv", None)
+                var = block.var_type("gv", None)
                 bindings.append(rx.VarBinding(var, value, call.span))
                 value = var
             count = mesh.shape[k]
