@@ -28,13 +28,7 @@ from relaxpy.ir.relax.known import literal_shape
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import Sizes, same
 from relaxpy.ir.relax.op.layouts import of_sizes
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    PrecedingBindings,
-    Rewritten,
-    map_with_builder,
-    remove_all_unused,
-)
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -87,7 +81,7 @@ class AlterOpImpl(Pass):
         def altered(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             return _Altering(self, mod, builder).expr(func)
 
-        return normalize_module(map_with_builder(mod, altered))
+        return normalize_module(rewriting.map_with_builder(mod, altered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,7 @@ class _Transform:
         return cast("rx.Call", call)
 
 
-class _Altering(BindingRewriter):
+class _Altering(rewriting.BindingRewriter):
     """Replaces the calls of one function."""
 
     def __init__(self, options: AlterOpImpl, mod: IRModule, builder: BlockBuilder) -> None:
@@ -117,7 +111,7 @@ class _Altering(BindingRewriter):
         self.options, self.mod, self.builder = options, mod, builder
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         call = binding.value
         if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(call, "relax.call_tir"):
             return None
@@ -208,7 +202,7 @@ def _refused(operator: str, message: str, call: rx.Call) -> TransformError:
     return TransformError(f"AlterOpImpl, {operator}: {message}", span=call.span, about=call)
 
 
-class _Replacement(PrecedingBindings):
+class _Replacement(rewriting.PrecedingBindings):
     """The bindings that replace that of one call."""
 
     def __init__(
@@ -312,11 +306,11 @@ class AttachAttrLayoutFreeBuffers(Pass):
         def attached(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             return _Attaching(mod, builder, func).expr(func)
 
-        result = map_with_builder(mod, attached)
+        result = rewriting.map_with_builder(mod, attached)
         return mod if result is mod else DeadCodeElimination().transform(result, ctx)
 
 
-class _Attaching(BindingRewriter):
+class _Attaching(rewriting.BindingRewriter):
     """Replaces the callees of one function."""
 
     def __init__(self, mod: IRModule, builder: BlockBuilder, func: rx.Function) -> None:
@@ -326,7 +320,7 @@ class _Attaching(BindingRewriter):
         self.weights = frozenset(func.params[count:] if isinstance(count, int) else ())
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         call = binding.value
         if not rx.is_call_of(call, "relax.call_tir"):
             return None
@@ -366,7 +360,7 @@ class OptimizeLayoutTransform(Pass):
 
         def optimized(func: rx.Function) -> rx.Function:
             after = _Optimizing(mod).expr(func)
-            return func if after is func else remove_all_unused(after)
+            return func if after is func else rewriting.remove_all_unused(after)
 
         after = normalize_module(map_functions(mod, rx.Function, optimized))
         if after is mod:
@@ -380,7 +374,7 @@ class OptimizeLayoutTransform(Pass):
         return result
 
 
-class _Optimizing(BindingRewriter):
+class _Optimizing(rewriting.BindingRewriter):
     """Removes the transforms of one function."""
 
     def __init__(self, mod: IRModule) -> None:
@@ -388,7 +382,7 @@ class _Optimizing(BindingRewriter):
         self.mod = mod
 
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         second = _transform(binding.value)
         if second is None:
             return None

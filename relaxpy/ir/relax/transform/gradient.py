@@ -26,14 +26,7 @@ from relaxpy.ir.relax.nodes import Binding, Call, DataflowVar, Expr, Var, VarBin
 from relaxpy.ir.relax.op.call import call_tir_with_grad, without_gradient
 from relaxpy.ir.relax.op.definition.registry import R, find
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.ir.relax.rewrite.map_bindings import (
-    BindingRewriter,
-    Rewritten,
-    copy_with_new_vars,
-    map_bindings,
-    remove_all_unused,
-    replace_variables,
-)
+from relaxpy.ir.relax.rewrite import map_bindings as rewriting
 from relaxpy.ir.relax.transform.rewrite_pass import find_function, name_of_function
 from relaxpy.support.dataclass import dataclass, replace
 
@@ -232,7 +225,7 @@ class Checkpoints:
 
     @staticmethod
     def _with(table: dict[Var, Var], node: N) -> N:
-        return replace_variables(node, table) if table else node
+        return rewriting.replace_variables(node, table) if table else node
 
 
 @dataclass(frozen=True)
@@ -300,7 +293,7 @@ class _Differentiation:
     def __init__(self, mod: IRModule, name: str, func: rx.Function, target_index: int) -> None:
         self.name = name
         self.original = func
-        self.func = copy_with_new_vars(func)
+        self.func = rewriting.copy_with_new_vars(func)
         self.target_index = target_index
         self.builder = BlockBuilder(mod, suppress_warnings=True)
         self.adjoints = Adjoints(self.builder)
@@ -347,7 +340,7 @@ class _Differentiation:
         result = builder.get()
         adjoint = result[gvar]
         assert isinstance(adjoint, rx.Function)
-        result[gvar] = _with_spans(remove_all_unused(simplified(adjoint)))
+        result[gvar] = _with_spans(rewriting.remove_all_unused(simplified(adjoint)))
         return normalize_module(result)
 
     def _blocks(self) -> tuple[Sequence[rx.VarBinding], rx.DataflowBlock]:
@@ -508,7 +501,7 @@ def _with_spans(func: rx.Function) -> rx.Function:
             return binding
         return replace(binding, value=value, span=binding.span or span)
 
-    return map_bindings(func, step)
+    return rewriting.map_bindings(func, step)
 
 
 def _callee(call: rx.Call) -> str:
@@ -544,9 +537,9 @@ def simplified(func: rx.Function) -> rx.Function:
     return _Simplifier().expr(func)
 
 
-class _Simplifier(BindingRewriter):
+class _Simplifier(rewriting.BindingRewriter):
     @override
-    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> rewriting.Rewritten:
         if isinstance(binding.value, rx.Call) and binding.value.op == call_tir_with_grad.op:
             return without_gradient(None, binding.value)
         source = _transposed(binding.value)

@@ -10,15 +10,8 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core import traverse
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import (
-    children,
-    map_children,
-    reached,
-    rename,
-    strongly_connected,
-    walk,
-)
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.plugins.relay import expr as rl
 from relaxpy.plugins.relay.analysis.scopes import (
@@ -60,7 +53,7 @@ class Inline(RelayPass):
         graph = {name: tuple(global_names(function)) for name, function in functions.items()}
         ready: dict[str, rl.Function] = {}
         changed: dict[str, rl.Function] = {}
-        for group in strongly_connected(graph):
+        for group in traverse.strongly_connected(graph):
             for name in group:
                 new = rl.rewrite(functions[name], _Calls(ready))
                 if new is not functions[name]:
@@ -101,7 +94,7 @@ def _called(function: rl.Function, args: tuple[rl.RelayExpr, ...]) -> rl.RelayEx
         for param, arg in zip(function.params, args, strict=True)
         if is_atom(arg) and not is_cast(param.type_annotation, arg.checked_type_)
     }
-    body = rename(function.body, atoms)
+    body = traverse.rename(function.body, atoms)
     if is_cast(returned, actual):
         result = rl.Var("result", returned, span=body.span)
         body = rl.Let(result, body, result, span=body.span)
@@ -136,10 +129,12 @@ def fresh(function: rl.Function) -> rl.Function:
         return rl.Var(var.name_hint, var.type_annotation if kept else None, span=var.span)
 
     # Shared expressions are evaluated once, and each call evaluates the whole body.
-    inside = [n for n in walk(function.body) if isinstance(n, rl.RelayExpr) and not is_atom(n)]
+    inside = [
+        n for n in traverse.walk(function.body) if isinstance(n, rl.RelayExpr) and not is_atom(n)
+    ]
     variables = {var: renewed(var) for var in bound_vars(function)}
     params = tuple(variables[param] for param in function.params)
-    body = rename(function.body, variables, inside)
+    body = traverse.rename(function.body, variables, inside)
     if own:
         body = rl.rewrite(body, without_types)
     return rl.Function(params, body, span=function.span)
@@ -175,7 +170,7 @@ class _Lifter:
         replaced: dict[Node, Node] = {}
         names: dict[int, rl.Var] = {}
         local: list[rl.Function] = []
-        for node in walk(function):
+        for node in traverse.walk(function):
             if isinstance(node, rl.Let) and isinstance(node.value, rl.Function):
                 names[id(node.value)] = node.var
             elif isinstance(node, rl.Function) and node is not function:
@@ -185,10 +180,10 @@ class _Lifter:
         for inner in local:
             if "Primitive" not in inner.attrs:
                 variable = names.get(id(inner))
-                replaced[inner] = self.lifted(name, rename(inner, replaced), variable)
+                replaced[inner] = self.lifted(name, traverse.rename(inner, replaced), variable)
         if replaced:
             self.changed = True
-            self.result[name] = rename(function, replaced)
+            self.result[name] = traverse.rename(function, replaced)
 
     def lifted(self, owner: str, function: Node, variable: rl.Var | None) -> rl.RelayExpr:
         """Add a function to the module, and return what stands for it in its place.
@@ -206,15 +201,15 @@ class _Lifter:
         place: rl.RelayExpr = rl.Call(callee, captured, span=function.span) if captured else callee
         if calls_itself and not captured:
             assert variable is not None
-            function = rename(function, {variable: callee})
+            function = traverse.rename(function, {variable: callee})
         elif calls_itself:
             assert variable is not None
             itself = rl.Var(variable.name_hint, span=variable.span)
             again = rl.Call(callee, captured, span=function.span)
-            body = rename(function.body, {variable: itself})
+            body = traverse.rename(function.body, {variable: itself})
             function = replace(function, body=rl.Let(itself, again, body, span=function.span))
         if captured:
-            inner, taken = rename(function, params), tuple(params.values())
+            inner, taken = traverse.rename(function, params), tuple(params.values())
             ty = rl.function_type(inner)
             function = rl.Function(taken, inner, ty, attrs=Attrs({"Closure": 1}))
         self.result[name] = closed_over_types(function)
@@ -268,7 +263,7 @@ class EtaExpand(RelayPass):
                 case rl.PatternConstructor():
                     return None
                 case _:
-                    return map_children(expanded, node)
+                    return traverse.map_children(expanded, node)
 
         result = map_functions(typed, lambda function: rl.rewrite(function, rule))
         return mod if result is typed else result
@@ -278,7 +273,7 @@ def eta_expanded(callee: rl.RelayExpr, ty: Type | None) -> rl.Function:
     """Return the function of a function type that calls an expression."""
     assert isinstance(ty, FuncType)
     fresh = {var: TypeVar(var.name_hint, var.kind) for var in ty.type_params}
-    ty = rename(ty, fresh)
+    ty = traverse.rename(ty, fresh)
     params = tuple(rl.Var(f"eta{number}", arg) for number, arg in enumerate(ty.arg_types))
     call = rl.Call(callee, params, span=callee.span)
     return rl.Function(
@@ -297,7 +292,7 @@ def values_expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
     """Return a function in which values that are operators or polymorphic are `fn`s."""
     polymorphic = {
         node.var
-        for node in walk(function)
+        for node in traverse.walk(function)
         if isinstance(node, rl.Let) and is_polymorphic(node.value)
     }
 
@@ -337,7 +332,7 @@ def values_expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
             case rl.Pattern():
                 return None
             case rl.RelayExpr() | rl.Clause():
-                return map_children(value, node)
+                return traverse.map_children(value, node)
             case _:
                 return None
 
@@ -414,7 +409,7 @@ def _live(function: rl.Function, is_pure: Callable[[rl.Let], bool]) -> tuple[set
             case rl.Function(body=body):
                 stack.append(body)
             case _:
-                stack += children(node)
+                stack += traverse.children(node)
     return live, visited
 
 
@@ -474,7 +469,7 @@ class RemoveUnusedFunctions(RelayPass):
                     about=name,
                 )
         graph = {name: global_names(f) & functions.keys() for name, f in functions.items()}
-        needed = {*reached(self.entry_functions, graph.__getitem__)}
+        needed = {*traverse.reached(self.entry_functions, graph.__getitem__)}
         if len(needed) == len(functions):
             return mod
         kept = {name: function for name, function in functions.items() if name in needed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -102,8 +103,24 @@ def transposed(expr: Expr) -> Expr:
     return cast("Expr", R.permute_dims(expr, axes))
 
 
+Rule: TypeAlias = Callable[[Call, Mapping[DFPattern, Expr]], Expr | None]
+
+
+class Peephole(Pass):
+    """The base class of passes that replace matches of a pattern in a module in normal form."""
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return ExprPatternRewriter(*self.rule(mod)).transform(mod, ctx)
+
+    @abstractmethod
+    def rule(self, mod: IRModule) -> tuple[DFPattern, Rule]:
+        """A pattern, and the function that returns the replacement of a match, or None."""
+
+
 @dataclass(frozen=True)
-class AdjustMatmulOrder(Pass):
+class AdjustMatmulOrder(Peephole):
     """(a @ b) @ c -> a @ (b @ c), or the other way round, if that takes fewer multiplications.
 
     The inner matmul may also be transposed. Two of the factors that are known before the function
@@ -116,8 +133,7 @@ class AdjustMatmulOrder(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
+    def rule(self, mod: IRModule) -> tuple[DFPattern, Rule]:
         early, shared = known_at_compile_time(mod), _shared(mod)
         graphs = (func for func in mod.functions.values() if isinstance(func, Function))
         upper = {var: bound for func in graphs for var, bound in upper_bounds(func).items()}
@@ -146,7 +162,7 @@ class AdjustMatmulOrder(Pass):
             return _adjusted(expr, factors, early, upper, is_left=is_left, inner_stays=stays)
 
         pattern = left | right | matmul(left_permuted, c) | matmul(a, right_permuted)
-        return ExprPatternRewriter(pattern, adjusted).transform(mod, ctx)
+        return pattern, adjusted
 
 
 def _shared(mod: IRModule) -> set[Expr | None]:
@@ -613,11 +629,11 @@ _MOST: Final = 12
 
 
 @dataclass(frozen=True)
-class ReorderPermuteDimsAfterConcat(Pass):
+class ReorderPermuteDimsAfterConcat(Peephole):
     """Transposes the concatenation of tensors, instead of each of them in the same way."""
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+    def rule(self, mod: IRModule) -> tuple[DFPattern, Rule]:
         permuted = [is_op("relax.permute_dims")(wildcard()) for _ in range(_MOST)]
         concat = is_op("relax.concat")
         patterns = [concat(is_tuple(permuted[:count])) for count in range(2, _MOST + 1)]
@@ -626,8 +642,7 @@ class ReorderPermuteDimsAfterConcat(Pass):
             calls = [cast("Call", matches[p]) for p in permuted if p in matches]
             return _reordered(expr, calls)
 
-        rewriter = ExprPatternRewriter(reduce(or_, patterns), reordered)
-        return rewriter.transform(normalize_module(mod), ctx)
+        return reduce(or_, patterns), reordered
 
 
 def _reordered(concat: Call, permuted: Sequence[Call]) -> Expr | None:
@@ -641,7 +656,7 @@ def _reordered(concat: Call, permuted: Sequence[Call]) -> Expr | None:
 
 
 @dataclass(frozen=True)
-class ReorderTakeAfterMatmul(Pass):
+class ReorderTakeAfterMatmul(Peephole):
     """Multiplies by a whole table of weights, and takes slices of the result.
 
     x @ take(weights, indices, axis=-1) becomes take(x @ weights, indices, axis=-1), for a matrix of
@@ -650,17 +665,11 @@ class ReorderTakeAfterMatmul(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        x, table, indices = wildcard(), wildcard(), wildcard()
-        taken = is_op("relax.take")(table, indices)
-
-        def reordered(expr: Call, matches: Mapping[DFPattern, Expr]) -> Expr | None:
-            take = matches[taken]
-            assert isinstance(take, Call)
-            return _taken_after(expr, matches[x], take)
-
-        pattern = is_op("relax.matmul")(x, taken)
-        return ExprPatternRewriter(pattern, reordered).transform(normalize_module(mod), ctx)
+    def rule(self, mod: IRModule) -> tuple[DFPattern, Rule]:
+        x, taken = wildcard(), is_op("relax.take")(wildcard(), wildcard())
+        return is_op("relax.matmul")(x, taken), lambda expr, matches: _taken_after(
+            expr, matches[x], cast("Call", matches[taken])
+        )
 
 
 def _taken_after(expr: Call, x: Expr, take: Call) -> Expr | None:
