@@ -26,21 +26,14 @@ from relaxpy.plugins.relay.analysis.variables import all_type_vars, bound_vars, 
 from relaxpy.plugins.relay.infer.module import infer_module
 from relaxpy.plugins.relay.module import RelayModule, global_names
 from relaxpy.plugins.relay.op.registry import Op
+from relaxpy.plugins.relay.transform import passes
 from relaxpy.plugins.relay.transform.normal_forms import basic_block_normal_form
-from relaxpy.plugins.relay.transform.passes import (
-    RelayPass,
-    closed_over_types,
-    is_cast,
-    map_functions,
-    recursive_functions,
-    replace_lets,
-)
 from relaxpy.plugins.relay.ty import FuncType, Type, TypeKind, TypeVar
 from relaxpy.support.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Inline(RelayPass):
+class Inline(passes.RelayPass):
     """Replace calls of the functions whose attribute `Inline` is set by their bodies.
 
     Lets bind the arguments, and a result whose sizes are checked or forgotten. Functions that call
@@ -82,7 +75,9 @@ class _Calls:
 
 def _is_open(function: rl.Function) -> bool:
     """Return whether the result has a `?` and a type parameter, for which calls have no let."""
-    return bool(function.type_params) and is_cast(function.ret_type, function.body.checked_type_)
+    return bool(function.type_params) and passes.is_cast(
+        function.ret_type, function.body.checked_type_
+    )
 
 
 def _called(function: rl.Function, args: tuple[rl.RelayExpr, ...]) -> rl.RelayExpr:
@@ -92,10 +87,10 @@ def _called(function: rl.Function, args: tuple[rl.RelayExpr, ...]) -> rl.RelayEx
     atoms = {
         param: arg
         for param, arg in zip(function.params, args, strict=True)
-        if is_atom(arg) and not is_cast(param.type_annotation, arg.checked_type_)
+        if is_atom(arg) and not passes.is_cast(param.type_annotation, arg.checked_type_)
     }
     body = traverse.rename(function.body, atoms)
-    if is_cast(returned, actual):
+    if passes.is_cast(returned, actual):
         result = rl.Var("result", returned, span=body.span)
         body = rl.Let(result, body, result, span=body.span)
     for param, arg in reversed(list(zip(function.params, args, strict=True))):
@@ -141,7 +136,7 @@ def fresh(function: rl.Function) -> rl.Function:
 
 
 @dataclass(frozen=True)
-class LambdaLift(RelayPass):
+class LambdaLift(passes.RelayPass):
     """Make every local function a function of the module.
 
     A function that captures variables becomes one that takes them and returns the rest; it has the
@@ -152,7 +147,9 @@ class LambdaLift(RelayPass):
     def apply(self, mod: RelayModule) -> RelayModule:
         # Lets bind what functions share with their surroundings, so that it can be captured.
         effects = Effects(mod)
-        bound = map_functions(mod, lambda function: basic_block_normal_form(function, effects))
+        bound = passes.map_functions(
+            mod, lambda function: basic_block_normal_form(function, effects)
+        )
         typed = infer_module(bound)
         lifter = _Lifter(typed)
         for name, function in typed.functions_by_name.items():
@@ -212,7 +209,7 @@ class _Lifter:
             inner, taken = traverse.rename(function, params), tuple(params.values())
             ty = rl.function_type(inner)
             function = rl.Function(taken, inner, ty, attrs=Attrs({"Closure": 1}))
-        self.result[name] = closed_over_types(function)
+        self.result[name] = passes.closed_over_types(function)
         return place
 
     def unique(self, name: str) -> str:
@@ -232,7 +229,7 @@ N = typing.TypeVar("N", bound=Node)
 
 
 @dataclass(frozen=True)
-class EtaExpand(RelayPass):
+class EtaExpand(passes.RelayPass):
     """Replace `C` and `@f`, where they are not called, by `fn(%x) { C(%x) }`.
 
     A constructor without fields is an instance, and stays.
@@ -265,7 +262,7 @@ class EtaExpand(RelayPass):
                 case _:
                     return traverse.map_children(expanded, node)
 
-        result = map_functions(typed, lambda function: rl.rewrite(function, rule))
+        result = passes.map_functions(typed, lambda function: rl.rewrite(function, rule))
         return mod if result is typed else result
 
 
@@ -345,7 +342,7 @@ def _function_of(callee: rl.RelayExpr, count: int, attrs: Attrs) -> rl.Function:
 
 
 @dataclass(frozen=True)
-class DeadCodeElimination(RelayPass):
+class DeadCodeElimination(passes.RelayPass):
     """Remove lets whose variable is not used and whose value touches no cell (RLY-108).
 
     The value may be one whose evaluation would fail (RLY-55, RLY-88) or not end: only the use of
@@ -361,7 +358,7 @@ class DeadCodeElimination(RelayPass):
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
         effects = Effects(mod)
-        return map_functions(mod, lambda f: self._cleaned(f, effects.entered(f)))
+        return passes.map_functions(mod, lambda f: self._cleaned(f, effects.entered(f)))
 
     def _cleaned(self, function: rl.Function, effects: Effects) -> rl.RelayExpr:
 
@@ -369,7 +366,7 @@ class DeadCodeElimination(RelayPass):
             return self.ignore_impurity or not effects.of(let.value)
 
         live, visited = _live(function, is_pure)
-        calls_itself = recursive_functions(function)
+        calls_itself = passes.recursive_functions(function)
         once = _used_once(function, visited) if self.inline_once else set()
 
         def stays(let: rl.Let, _value: rl.RelayExpr) -> bool:
@@ -377,9 +374,9 @@ class DeadCodeElimination(RelayPass):
                 return False
             if let.var not in once or effects.of(let.value) or calls_itself(let):
                 return True
-            return is_cast(let.var.type_annotation, let.value.checked_type_)
+            return passes.is_cast(let.var.type_annotation, let.value.checked_type_)
 
-        return replace_lets(function, stays)
+        return passes.replace_lets(function, stays)
 
 
 def _live(function: rl.Function, is_pure: Callable[[rl.Let], bool]) -> tuple[set[rl.Var], set[int]]:
@@ -448,7 +445,7 @@ def _used_once(root: rl.Function, needed: set[int]) -> set[rl.Var]:
 
 
 @dataclass(frozen=True)
-class RemoveUnusedFunctions(RelayPass):
+class RemoveUnusedFunctions(passes.RelayPass):
     """Remove the functions that the entry functions do not reach.
 
     Errors:
@@ -477,7 +474,7 @@ class RemoveUnusedFunctions(RelayPass):
 
 
 @dataclass(frozen=True)
-class EliminateCommonSubexpr(RelayPass):
+class EliminateCommonSubexpr(passes.RelayPass):
     """Share the calls of operators that have the same operands and equal attributes.
 
     Projections and tuples of the same operands are shared too. Operators with state are not, and
@@ -488,7 +485,7 @@ class EliminateCommonSubexpr(RelayPass):
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
-        return map_functions(mod, self._shared)
+        return passes.map_functions(mod, self._shared)
 
     def _shared(self, function: rl.Function) -> rl.RelayExpr:
         table: dict[Hashable, list[rl.RelayExpr]] = {}
